@@ -21,7 +21,7 @@ impl Carton {
     /// # Errors
     /// When the path cannot be read, is not a carton, or has a carton.toml that does not follow the specification.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::new(carton_tools::open(path.as_ref())?)
+        Self::new(carton_tools::open(&path.as_ref().into())?)
     }
 
     /// Opens the carton or the unpacked folder at `path` like [`open`](Self::open), and each file with tensors with `open_file`, for a
@@ -33,7 +33,7 @@ impl Carton {
         Self::new(carton_tools::open_with(path.as_ref(), open_file)?)
     }
 
-    fn new(carton: carton_reader::Carton) -> Result<Self> {
+    pub(crate) fn new(carton: carton_reader::Carton) -> Result<Self> {
         let config = carton.config().map_err(carton_tools::Error::from_reader(carton.path()))?.document;
         Ok(Self { carton, config })
     }

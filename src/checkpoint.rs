@@ -1,9 +1,8 @@
 //! A checkpoint whose tensors can be read by name.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use byte_source::Source;
+use byte_source::Location;
 use checkpoint_files::CheckpointSources;
 use pipeline::ShardPolicy;
 
@@ -19,44 +18,33 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the checkpoint at `path`: a file of any format, or a folder that holds one checkpoint in one file or in
-    /// several. Tensor elements are not read, except those of tensors that all shards must have in common.
+    /// Opens a checkpoint: a file of any format, a folder that holds one checkpoint in one file or in several, or a source of
+    /// bytes. Tensor elements are not read, except those of tensors that all shards must have in common.
     ///
     /// # Errors
-    /// When the path does not name one checkpoint, the file is one shard of several, or a file is damaged.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::find(&[path.as_ref().to_owned()], ShardPolicy::RequireAll)
+    /// When the input is not one checkpoint, the file is one shard of several, or a file is damaged.
+    pub fn open(input: impl Into<Location>) -> Result<Self> {
+        Self::find(&[input.into()], ShardPolicy::RequireAll)
     }
 
     /// Opens one file alone, even if it is one shard of several.
     ///
     /// # Errors
     /// When the file is not a checkpoint or is damaged.
-    pub fn open_shard(path: impl AsRef<Path>) -> Result<Self> {
-        Self::find(&[path.as_ref().to_owned()], ShardPolicy::ThisFileOnly)
+    pub fn open_shard(input: impl Into<Location>) -> Result<Self> {
+        Self::find(&[input.into()], ShardPolicy::ThisFileOnly)
     }
 
     /// Opens all shards of a checkpoint.
     ///
     /// # Errors
-    /// When the paths are not all shards of one checkpoint, or a file is damaged.
-    pub fn open_shards(paths: &[PathBuf]) -> Result<Self> {
-        Self::find(paths, ShardPolicy::RequireAll)
+    /// When the inputs are not all shards of one checkpoint, or a file is damaged.
+    pub fn open_shards<L: Clone + Into<Location>>(inputs: &[L]) -> Result<Self> {
+        Self::find(inputs, ShardPolicy::RequireAll)
     }
 
-    /// Reads a checkpoint file from a source, such as a buffer.
-    ///
-    /// # Errors
-    /// When the source cannot be read, is not a checkpoint or is damaged.
-    pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
-        Self::read(CheckpointSources::source(source))
-    }
-
-    fn find(paths: &[PathBuf], shards: ShardPolicy) -> Result<Self> {
-        Self::read(CheckpointSources::find(paths, shards)?)
-    }
-
-    fn read(sources: CheckpointSources) -> Result<Self> {
+    fn find<L: Clone + Into<Location>>(inputs: &[L], shards: ShardPolicy) -> Result<Self> {
+        let sources = CheckpointSources::find(inputs, shards)?;
         let containers = sources.open()?;
         let (checkpoint, notes) = sources.read::<checkpoint_files::Error>(&containers, &|_, _| Ok(()))?;
         Ok(Self {

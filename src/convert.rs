@@ -1,9 +1,8 @@
 //! Builder for the conversion of a checkpoint into a carton, safetensors, a `.pth` file or a model for Triton.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use byte_source::Source;
+use byte_source::Location;
 use pipeline::{
     AllowedGlobals, BatchItem, BatchOptions, BatchReport, Cast, CastFrom, CheckpointSum, ConvertOptions,
     ConvertReport, Destination, Dtype, IfExists, Observer, Overrides, Rename, Selection, Target,
@@ -13,7 +12,7 @@ use pipeline::{
 use crate::Result;
 
 /// Returns a conversion of the checkpoint at `input`, a file or a folder, which [`Convert::run`] starts.
-pub fn convert(input: impl Into<PathBuf>) -> Convert {
+pub fn convert(input: impl Into<Location>) -> Convert {
     Convert::new(input)
 }
 
@@ -28,17 +27,12 @@ pub struct Convert {
 
 impl Convert {
     /// Creates a conversion of the checkpoint at `input` into a carton next to it.
-    pub fn new(input: impl Into<PathBuf>) -> Self {
+    pub fn new(input: impl Into<Location>) -> Self {
         Self { options: ConvertOptions::new(input), has_explicit_target: false }
     }
 
-    /// Creates a conversion of a file that is read from `source`, into a carton named after the source's path.
-    pub fn from_source(source: Arc<dyn Source>) -> Self {
-        Self { options: ConvertOptions::from_source(source), has_explicit_target: false }
-    }
-
     /// Adds an input: another shard of the checkpoint, or for [`run_each`](Self::run_each) another checkpoint.
-    pub fn input(mut self, path: impl Into<PathBuf>) -> Self {
+    pub fn input(mut self, path: impl Into<Location>) -> Self {
         self.options.inputs.push(path.into());
         self
     }

@@ -1,7 +1,7 @@
 //! Builder for the comparison of two checkpoints or cartons.
 
+use byte_source::Location;
 use std::io::Write;
-use std::path::PathBuf;
 
 use compare::{DiffOptions, DiffReport, SideSelections};
 use pipeline::{Observer, Selection};
@@ -9,7 +9,7 @@ use pipeline::{Observer, Selection};
 use crate::Result;
 
 /// Returns a comparison of the checkpoints or cartons at `a` and `b`, which [`Diff::run`] starts.
-pub fn diff(a: impl Into<PathBuf>, b: impl Into<PathBuf>) -> Diff {
+pub fn diff(a: impl Into<Location>, b: impl Into<Location>) -> Diff {
     Diff::new(a, b)
 }
 
@@ -22,7 +22,7 @@ pub struct Diff {
 
 impl Diff {
     /// Creates a comparison of the tensors that conversions of `a` and `b` select, bit by bit, and of their values.
-    pub fn new(a: impl Into<PathBuf>, b: impl Into<PathBuf>) -> Self {
+    pub fn new(a: impl Into<Location>, b: impl Into<Location>) -> Self {
         Self { options: DiffOptions::new(a, b) }
     }
 

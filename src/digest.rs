@@ -1,16 +1,13 @@
 //! Builder for the digest of a checkpoint or carton.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use byte_source::Source;
+use byte_source::Location;
 use compare::{DigestReport, InputOptions};
 use pipeline::{Observer, Selection};
 
 use crate::Result;
 
 /// Returns a computation of the digest of the checkpoint or carton at `input`, which [`Digest::run`] starts.
-pub fn digest(input: impl Into<PathBuf>) -> Digest {
+pub fn digest(input: impl Into<Location>) -> Digest {
     Digest::new(input)
 }
 
@@ -23,15 +20,8 @@ pub struct Digest {
 
 impl Digest {
     /// Creates a computation of the digest of the tensors that a conversion of `input` selects.
-    pub fn new(input: impl Into<PathBuf>) -> Self {
+    pub fn new(input: impl Into<Location>) -> Self {
         Self { options: InputOptions::new(input) }
-    }
-
-    /// Creates a computation of the digest of a file that is read from `source`.
-    pub fn from_source(source: Arc<dyn Source>) -> Self {
-        let mut options = InputOptions::new(source.path());
-        options.source = Some(source.into());
-        Self { options }
     }
 
     /// Sets the selection of tensors.

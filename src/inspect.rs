@@ -1,16 +1,13 @@
 //! Builder for a listing of a checkpoint's tensors and values.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use byte_source::Source;
+use byte_source::Location;
 use pipeline::{InspectOptions, InspectReport, Observer};
 
 use crate::Result;
 
 /// Returns an inspection of the checkpoint at `input`, a file or a folder, which [`Inspect::run`] starts.
 /// [`Carton::contents`](crate::Carton::contents) does the same for a carton.
-pub fn inspect(input: impl Into<PathBuf>) -> Inspect {
+pub fn inspect(input: impl Into<Location>) -> Inspect {
     Inspect::new(input)
 }
 
@@ -23,13 +20,8 @@ pub struct Inspect {
 
 impl Inspect {
     /// Creates an inspection of the checkpoint at `input`. A shard is inspected alone.
-    pub fn new(input: impl Into<PathBuf>) -> Self {
+    pub fn new(input: impl Into<Location>) -> Self {
         Self { options: InspectOptions::new(input) }
-    }
-
-    /// Creates an inspection of a file that is read from `source`.
-    pub fn from_source(source: Arc<dyn Source>) -> Self {
-        Self { options: InspectOptions::from_source(source) }
     }
 
     /// Adds the SHA-256 of each tensor's elements to the report.

@@ -209,8 +209,8 @@ pub use verify::{Verify, verify};
 
 // Types of the options and reports.
 pub use byte_source::{
-    Action, Blob, BufferSource, ErrorKind, InputSource, Notice, Observer, ProgressUpdate, ReadError, Region,
-    Sink, Source, SourceFolder, Window,
+    Action, Blob, BufferSource, ErrorKind, Folder, Listing, LocalStore, Location, MemoryStore, Notice,
+    Observer, ProgressUpdate, ReadError, Region, Sink, Source, Stat, Store, Stores, Window,
 };
 pub use carton_format::{Config, Port as ConfigPort, Runner};
 pub use carton_tools::{

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use byte_source::Location;
 use carton_tools::{ArrayFile, PackCompression, PackOptions, PackReport, UnpackOptions, UnpackReport};
 use pipeline::{IfExists, Observer};
 
 use crate::Result;
 
 /// Returns a packing of `folder`, which holds the files of a carton, that [`Pack::run`] starts.
-pub fn pack(folder: impl Into<PathBuf>) -> Pack {
+pub fn pack(folder: impl Into<Location>) -> Pack {
     Pack::new(folder)
 }
 
@@ -21,7 +22,7 @@ pub struct Pack {
 
 impl Pack {
     /// Creates a packing of `folder` into a carton next to it.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
+    pub fn new(folder: impl Into<Location>) -> Self {
         Self { options: PackOptions::new(folder) }
     }
 
@@ -66,7 +67,7 @@ impl From<PackOptions> for Pack {
 }
 
 /// Returns an unpacking of the carton at `path`, which [`Unpack::run`] starts.
-pub fn unpack(path: impl Into<PathBuf>) -> Unpack {
+pub fn unpack(path: impl Into<Location>) -> Unpack {
     Unpack::new(path)
 }
 
@@ -79,7 +80,7 @@ pub struct Unpack {
 
 impl Unpack {
     /// Creates an unpacking of the carton at `path` into a folder next to it.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
+    pub fn new(path: impl Into<Location>) -> Self {
         Self { options: UnpackOptions::new(path) }
     }
 

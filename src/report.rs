@@ -2,9 +2,8 @@
 
 use std::io::Write;
 use std::ops::Range;
-use std::path::PathBuf;
 
-use byte_source::Observer;
+use byte_source::{Location, Observer};
 use report_page::ReportOptions;
 
 use crate::Result;
@@ -22,7 +21,7 @@ use crate::Result;
 /// # Ok(())
 /// # }
 /// ```
-pub fn report(input: impl Into<PathBuf>) -> Report {
+pub fn report(input: impl Into<Location>) -> Report {
     Report::new(input)
 }
 
@@ -35,7 +34,7 @@ pub struct Report {
 
 impl Report {
     /// Creates a report without statistics and without steps of the pickle.
-    pub fn new(input: impl Into<PathBuf>) -> Self {
+    pub fn new(input: impl Into<Location>) -> Self {
         Self { options: ReportOptions::new(input) }
     }
 

@@ -1,13 +1,12 @@
 //! Builder for a scan that reports the code that Python's unpickler would execute.
 
-use std::path::PathBuf;
-
+use byte_source::Location;
 use pipeline::{FileScan, Observer, ScanOptions, ScanSummary, Verdict};
 
 use crate::Result;
 
 /// Returns a scan of `input`, a file or a folder with all of its files, which [`Scan::run`] starts.
-pub fn scan(input: impl Into<PathBuf>) -> Scan {
+pub fn scan(input: impl Into<Location>) -> Scan {
     Scan::new(input)
 }
 
@@ -36,12 +35,12 @@ impl ScanReport {
 
 impl Scan {
     /// Creates a scan of the file or folder `input`.
-    pub fn new(input: impl Into<PathBuf>) -> Self {
-        Self { options: ScanOptions::new(vec![input.into()]) }
+    pub fn new(input: impl Into<Location>) -> Self {
+        Self { options: ScanOptions::new([input]) }
     }
 
     /// Adds a file or folder to scan.
-    pub fn input(mut self, path: impl Into<PathBuf>) -> Self {
+    pub fn input(mut self, path: impl Into<Location>) -> Self {
         self.options.inputs.push(path.into());
         self
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 #[cfg(feature = "download")]
 use std::time::Duration;
 
+use byte_source::Location;
 #[cfg(feature = "download")]
 use carton_tools::{ResolveOptions, ResolveReport};
 use carton_tools::{ShrinkOptions, ShrinkReport};
@@ -14,7 +15,7 @@ use crate::Result;
 /// Returns a shrinking of the carton at `path` into the carton `output`, which [`Shrink::run`] starts. The files of the
 /// carton move into the folder `blobs`, which will be served under the URL `base`.
 pub fn shrink(
-    path: impl Into<PathBuf>,
+    path: impl Into<Location>,
     output: impl Into<PathBuf>,
     base: &str,
     blobs: impl Into<PathBuf>,
@@ -61,7 +62,7 @@ impl From<ShrinkOptions> for Shrink {
 /// Returns a resolving of the carton at `path` into the carton `output`, which also has the files that the first carton
 /// leaves out. [`Resolve::run`] starts the download.
 #[cfg(feature = "download")]
-pub fn resolve(path: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Resolve {
+pub fn resolve(path: impl Into<Location>, output: impl Into<PathBuf>) -> Resolve {
     Resolve { options: ResolveOptions::new(path, output) }
 }
 

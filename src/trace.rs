@@ -1,14 +1,14 @@
 //! Builder for a trace of the instructions of a checkpoint's pickle.
 
 use std::io::Write;
-use std::path::PathBuf;
 
+use byte_source::Location;
 use pipeline::{TraceListing, TraceOptions, TraceView};
 
 use crate::Result;
 
 /// Returns a trace of the pickle of `input`, a checkpoint or a bare pickle, which [`Trace::run`] writes.
-pub fn trace(input: impl Into<PathBuf>) -> Trace {
+pub fn trace(input: impl Into<Location>) -> Trace {
     Trace::new(input)
 }
 
@@ -21,7 +21,7 @@ pub struct Trace {
 
 impl Trace {
     /// Creates a trace of the pickle of `input`: the stack, the metastack and the memo after each instruction.
-    pub fn new(input: impl Into<PathBuf>) -> Self {
+    pub fn new(input: impl Into<Location>) -> Self {
         Self { options: TraceOptions::new(input) }
     }
 

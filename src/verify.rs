@@ -1,7 +1,6 @@
 //! Builder for the verification of a carton.
 
-use std::path::PathBuf;
-
+use byte_source::Location;
 use carton_tools::{VerifyOptions, VerifyReport};
 use pipeline::{Cast, Observer, Rename, Selection, TargetLayout};
 
@@ -9,7 +8,7 @@ use crate::Result;
 
 /// Returns a check of the carton at `path`, a file or an unpacked folder, which [`Verify::run`] starts. With
 /// [`against`](Verify::against), `path` may be any output of a conversion.
-pub fn verify(path: impl Into<PathBuf>) -> Verify {
+pub fn verify(path: impl Into<Location>) -> Verify {
     Verify::new(path)
 }
 
@@ -22,13 +21,13 @@ pub struct Verify {
 
 impl Verify {
     /// Creates a check of every hash, every checksum and every rule of the carton at `path`.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
+    pub fn new(path: impl Into<Location>) -> Self {
         Self { options: VerifyOptions::new(path) }
     }
 
     /// Compares each tensor bit by bit with the checkpoint that the carton was made from: a file, a folder or, with several
     /// calls, its shards.
-    pub fn against(mut self, checkpoint: impl Into<PathBuf>) -> Self {
+    pub fn against(mut self, checkpoint: impl Into<Location>) -> Self {
         self.options.against.push(checkpoint.into());
         self
     }

@@ -9,9 +9,9 @@ use std::time::UNIX_EPOCH;
 use tempfile::TempDir;
 use torch2carton::{
     Carton, CartonFields, CartonOptions, CastFrom, Checkpoint, ConvertOptions, Dtype, Error, ErrorKind,
-    Notice, Observer, OutputKind, ProgressUpdate, RunnableKind, SafetensorsOptions, Selection, Storage,
-    Target, Tensor, Tensors, TraceListing, TraceView, Verdict, convert, inspect, pack, run, scan, shrink,
-    trace, unpack, verify,
+    Notice, Observer, ProgressUpdate, RunnableKind, SafetensorsOptions, Selection, Storage, Target, Tensor,
+    Tensors, TraceListing, TraceView, Verdict, convert, inspect, pack, run, scan, shrink, trace, unpack,
+    verify,
 };
 
 const MIB: usize = 1 << 20;
@@ -226,7 +226,7 @@ fn each_kind_of_error_comes_through() {
         (ErrorKind::Input, kind(inspect(root.join("text.pth")).run(&()))),
         (ErrorKind::Input, kind(Carton::open(&input))),
         (ErrorKind::Input, kind(run(&carton).output("none").run(&()))),
-        (ErrorKind::Input, kind(scan("https://example.org/a.pth").run(&()))),
+        (ErrorKind::Io, kind(inspect("https://example.org/a.pth").run(&()))),
         (ErrorKind::Unsupported, kind(Checkpoint::open(golden("hostile/encrypted.pth")))),
         (ErrorKind::Damaged, kind(convert(golden("hostile/cut.pth")).output(other()).run(&()))),
         (ErrorKind::Damaged, kind(Checkpoint::open(golden("hostile/bad_crc_pickle.pth")))),
@@ -263,7 +263,7 @@ fn json_becomes_a_conversion() {
     let object = |text: &str| torch2carton::crates::serde_json::from_str(text).expect("an object");
     let options = format!(r#"{{ "dtype": "bfloat16", "output": {:?} }}"#, output.display().to_string());
     let mut options = ConvertOptions::from_json(object(&options)).expect("options of convert");
-    options.inputs = vec![input];
+    options.inputs = vec![input.into()];
     let report = torch2carton::Convert::from(options).run(&()).expect("a whole file");
     assert_eq!((report.tensors, output.is_file()), (1, true));
     let refused =

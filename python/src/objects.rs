@@ -18,7 +18,7 @@ use torch2carton::crates::{checkpoint_files, torch_import::Container};
 use torch2carton::{Error, ErrorKind, Source};
 
 use crate::maps::{Backend, Maps};
-use crate::opened::{Input, input_of, open_containers};
+use crate::opened::{Input, input_of};
 use crate::storage::Storage;
 use crate::{errors, work};
 
@@ -91,8 +91,8 @@ impl Objects {
     fn read(py: Python<'_>, input: Input, file: Option<Arc<dyn Source>>, backend: Backend) -> PyResult<Self> {
         let path = input.path();
         let opened = work::run_short(py, |observer| {
-            let sources = input.sources(file.as_ref())?;
-            open_containers(&sources, file.as_ref(), backend, Container::from_source_with_observer, observer)
+            let sources = input.sources(file.as_ref(), backend)?;
+            Ok(sources.open_with(Container::from_source_with_observer, observer)?)
         })?;
         let containers = opened.map_err(|error| errors::exception(py, &error, Some(&path)))?;
         let [container] = containers.as_slice() else {

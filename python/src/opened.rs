@@ -1,5 +1,6 @@
 //! Open checkpoints and cartons: their tensors, and the maps that Python objects share with them.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,12 +8,14 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use torch2carton::crates::byte_source::{self, BufferSource, OpenedFile};
+use torch2carton::crates::byte_source::{
+    self, BufferSource, Listing, LocalStore, Location, OpenedFile, Stat, Store, Upload,
+};
 use torch2carton::crates::carton_tools;
-use torch2carton::crates::checkpoint_files::{self, CheckpointSources, ToContainer};
+use torch2carton::crates::checkpoint_files::{self, CheckpointSources};
 use torch2carton::crates::pipeline::ShardPolicy;
 use torch2carton::crates::torch_import::{CheckpointValue, Container, ItemContent};
-use torch2carton::{Carton, Observer, Result, Source, Tensors};
+use torch2carton::{Carton, Observer, ReadError, Result, Source, Tensors};
 
 use crate::maps::{Backend, Maps};
 use crate::unmapped_file::UnmappedFile;
@@ -66,18 +69,62 @@ impl Input {
     }
 
     /// Finds the files of the checkpoint. One shard of several counts as a whole checkpoint.
-    pub(crate) fn sources(self, file: Option<&Arc<dyn Source>>) -> Result<CheckpointSources> {
-        match (self, file) {
-            (Self::Bytes(_), Some(file)) => Ok(CheckpointSources::source(Arc::clone(file))),
-            (input, file) => {
-                let path = input.path();
-                if file.is_some() {
-                    return Ok(CheckpointSources::find_of_file(&path, ShardPolicy::ThisFileOnly, file)?);
-                }
-                let shards = if path.is_dir() { ShardPolicy::RequireAll } else { ShardPolicy::ThisFileOnly };
-                Ok(CheckpointSources::find(&[path], shards)?)
+    pub(crate) fn sources(
+        self,
+        file: Option<&Arc<dyn Source>>,
+        backend: Backend,
+    ) -> Result<CheckpointSources> {
+        let path = self.path();
+        let (input, shards) = match (self, file) {
+            (Self::Bytes(_), Some(file)) => (Location::from(Arc::clone(file)), ShardPolicy::ThisFileOnly),
+            (_, file) => {
+                let is_folder = file.is_none() && path.is_dir();
+                let store = BackendStore {
+                    disks: LocalStore::with_open(file_opener(backend)),
+                    opened: file.cloned(),
+                };
+                let shards = if is_folder { ShardPolicy::RequireAll } else { ShardPolicy::ThisFileOnly };
+                (Location::new(Arc::new(store), path), shards)
             }
+        };
+        Ok(CheckpointSources::find(&[input], shards)?)
+    }
+}
+
+/// The disks of this machine, of which one file is open.
+#[derive(Debug)]
+struct BackendStore {
+    disks: LocalStore,
+    opened: Option<Arc<dyn Source>>,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for BackendStore {
+    fn list(&self, folder: &Path) -> io::Result<Listing> {
+        self.disks.list(folder)
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Option<Stat>> {
+        self.disks.stat(path)
+    }
+
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+        match (files, &self.opened) {
+            ([path], Some(opened)) if opened.path() == path => Ok(vec![Arc::clone(opened)]),
+            _ => self.disks.open(files),
         }
+    }
+
+    fn create(&self, path: &Path, len: u64) -> io::Result<Box<dyn Upload>> {
+        self.disks.create(path, len)
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn folder_name(&self, folder: &Path) -> String {
+        self.disks.folder_name(folder)
     }
 }
 
@@ -88,21 +135,6 @@ fn file_opener(backend: Backend) -> fn(&Path) -> OpenedFile {
     }
 }
 
-/// Opens the files of a checkpoint as containers with `to_container`. `opened` is the one that is already open.
-pub(crate) fn open_containers(
-    sources: &CheckpointSources,
-    opened: Option<&Arc<dyn Source>>,
-    backend: Backend,
-    to_container: ToContainer,
-    observer: &dyn Observer,
-) -> Result<Vec<Container>> {
-    let open = |path: &Path| {
-        let opened = opened.filter(|file| file.path() == path).cloned();
-        opened.map_or_else(|| file_opener(backend)(path), Ok)
-    };
-    Ok(sources.open_with(&open, to_container, observer)?)
-}
-
 impl Opened {
     pub(crate) fn open(input: Input, backend: Backend, observer: &dyn Observer) -> Result<Self> {
         let path = input.path();
@@ -110,9 +142,8 @@ impl Opened {
         if input.is_carton(file.as_ref()) {
             return Self::open_carton(&path, backend, observer);
         }
-        let sources = input.sources(file.as_ref())?;
-        let open = Container::from_source_lazily;
-        let containers = open_containers(&sources, file.as_ref(), backend, open, observer)?;
+        let sources = input.sources(file.as_ref(), backend)?;
+        let containers = sources.open_with(Container::from_source_lazily, observer)?;
         drop(file);
         let (checkpoint, notes) =
             sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;

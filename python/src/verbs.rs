@@ -17,7 +17,8 @@ use torch2carton::crates::pipeline::{
 use torch2carton::crates::serde_json::{self, Map, Value as Json};
 use torch2carton::crates::{carton_tools, pipeline};
 use torch2carton::{
-    Carton, ConvertOptions, DiffOptions, Error, ErrorKind, FileScan, InputOptions, Observer, VerifyOptions, cli,
+    Carton, ConvertOptions, DiffOptions, Error, ErrorKind, FileScan, InputOptions, Location, Observer,
+    VerifyOptions, cli,
 };
 
 use crate::{errors, work};
@@ -75,7 +76,7 @@ pub(crate) fn inspect(
         let contents = contents.map_err(|error| errors::exception(py, &error, Some(&path)))?;
         return to_json(py, serde_json::to_value(&contents));
     }
-    request.input.clone_from(&path);
+    request.input = Location::from(&path);
     report(py, progress, Some(&path), |observer| torch2carton::Inspect::from(request).run(observer))
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn scan(
     progress: Progress<'_, '_>,
 ) -> PyResult<(String, String)> {
     let mut request: ScanOptions = request(py, options)?;
-    request.inputs = paths;
+    request.inputs = paths.into_iter().map(Location::from).collect();
     let done = work::run(py, progress, |observer| {
         let mut files = Vec::new();
         let mut add = |file: &FileScan| files.push(serde_json::to_value(file));
@@ -113,14 +114,14 @@ pub(crate) fn verify(
 ) -> PyResult<String> {
     let mut request: VerifyOptions = request(py, options)?;
     let opened = py.detach(|| {
-        request.source = cli::open_address(&path)?;
-        if let [one] = against.as_slice() {
-            request.against_source = cli::open_address(one)?;
-        }
+        request.file = cli::locate_input(&path)?;
+        request.against = match against.as_slice() {
+            [one] => vec![cli::locate_input(one)?],
+            several => several.iter().map(Into::into).collect(),
+        };
         Ok(())
     });
     opened.map_err(|error: Error| errors::exception(py, &error, None))?;
-    (request.file, request.against) = (path, against);
     report(py, progress, None, |observer| torch2carton::Verify::from(request).run(observer))
 }
 
@@ -135,7 +136,7 @@ pub(crate) fn diff(
     progress: Progress<'_, '_>,
 ) -> PyResult<String> {
     let mut request: DiffOptions = request(py, options)?;
-    (request.a, request.b) = (a, b);
+    (request.a, request.b) = (a.into(), b.into());
     report(py, progress, None, |observer| torch2carton::Diff::from(request).run(observer))
 }
 
@@ -149,7 +150,7 @@ pub(crate) fn digest(
     progress: Progress<'_, '_>,
 ) -> PyResult<String> {
     let mut request: InputOptions = request(py, options)?;
-    request.path = path;
+    request.input = path.into();
     let report = work::run(py, progress, |observer| torch2carton::Digest::from(request).run(observer))?;
     Ok(report.map_err(|error| errors::exception(py, &error, None))?.digest)
 }

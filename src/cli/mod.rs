@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use byte_source::{InputSource, ReadError};
+use byte_source::{Location, ReadError};
 use clap::FromArgMatches;
 use pipeline::ConvertOptions;
 
@@ -26,21 +26,16 @@ use self::ui::{errors, signals, terminal, usage};
 /// When an address cannot be read.
 pub fn locate(options: &mut ConvertOptions, files: &[PathBuf]) -> crate::Result<()> {
     let remote = RemoteArgs::default();
-    options.inputs = files.iter().map(|file| output::shown_path(file)).collect();
-    let opened = match files {
-        [file] => remote.open_with_documents(file),
-        files => remote.open_files(files),
-    };
-    options.source = opened.map_err(read_error)?;
-    remote.locate(options).map_err(read_error)
+    options.inputs = remote.locate_all(files).map_err(read_error)?;
+    remote.locate_others(options).map_err(read_error)
 }
 
-/// Opens the input at `path` if it is at an address.
+/// Returns where the input at `path` is; one at an address is opened.
 ///
 /// # Errors
 /// When the address cannot be read.
-pub fn open_address(path: &Path) -> crate::Result<Option<InputSource>> {
-    RemoteArgs::default().open(path).map_err(read_error)
+pub fn locate_input(path: &Path) -> crate::Result<Location> {
+    RemoteArgs::default().locate(path).map_err(read_error)
 }
 
 fn read_error(error: anyhow::Error) -> crate::Error {

@@ -198,6 +198,60 @@ fn a_remote_folder_is_converted_to_the_same_files() {
     }
 }
 
+/// Copies a folder of checked-in files to the server.
+fn add_folder(hub: &Hub, from: &Path, name: &str) {
+    for (path, bytes) in files_below(from) {
+        let to = hub.root.path().join(name).join(path);
+        fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+        fs::write(to, bytes).expect("a file");
+    }
+}
+
+#[test]
+fn the_folder_of_a_trainer_is_joined_at_an_address() {
+    let hub = Hub::start();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/import/trainer-shards/tests/data");
+    for trainer in ["dcp", "hf", "megatron", "rank-files"] {
+        add_folder(&hub, &data.join(trainer), &format!("{trainer}/step-10"));
+        for arguments in [&["inspect", "--sha256"][..], &["digest"]] {
+            let run = |input: &str| hub.run(&[arguments, &[input]].concat()).replace("hf://o/", "");
+            let (remote, local) = (run(&format!("hf://o/{trainer}")), run(trainer));
+            assert!(!local.contains("error"), "{local}");
+            assert_eq!(remote, local, "{arguments:?} of {trainer}");
+        }
+        let convert = |input: &str, output: &str| {
+            let printed = hub.run(&["convert", "--quiet", input, "-o", output]);
+            assert!(!printed.contains("error"), "{printed}");
+            fs::read(hub.root.path().join(output)).expect("it was written")
+        };
+        let remote = convert(&format!("hf://o/{trainer}"), "remote.safetensors");
+        assert!(remote == convert(trainer, "local.safetensors"), "{trainer}");
+    }
+}
+
+#[test]
+fn each_checkpoint_of_a_folder_at_an_address_is_converted() {
+    let hub = Hub::start();
+    for name in ["a/model.safetensors", "b/model.safetensors", "c/d/x.safetensors"] {
+        let path = hub.root.path().join("many").join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, one_tensor(name, &[1, 2])).expect("a file");
+    }
+    let run = |input: &str, output: &str| {
+        let arguments = ["convert", "--each", "--resume", "--to", "pth", input, "-o", output];
+        (hub.run(&arguments), files_below(&hub.root.path().join(output)))
+    };
+    let (printed, remote) = run("hf://o/many", "remote");
+    assert!(printed.contains("3 converted"), "{printed}");
+    let (_, local) = run("many", "local");
+    let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&remote), names(&local));
+    for (name, bytes) in remote.iter().filter(|(name, _)| !name.ends_with(".outputs")) {
+        assert!(local.get(name) == Some(bytes), "{name}");
+    }
+    assert!(run("hf://o/many", "remote").0.contains("3 skipped"));
+}
+
 #[test]
 fn a_listing_and_one_request_for_each_short_file_read_a_folder() {
     let hub = Hub::start();
@@ -229,7 +283,7 @@ fn refused_folders_say_what_helps() {
     exit status 1
     error: hf://o/tiny/gone.pth does not exist; check the address
     exit status 1
-    error: hf://o/ranks is a checkpoint in parts, such as __0_0.distcp, which are joined on this machine only; download the folder first
+    error: hf://o/ranks is not complete: it has __0_0.distcp, but no .metadata, which a save writes last; wait until the save ends, or pass an earlier step
     exit status 1
     error: model-00002-of-00002.safetensors is shard 2 of 2: run `torch2carton convert hf://o/tiny`, or --single for this file alone
     exit status 1

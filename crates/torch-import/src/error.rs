@@ -21,7 +21,7 @@ pub enum Error {
     Map(#[from] byte_source::Error),
     /// A source that is not in memory cannot be read.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(ReadError),
     /// The zip archive is damaged or ambiguous.
     #[error("{}", zip_text(.0))]
     Zip(zip_format::Error),
@@ -396,6 +396,15 @@ impl Error {
 /// Returns the kind of an error in a pickle.
 pub fn pickle_kind(error: &pickle_vm::Error) -> ErrorKind {
     if error.kind.is_unsupported() { ErrorKind::Unsupported } else { ErrorKind::Damaged }
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::NotOpened(reason) => Self::Map(reason),
+            reason => Self::Read(reason),
+        }
+    }
 }
 
 impl From<safetensors_format::Error> for Error {

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use batch::{BatchSettings, BatchTask, BlobFolder, LineTask, ManifestShard, TaskKind};
-use byte_source::ErrorKind;
+use byte_source::{ErrorKind, Location};
 use clap::builder::PossibleValue;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
 use compare::InputOptions;
@@ -143,9 +143,10 @@ fn options_for_all(kind: TaskKind, words: &[String]) -> Result<Map<String, Json>
             (set, &convert.remote)
         }
         Command::Scan(scan) => (changed_options(&scan.options, &ScanOptions::default()), &scan.remote),
-        Command::Inspect(inspect) => {
-            (changed_options(&inspect.options(Path::new("")), &InspectOptions::default()), &inspect.remote)
-        }
+        Command::Inspect(inspect) => (
+            changed_options(&inspect.options(Location::default()), &InspectOptions::default()),
+            &inspect.remote,
+        ),
         Command::Digest(digest) => {
             (changed_options(&digest.options, &InputOptions::default()), &digest.remote)
         }
@@ -181,17 +182,18 @@ impl TaskOptions {
         let remote: RemoteArgs = set_options(&RemoteArgs::default(), remote).map_err(error_text)?;
         let mut task = BatchTask::from_json(self.kind, own, output).map_err(error_text)?;
         if let BatchTask::Convert(options) = &mut task {
-            remote.locate(options).map_err(|error| errors::error_chain_text(&error))?;
+            remote.locate_others(options).map_err(|error| errors::error_chain_text(&error))?;
         }
         if self.needs_carton && !task.writes_cartons() {
             return Err("--blobs is for cartons, and this output is none".to_owned());
         }
         let copies_documents = matches!(task, BatchTask::Convert(_));
-        let open_remote = move |path: &Path| {
-            let opened = if copies_documents { remote.open_with_documents(path) } else { remote.open(path) };
-            opened.map_err(|error| (remote_kind(&error), errors::error_chain_text(&error)))
+        let locate = move |path: &Path| {
+            let found =
+                if copies_documents { remote.locate_with_documents(path) } else { remote.locate(path) };
+            found.map_err(|error| (remote_kind(&error), errors::error_chain_text(&error)))
         };
-        Ok(LineTask { task, open_remote: Box::new(open_remote) })
+        Ok(LineTask { task, locate: Box::new(locate) })
     }
 }
 

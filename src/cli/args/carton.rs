@@ -66,12 +66,11 @@ impl Verify {
     /// When the carton or the checkpoint is at an address that cannot be read.
     pub(crate) fn options(&self) -> anyhow::Result<VerifyOptions> {
         let mut options = self.options.clone();
-        options.file = output::shown_path(&self.file);
-        options.source = self.remote.open(&self.file)?;
-        options.against = self.against.iter().map(|path| output::shown_path(path)).collect();
-        if let [against] = self.against.as_slice() {
-            options.against_source = self.remote.open(against)?;
-        }
+        options.file = self.remote.locate(&self.file)?;
+        options.against = match self.against.as_slice() {
+            [against] => vec![self.remote.locate(against)?],
+            against => self.remote.locate_all(against)?,
+        };
         Ok(options)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use byte_source::Location;
 use clap::{Args, ValueHint};
 use compare::{DiffOptions, InputOptions};
 use pipeline::IfExists;
@@ -77,10 +78,10 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    /// Returns the input at `path` for the library.
-    pub(crate) fn input(&self, path: PathBuf) -> InputOptions {
+    /// Returns the input for the library.
+    pub(crate) fn input(&self, input: Location) -> InputOptions {
         let mut options = self.options.clone();
-        options.path = path;
+        options.input = input;
         options
     }
 }

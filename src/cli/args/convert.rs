@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use byte_source::Location;
 use clap::{Args, ValueHint};
 use pipeline::ConvertOptions;
 
@@ -90,14 +91,12 @@ impl Convert {
     /// When an input is at an address that cannot be read.
     pub(crate) fn options(&self) -> anyhow::Result<ConvertOptions> {
         let mut options = self.options.clone();
-        options.inputs = self.files.iter().map(|file| output::shown_path(file)).collect();
-        if !self.each {
-            options.source = match self.files.as_slice() {
-                [file] => self.remote.open_with_documents(file)?,
-                files => self.remote.open_files(files)?,
-            };
-        }
-        self.remote.locate(&mut options)?;
+        options.inputs = if self.each {
+            self.files.iter().map(Location::from).collect()
+        } else {
+            self.remote.locate_all(&self.files)?
+        };
+        self.remote.locate_others(&mut options)?;
         Ok(options)
     }
 }

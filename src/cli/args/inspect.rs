@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use byte_source::Location;
 use clap::{Args, ValueEnum, ValueHint};
 use pipeline::{IfExists, InspectOptions};
 
@@ -52,9 +53,9 @@ pub(crate) enum FailOn {
 
 impl Inspect {
     /// Returns the options for one of the files.
-    pub(crate) fn options(&self, file: &std::path::Path) -> InspectOptions {
+    pub(crate) fn options(&self, file: Location) -> InspectOptions {
         let mut options = self.options.clone();
-        file.clone_into(&mut options.input);
+        options.input = file;
         options.values |= self.values_only;
         options.statistics |= !self.fail_on.is_empty();
         options

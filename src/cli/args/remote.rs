@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use byte_source::InputSource;
+use byte_source::{Location, Stores};
 use clap::Args;
 use output::{Destination, RemoteAddress};
 use pipeline::ConvertOptions;
 use remote_source::{Address, Error, Neighbours, RemoteOptions, Traffic};
 use serde::{Deserialize, Serialize};
+
+use crate::cli::ui::stdin;
 
 /// Documents that say what the tensors of an index mean.
 const READ_DOCUMENTS: &[&str] = &[
@@ -66,43 +68,66 @@ impl RemoteArgs {
         Self { allow_http, timeout, cache, ..Self::default() }
     }
 
-    /// Opens the input if it is at an address that can be read; returns `None` for a local path.
-    pub(crate) fn open(&self, input: &Path) -> Result<Option<InputSource>> {
+    /// Returns where the input is; one at an address is opened.
+    pub(crate) fn locate(&self, input: &Path) -> Result<Location> {
         // The code that a configuration names may be next to it.
         let of_files = input.to_string_lossy().ends_with("config.json");
-        self.open_with(input, Neighbours { of_files, documents: READ_DOCUMENTS })
+        let found = self.open(input, Neighbours { of_files, documents: READ_DOCUMENTS })?;
+        Ok(found.unwrap_or_else(|| input.into()))
     }
 
-    /// Opens the input like [`open`](Self::open), with the documents that a conversion copies.
-    pub(crate) fn open_with_documents(&self, input: &Path) -> Result<Option<InputSource>> {
+    /// Returns where the input is like [`locate`](Self::locate); `-` is standard input.
+    pub(crate) fn locate_or_stdin(&self, input: &Path) -> Result<Location> {
+        if RemoteAddress::from_path(input).is_some() {
+            self.locate(input)
+        } else {
+            Ok(stdin::input_path(input)?.into())
+        }
+    }
+
+    /// Returns where the input is like [`locate`](Self::locate), with the documents that a conversion copies.
+    pub(crate) fn locate_with_documents(&self, input: &Path) -> Result<Location> {
         let copied = checkpoint_files::COMMON_COMPANIONS.iter().chain(READ_DOCUMENTS).copied();
         let documents: BTreeSet<&str> = copied.collect();
         let documents: Vec<&str> = documents.into_iter().collect();
-        self.open_with(input, Neighbours { of_files: true, documents: &documents })
+        let found = self.open(input, Neighbours { of_files: true, documents: &documents })?;
+        Ok(found.unwrap_or_else(|| input.into()))
     }
 
-    /// Sets where outputs go, and opens the adapters and the checkpoints to sum that are at addresses.
-    pub(crate) fn locate(&self, options: &mut ConvertOptions) -> Result<()> {
+    /// Sets where outputs go, and opens the adapters and the checkpoints to sum that are at addresses. The stores locate the inputs of
+    /// a batch when their turn comes.
+    pub(crate) fn locate_others(&self, options: &mut ConvertOptions) -> Result<()> {
         options.destination = self.destination();
+        options.stores = self.stores();
         let paths: Vec<PathBuf> = options.other_paths().map(Path::to_owned).collect();
         for path in paths {
-            if let Some(source) = self.open_with_documents(&path)? {
-                options.given.add(path, source);
-            }
+            let location = self.locate_with_documents(&path)?;
+            options.stores.insert(path, location);
         }
         Ok(())
     }
 
-    /// Opens several files in one folder, such as the shards of a set, with the documents next to them; returns `None` if one of
-    /// them is local.
-    pub(crate) fn open_files(&self, inputs: &[PathBuf]) -> Result<Option<InputSource>> {
+    /// Returns where several inputs are: the files of one set, of which those at addresses are in one folder, with the documents
+    /// next to them.
+    pub(crate) fn locate_all(&self, inputs: &[PathBuf]) -> Result<Vec<Location>> {
+        if let [input] = inputs {
+            return Ok(vec![self.locate_with_documents(input)?]);
+        }
         if inputs.is_empty() || inputs.iter().any(|input| RemoteAddress::from_path(input).is_none()) {
-            return Ok(None);
+            return Ok(inputs.iter().map(Location::from).collect());
         }
         let addresses = inputs.iter().map(|input| Address::parse(&input.to_string_lossy()));
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
         let keeps = |name: &str| checkpoint_files::is_companion_name(name) || READ_DOCUMENTS.contains(&name);
-        Ok(Some(remote_source::open_files(&addresses, &keeps, &self.options())?))
+        Ok(remote_source::open_files(&addresses, &keeps, &self.options())?)
+    }
+
+    /// Returns the stores of a batch, whose inputs are located when their turn comes.
+    pub(crate) fn stores(&self) -> Stores {
+        let remote = self.clone();
+        Stores::with_addresses(move |input| {
+            Ok(Some(remote.locate_with_documents(input).map_err(into_io_error)?))
+        })
     }
 
     /// Returns the requests and bytes since the last call; `None` if there were none.
@@ -115,7 +140,7 @@ impl RemoteArgs {
         (requests > 0).then_some(Traffic { requests, bytes })
     }
 
-    fn open_with(&self, input: &Path, neighbours: Neighbours<'_>) -> Result<Option<InputSource>> {
+    fn open(&self, input: &Path, neighbours: Neighbours<'_>) -> Result<Option<Location>> {
         if RemoteAddress::from_path(input).is_none() {
             return Ok(None);
         }

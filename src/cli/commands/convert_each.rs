@@ -1,6 +1,5 @@
 //! `torch2carton convert --each`: converts many checkpoints, each on its own.
 
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
@@ -8,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use pipeline::{BatchItem, BatchOptions, ConvertOptions, Error, Resume};
+use byte_source::Location;
+use pipeline::{BatchItem, BatchOptions, Error, Resume};
 use serde_json::{Value, json};
 
 use super::convert_report::{error_object, print_report, with_advice};
-use crate::cli::args::{Convert, RemoteArgs, into_io_error};
+use crate::cli::args::Convert;
 use crate::cli::ui::errors;
 use crate::cli::ui::escapes::EscapingJsonFormatter;
 use crate::cli::ui::invocation::UsageError;
@@ -26,11 +26,9 @@ const JOBS_MAX: usize = 4;
 
 pub(super) fn convert_each(args: &Convert, quiet: bool) -> Result<ExitCode> {
     let mut options = args.options()?;
-    let mut given = args.files.clone();
     if let Some(list) = &args.files_from {
-        given.extend(listed_files(list)?);
+        options.inputs.extend(listed_files(list)?.into_iter().map(Location::from));
     }
-    open_each(&mut options, given, &args.remote);
     if options.inputs.is_empty() {
         return Err(UsageError("--files-from: the list has no files".to_owned()).into());
     }
@@ -49,17 +47,6 @@ pub(super) fn convert_each(args: &Convert, quiet: bool) -> Result<ExitCode> {
         ));
     }
     Ok(if report.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Makes each of the inputs open when its turn comes if it is at an address, of which messages show no query.
-fn open_each(options: &mut ConvertOptions, given: Vec<PathBuf>, remote: &RemoteArgs) {
-    options.inputs = given.iter().map(|input| output::shown_path(input)).collect();
-    let given: HashMap<PathBuf, PathBuf> = options.inputs.iter().cloned().zip(given).collect();
-    let remote = remote.clone();
-    options.given.open_with(move |input| {
-        let opened = remote.open_with_documents(given.get(input).map_or(input, PathBuf::as_path));
-        Ok(opened.map_err(into_io_error)?)
-    });
 }
 
 fn batch_options(args: &Convert) -> BatchOptions {

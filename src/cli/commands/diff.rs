@@ -29,10 +29,8 @@ pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
         }
         page.check(&inputs)?;
     }
-    let [a, b] = inputs;
     let mut options = args.options.clone();
-    (options.a, options.b) = (a, b);
-    (options.source_a, options.source_b) = (args.remote.open(&args.a)?, args.remote.open(&args.b)?);
+    (options.a, options.b) = (args.remote.locate_or_stdin(&args.a)?, args.remote.locate_or_stdin(&args.b)?);
     let progress = Progress::new(quiet || args.json);
     let mut report = compare::diff(&options, &progress)?;
     stdin::restore_typed_path(&mut report.a.file);

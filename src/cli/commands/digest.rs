@@ -40,8 +40,7 @@ pub(crate) fn digest(args: &Digest, quiet: bool) -> Result<ExitCode> {
 
 fn digest_file(args: &Digest, file: &Path, quiet: bool) -> Result<DigestReport> {
     let progress = Progress::new(quiet || args.json);
-    let mut input = args.input(stdin::input_path(file)?);
-    input.source = args.remote.open(file)?;
+    let input = args.input(args.remote.locate_or_stdin(file)?);
     let mut report = compare::digest(&input, &progress)?;
     stdin::restore_typed_path(&mut report.file);
     progress.clear();

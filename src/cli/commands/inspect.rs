@@ -83,19 +83,17 @@ fn split_names(args: &[PathBuf]) -> (Vec<&PathBuf>, Vec<String>) {
 /// Inspects a file; `index` is its position among several ones. Returns a text for each tensor with numbers on which the
 /// command fails.
 fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) -> Result<Vec<String>> {
-    let source = args.remote.open(file)?;
-    let file = &stdin::input_path(file)?;
+    let input = args.remote.locate_or_stdin(file)?;
+    let file = input.path();
     let progress = Progress::new(quiet || !args.options.statistics && args.fail_on.is_empty());
     if !args.asks_for_rows()
-        && let Some(carton) = pipeline::find_carton(file, source.as_ref())?
+        && let Some(carton) = pipeline::find_carton(&input)?
     {
-        let advise = index.is_none() && source.is_none();
+        let advise = index.is_none() && input.is_local();
         super::inspect_carton::inspect((file, &carton), args, quiet, advise)?;
         return Ok(Vec::new());
     }
-    let mut options = args.options(file);
-    options.source = source;
-    let mut report = pipeline::inspect(&options, &progress)?;
+    let mut report = pipeline::inspect(&args.options(input.clone()), &progress)?;
     progress.clear();
     stdin::restore_typed_path(&mut report.file);
     if args.json {

@@ -11,7 +11,6 @@ use pipeline::{Error, NamedContent, NamedItem, NpyFile, Tensor, ValueRow};
 use crate::cli::args::Inspect;
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
 use crate::cli::ui::value_text::value_text;
 
@@ -21,11 +20,9 @@ pub(super) fn print_named(args: &Inspect, file: &Path, names: &[String], quiet: 
                     without names, --include lists some of the tensors";
         return Err(UsageError(text.to_owned()).into());
     }
-    let source = args.remote.open(file)?;
-    let file = &stdin::input_path(file)?;
-    let mut options = args.options(file);
-    options.source = source;
-    let items = pipeline::find_named(&options, names, &Progress::new(true))?;
+    let input = args.remote.locate_or_stdin(file)?;
+    let file = input.path();
+    let items = pipeline::find_named(&args.options(input.clone()), names, &Progress::new(true))?;
     if let Some(target) = &args.output {
         return write_tensor(args, file, target, &items, quiet);
     }

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use byte_source::InputSource;
 use pipeline::{format_bytes, format_things};
 
 use crate::cli::args::Pack;
@@ -13,15 +12,9 @@ use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
 
 pub(crate) fn pack(args: &Pack, quiet: bool) -> Result<ExitCode> {
     let mut options = args.options.clone();
-    options.folder.clone_from(&args.directory);
+    options.folder = args.remote.locate(&args.directory)?;
     let progress = Progress::new(quiet);
-    let report = match args.remote.open(&args.directory)? {
-        None => carton_tools::pack(&options, &progress)?,
-        Some(InputSource::Folder { folder, file: None }) => {
-            carton_tools::pack_folder(&*folder, &options, &progress)?
-        }
-        Some(source) => return Err(carton_tools::Error::NotAFolder { path: source.path() }.into()),
-    };
+    let report = carton_tools::pack(&options, &progress)?;
     progress.clear();
     if !quiet {
         report

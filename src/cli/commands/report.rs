@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use byte_source::InputSource;
+use byte_source::Location;
 use compare::DiffOptions;
 use output::IfExists;
 use pipeline::format_bytes;
@@ -13,31 +13,26 @@ use report_page::ReportOptions;
 
 use crate::cli::args::Report;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn report(args: &Report, quiet: bool) -> Result<ExitCode> {
     let progress = Progress::new(quiet);
     let given: Vec<&PathBuf> = [Some(&args.file), args.other.as_ref()].into_iter().flatten().collect();
-    let sources: Vec<Option<InputSource>> =
-        given.iter().map(|file| args.remote.open(file)).collect::<Result<_>>()?;
-    let inputs: Vec<PathBuf> = given.iter().map(|file| stdin::input_path(file)).collect::<Result<_>>()?;
+    let inputs: Vec<Location> =
+        given.iter().map(|file| args.remote.locate_or_stdin(file)).collect::<Result<_>>()?;
     let target = PageTarget {
-        path: args.output.clone().unwrap_or_else(|| default_output(&given, &sources)),
+        path: args.output.clone().unwrap_or_else(|| default_output(&given, &inputs)),
         if_exists: args.if_exists,
     };
-    target.check(&inputs)?;
+    target.check(&inputs.iter().map(|input| input.path().to_owned()).collect::<Vec<_>>())?;
     let mut page = Vec::new();
-    match (&inputs[..], &sources[..]) {
-        ([a, b], [source_a, source_b]) => {
-            let mut options = DiffOptions::new(a, b);
-            (options.source_a, options.source_b) = (source_a.clone(), source_b.clone());
+    match &inputs[..] {
+        [a, b] => {
+            let options = DiffOptions::new(a.clone(), b.clone());
             report_page::write_diff_page(&compare::diff(&options, &progress)?, &mut page)?;
         }
-        (inputs, sources) => {
-            let file = inputs.first().unwrap_or(&args.file);
-            let mut options = ReportOptions::new(file);
-            options.source = sources.first().cloned().flatten();
+        inputs => {
+            let mut options = ReportOptions::new(inputs.first().cloned().unwrap_or_default());
             options.statistics = args.stats;
             options.steps.clone_from(&args.trace);
             report_page::write_report(&options, &mut page, &progress)?;
@@ -87,10 +82,12 @@ impl PageTarget {
 }
 
 /// Returns the path of the page next to its last input, or in the current folder if that is at an address.
-fn default_output(given: &[&PathBuf], sources: &[Option<InputSource>]) -> PathBuf {
+fn default_output(given: &[&PathBuf], inputs: &[Location]) -> PathBuf {
     let extension = if given.len() > 1 { "diff.html" } else { "report.html" };
-    match (given.last(), sources.last()) {
-        (_, Some(Some(source))) => Path::new(&output::file_name(&source.path())).with_extension(extension),
+    match (given.last(), inputs.last()) {
+        (_, Some(input)) if !input.is_local() => {
+            Path::new(&output::file_name(input.path())).with_extension(extension)
+        }
         (Some(file), _) if file.as_path() != Path::new("-") => file.with_extension(extension),
         _ => PathBuf::from("-"),
     }

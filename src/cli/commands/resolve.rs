@@ -12,9 +12,8 @@ use crate::cli::ui::terminal::{self, escape_hidden};
 
 pub(crate) fn resolve(args: &Resolve, quiet: bool) -> Result<ExitCode> {
     let mut options = args.options.clone();
-    options.file = output::shown_path(&args.file);
     let remote = RemoteArgs::new(options.allow_http, options.timeout.as_secs(), options.cache.clone());
-    options.source = remote.open(&args.file)?;
+    options.file = remote.locate(&args.file)?;
     let progress = Progress::new(quiet);
     let report = carton_tools::resolve(&options, &progress)?;
     progress.clear();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use byte_source::InputSource;
+use byte_source::Location;
 use carton_reader::Carton;
 use carton_tools::SaveArrayOptions;
 use pipeline::{Observer, ProgressUpdate, format_bytes};
@@ -34,22 +34,22 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
     }
     stdin::reject(&args.file, "run")?;
     // Until the bytes at an address are here, Ctrl-C ends the program at once: a server may be silent.
-    let source = args.remote.open(&args.file)?;
-    let file = output::shown_path(&args.file);
+    let input = args.remote.locate(&args.file)?;
     let progress = Progress::new(quiet || args.json);
-    if let (Some(_), false, Some(name), Some(output)) = (&source, args.open.verify, &args.get, &args.output) {
+    if let (false, false, Some(name), Some(output)) =
+        (input.is_local(), args.open.verify, &args.get, &args.output)
+    {
         // Only the bytes of the tensor are requested.
-        let carton = carton_tools::open_input(&file, source.as_ref())?;
+        let carton = carton_tools::open(&input)?;
         let tensors: Tensors = carton_tools::tensors(&carton, &progress)?.into_iter().collect();
         save_tensor(args, quiet, (&tensors, "carton"), (name, output), &progress)?;
         progress.clear();
         return Ok(ExitCode::SUCCESS);
     }
-    let copied = source.as_ref().map(|source| carton_tools::copy_carton(&file, source, &progress));
-    let copied = copied.transpose()?;
+    let copied = (!input.is_local()).then(|| carton_tools::copy_carton(&input, &progress)).transpose()?;
     progress.clear();
     let interruption = signals::watch_ctrl_c()?;
-    match run_carton(args, (&file, source.as_ref(), copied), quiet, &interruption) {
+    match run_carton(args, &input, copied, quiet, &interruption) {
         Err(_) if interruption.is_set() => Ok(ExitCode::from(INTERRUPTED)),
         other => other,
     }
@@ -57,7 +57,8 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
 
 fn run_carton(
     args: &Run,
-    (file, source, copied): (&Path, Option<&InputSource>, Option<Carton>),
+    input: &Location,
+    copied: Option<Carton>,
     quiet: bool,
     interruption: &Interruption,
 ) -> Result<ExitCode> {
@@ -71,7 +72,7 @@ fn run_carton(
         (&opened, &args.get, &args.output)
     {
         // The tensors of a module can be read although its code cannot run.
-        let carton = carton_tools::open_input(file, source)?;
+        let carton = carton_tools::open(input)?;
         let tensors: Tensors = carton_tools::tensors(&carton, &watched)?.into_iter().collect();
         save_tensor(args, quiet, (&tensors, "model"), (name, output), &watched)?;
         progress.clear();
@@ -80,7 +81,7 @@ fn run_carton(
     let only_overview = args.text.is_none() && args.tokens.is_none() && !args.self_test && args.get.is_none();
     if let (Err(runtime::Error::ForeignCode { .. }), true) = (&opened, only_overview) {
         progress.clear();
-        run_overview::print_overview_of_code(&carton_tools::open_input(file, source)?)?;
+        run_overview::print_overview_of_code(&carton_tools::open(input)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let runnable = opened.map_err(unwrap_carton_error)?;

@@ -40,13 +40,8 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
     };
     let mut summary = ScanSummary::default();
     for file in &args.files {
-        let progress = Progress::new(true);
-        summary += if let Some(source) = args.remote.open(file)? {
-            pipeline::scan_input(&source, &options, &progress, &mut print)?
-        } else {
-            options.inputs = vec![stdin::input_path(file)?];
-            pipeline::scan(&options, &progress, &mut print)?
-        };
+        options.inputs = vec![args.remote.locate_or_stdin(file)?];
+        summary += pipeline::scan(&options, &Progress::new(true), &mut print)?;
     }
     let status = summary.exit_status(args.deny_unknown);
     if args.sarif {

@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use byte_source::{InputSource, Source};
-use output::RemoteAddress;
+use byte_source::{Location, Stores};
 use pipeline::Observer;
 use runtime::{Runnable, RunnableOptions};
 use serve::{
-    InferModel, LoadError, ModelSource, ModelVersion, RemoteListing, RepositoryFolder, RequestLimits,
-    ServeLimits, ServeOptions, Server, Timeouts,
+    InferModel, LoadError, ModelSource, ModelVersion, RepositoryFolder, RequestLimits, ServeLimits,
+    ServeOptions, Server, Timeouts,
 };
 
 use crate::cli::args::{Serve, into_io_error};
@@ -120,22 +119,21 @@ fn open_repository(
     limits: RequestLimits,
     progress: &Arc<Progress>,
 ) -> ModelSource {
-    let remote = RemoteAddress::from_path(folder).map(|_| {
-        let (remote, folder) = (args.remote(), folder.to_owned());
-        RemoteListing::new(move || match remote.open(&folder).map_err(into_io_error)? {
-            Some(InputSource::Folder { folder, file: None }) => Ok(folder),
-            _ => Err(io::Error::other("it is a file, or on a web server, which has no listings; without --repository, a carton there is served")),
-        })
+    let (remote, address) = (args.remote(), folder.to_owned());
+    let stores = Stores::with_addresses(move |_| {
+        let found = remote.locate(&address).map_err(into_io_error)?;
+        if !found.is_local() && !found.is_folder() {
+            return Err(io::Error::other("it is a file, or on a web server, which has no listings; without --repository, a carton there is served").into());
+        }
+        Ok(Some(found))
     });
-    let path = output::shown_path(folder);
-    let folder = RepositoryFolder { path, extension: MODEL_EXTENSION.to_owned(), remote };
+    let folder =
+        RepositoryFolder { path: output::shown_path(folder), extension: MODEL_EXTENSION.to_owned(), stores };
     let progress = Arc::downgrade(progress);
     let load = move |found: &ModelVersion| -> Result<Arc<dyn InferModel>, LoadError> {
-        let source = found.open_remote().map_err(|reason| carton_tools::Error::Read(reason.into()));
-        let source = source.map_err(runtime::Error::Carton)?.map(InputSource::File);
         let runnable = match progress.upgrade() {
-            Some(progress) => open_carton(&found.path, source.as_ref(), &open, &*progress)?,
-            None => open_carton(&found.path, source.as_ref(), &open, &())?,
+            Some(progress) => open_carton(&found.location, &open, &*progress)?,
+            None => open_carton(&found.location, &open, &())?,
         };
         Ok(serve::carton_model(runnable, &limits)?)
     };
@@ -152,25 +150,25 @@ fn open_models(
     let remote = args.remote();
     let mut cartons = Vec::new();
     for given in &args.cartons {
-        match remote.open(given)? {
-            Some(source) => cartons.extend(models_at_address(&output::shown_path(given), source)?),
-            None => cartons.extend(models_at(given)?.into_iter().map(|path| {
+        let located = remote.locate(given)?;
+        if located.is_local() {
+            cartons.extend(models_at(given)?.into_iter().map(|path| {
                 let is_found = path != *given;
-                GivenCarton { path, source: None, is_found }
-            })),
+                GivenCarton { input: path.into(), is_found }
+            }));
+        } else {
+            cartons.extend(models_at_address(located)?);
         }
     }
     if args.name.is_some() && cartons.len() > 1 {
         bail!(UsageError("--name is for one carton; several have the names of their files".to_owned()));
     }
-    let remote: Vec<_> =
-        cartons.iter().filter_map(|carton| Some((&*carton.path, carton.source.as_ref()?))).collect();
-    carton_tools::check_copy_space(&remote)?;
+    carton_tools::check_copy_space(cartons.iter().map(|carton| &carton.input))?;
     let mut models = Vec::with_capacity(cartons.len());
     let mut skipped = Vec::new();
     for carton in &cartons {
-        let name = args.name.clone().unwrap_or_else(|| model_name_of_path(&carton.path));
-        let opened = open_carton(&carton.path, carton.source.as_ref(), open, progress);
+        let name = args.name.clone().unwrap_or_else(|| model_name_of_path(carton.input.path()));
+        let opened = open_carton(&carton.input, open, progress);
         match opened.and_then(|runnable| serve::carton_model(runnable, limits)) {
             Ok(model) => models.push((name, model)),
             Err(error) if carton.is_found && needs_another_runner(&error) => skipped.push(error),
@@ -189,34 +187,24 @@ fn open_models(
 }
 
 struct GivenCarton {
-    path: PathBuf,
-    /// Where it is, if it is at an address.
-    source: Option<InputSource>,
+    input: Location,
     /// True if it was found in a folder that was given.
     is_found: bool,
 }
 
 /// Returns the cartons that an address stands for: those directly in a folder, or the one at the address.
-fn models_at_address(address: &Path, source: InputSource) -> Result<Vec<GivenCarton>> {
-    let folder = match source {
-        InputSource::Folder { folder, file: None } => folder,
-        source => {
-            return Ok(vec![GivenCarton { path: address.to_owned(), source: Some(source), is_found: false }]);
-        }
-    };
-    let cartons = carton_tools::open_packed_in(&*folder)?;
+fn models_at_address(address: Location) -> Result<Vec<GivenCarton>> {
+    if !address.is_folder() {
+        return Ok(vec![GivenCarton { input: address, is_found: false }]);
+    }
+    let cartons = carton_tools::open_packed_in(&address)?;
     if cartons.is_empty() {
         bail!(
             "there are no packed cartons at {}; `torch2carton MODEL -o NAME.carton` makes one",
-            shell_quoted_path(address)
+            shell_quoted_path(address.path())
         );
     }
-    let found = |source: Arc<dyn Source>| GivenCarton {
-        path: source.path().to_owned(),
-        source: Some(source.into()),
-        is_found: true,
-    };
-    Ok(cartons.into_iter().map(found).collect())
+    Ok(cartons.into_iter().map(|input| GivenCarton { input, is_found: true }).collect())
 }
 
 /// Returns true for a carton that is in order and runs elsewhere, such as a TorchScript module.
@@ -241,7 +229,7 @@ fn models_at(path: &Path) -> Result<Vec<PathBuf>> {
             "{path} has its cartons in folders; `torch2carton serve --repository {path}` serves NAME/VERSION.carton"
         );
     }
-    if let Err(carton_tools::Error::NotACarton { .. }) = carton_tools::open(path) {
+    if let Err(carton_tools::Error::NotACarton { .. }) = carton_tools::open(&path.into()) {
         let path = shell_quoted_path(path);
         bail!(
             "there are no cartons in the folder {path}; `torch2carton MODEL -o {path}/NAME.carton` puts one there"
@@ -267,13 +255,14 @@ fn cartons_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Opens a carton to run it; of one at an address, a copy.
 fn open_carton(
-    path: &Path,
-    source: Option<&InputSource>,
+    input: &Location,
     open: &RunnableOptions,
     observer: &dyn Observer,
 ) -> Result<Runnable, runtime::Error> {
-    let Some(source) = source else { return Runnable::open(path, open, observer) };
-    let copy = carton_tools::copy_carton(path, source, observer).map_err(runtime::Error::Carton)?;
+    if input.is_local() {
+        return Runnable::open(input.path(), open, observer);
+    }
+    let copy = carton_tools::copy_carton(input, observer).map_err(runtime::Error::Carton)?;
     Runnable::from_carton(copy, open, observer)
 }
 

@@ -13,8 +13,7 @@ pub(crate) fn shrink(args: &Shrink, quiet: bool) -> Result<ExitCode> {
     // Before a carton at an address is opened.
     let mut options = args.options.clone();
     [&options.output, &options.blobs].into_iter().try_for_each(|path| output::refuse_remote_output(path))?;
-    options.file = output::shown_path(&args.file);
-    options.source = args.remote.open(&args.file)?;
+    options.file = args.remote.locate(&args.file)?;
     let progress = Progress::new(quiet);
     let report = carton_tools::shrink(&options, &progress)?;
     progress.clear();

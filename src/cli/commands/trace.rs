@@ -9,7 +9,6 @@ use pipeline::{TraceListing, TraceOptions, TraceView};
 
 use crate::cli::args::Trace;
 use crate::cli::ui::escapes::EscapingWriter;
-use crate::cli::ui::stdin;
 
 pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
     let view = match (args.json, args.lines) {
@@ -22,9 +21,7 @@ pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
         (_, true) => TraceListing::Summary,
         _ => TraceListing::Trace { view, full: args.full, limit: args.limit },
     };
-    let source = args.remote.open(&args.file)?;
-    let mut options = TraceOptions::new(stdin::input_path(&args.file)?);
-    options.source = source;
+    let mut options = TraceOptions::new(args.remote.locate_or_stdin(&args.file)?);
     options.name = (args.file == Path::new("-")).then(|| "-".to_owned());
     options.listing = listing;
     options.pickle = args.pickle;

@@ -14,8 +14,7 @@ use crate::cli::ui::terminal::{self, escape_hidden};
 pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     stdin::reject(&args.file, "unpack")?;
     let mut options = args.options.clone();
-    options.file = output::shown_path(&args.file);
-    options.source = args.remote.open(&args.file)?;
+    options.file = args.remote.locate(&args.file)?;
     let progress = Progress::new(quiet);
     let report = carton_tools::unpack(&options, &progress)?;
     progress.clear();

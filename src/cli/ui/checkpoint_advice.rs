@@ -31,7 +31,6 @@ pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
                 shell_quoted_path(parent_folder(path))
             )
         }
-        Error::RemoteTrainer { .. } => "; download the folder first".to_owned(),
         Error::Remote { reason, .. } => {
             let remote = match reason {
                 ReadError::Io(reason) => reason.get_ref().and_then(|inner| inner.downcast_ref()),

@@ -53,7 +53,7 @@ impl BlobFolder {
     ) -> bool {
         let [file] = files else { return false };
         let is_untouched = carton.symlink_metadata().is_ok_and(|metadata| file.is_untouched(&metadata));
-        let absent = carton_tools::open(carton).map(|carton| carton.absent());
+        let absent = carton_tools::open(&carton.into()).map(|carton| carton.absent());
         let Ok(absent) = absent else { return false };
         is_untouched
             && absent.iter().all(|(_, hash)| {

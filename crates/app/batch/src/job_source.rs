@@ -189,10 +189,9 @@ impl JobSource {
         }
         let BatchTask::Convert(options) = task else { return Ok(None) };
         let mut options = options.clone();
-        options.inputs = vec![PathBuf::from(&entry.input)];
         options.output = entry.output.as_ref().map(PathBuf::from);
         let folder = self.settings.folder.as_deref().filter(|_| entry.output.is_none());
-        let output = expected_output(&options, folder).display().to_string();
+        let output = expected_output(Path::new(&entry.input), &options, folder).display().to_string();
         let first = self.outputs.insert(&input_key(&output), line)?;
         Ok(first.map(|first| ManifestProblem::SameOutput { output, first }))
     }

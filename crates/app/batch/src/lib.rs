@@ -49,7 +49,7 @@ pub use blobs::BlobFolder;
 pub use error::{Error, Result};
 pub use job_message::{BatchWorker, JobSize};
 pub use job_source::{BatchSettings, ManifestShard};
-pub use line_task::{LineTask, RemoteOpener};
+pub use line_task::{LineTask, LocateInput};
 pub use manifest::{ManifestEntry, ManifestProblem};
 pub use memory::default_memory_limit;
 pub use results::{ResultLine, ResultStatus};

@@ -1,27 +1,27 @@
-//! Task of a line, with the way to inputs at addresses.
+//! Task of a line, with the way to its input.
 
 use std::fmt;
 use std::path::Path;
 
-use byte_source::{ErrorKind, InputSource};
+use byte_source::{ErrorKind, Location};
 
 use crate::BatchTask;
 
-/// Function that opens an input at an address; `None` for a local path. The text of an error comes with its kind.
-pub type RemoteOpener = dyn Fn(&Path) -> Result<Option<InputSource>, (ErrorKind, String)> + Send + Sync;
+/// Function that finds where an input is, and opens one at an address. The text of an error comes with its kind.
+pub type LocateInput = dyn Fn(&Path) -> Result<Location, (ErrorKind, String)> + Send + Sync;
 
 /// Task of a line of a manifest.
 pub struct LineTask {
     /// What is done.
     pub task: BatchTask,
-    /// Opens inputs at addresses. Its settings are not a part of the task: they do not change a result.
-    pub open_remote: Box<RemoteOpener>,
+    /// Finds where an input is. Its settings are not a part of the task: they do not change a result.
+    pub locate: Box<LocateInput>,
 }
 
 /// A task whose inputs are local.
 impl From<BatchTask> for LineTask {
     fn from(task: BatchTask) -> Self {
-        Self { task, open_remote: Box::new(|_| Ok(None)) }
+        Self { task, locate: Box::new(|path| Ok(path.into())) }
     }
 }
 

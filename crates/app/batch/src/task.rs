@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use byte_source::{ErrorKind, InputSource};
+use byte_source::{ErrorKind, FileStat, Location, Stat};
 use carton_tools::{Error as TaskError, is_carton};
 use checkpoint_files::CheckpointSources;
 use compare::{DigestReport, InputOptions};
@@ -12,7 +12,7 @@ use output::{FileRecord, OutputRecord, RemoteAddress, file_name};
 use pipeline::{
     BatchOutput, ConvertOptions, ExistingOutput, FileScan, InputContent, InspectOptions, InvalidOption,
     Observer, OutputKind, PlannedConversion, Resume, ScanOptions, ScanOutcome, ScanSummary, Selection,
-    ShardPolicy, Verdict, given_digest, inputs_digest, set_options,
+    ShardPolicy, Verdict, inputs_digest, set_options,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -195,8 +195,9 @@ impl BatchJob {
         if matches!(self.task.task, BatchTask::Scan(_)) || self.resume != Resume::SkipComplete {
             return None;
         }
-        let is_remote = RemoteAddress::from_path(self.entry.input.as_ref()).is_some();
-        let planned = if is_remote { None } else { PlannedJob::new(self, None).ok() };
+        let input = Path::new(&self.entry.input);
+        let is_remote = RemoteAddress::from_path(input).is_some();
+        let planned = if is_remote { None } else { PlannedJob::new(self, input.into()).ok() };
         let checked = planned?.check_earlier(earlier, self.resume, &HeadersOnly);
         let is_kept = checked.is_ok_and(|state| state == Some(ResultState::Kept));
         is_kept.then(|| JobResult::without_tensors(earlier.clone(), ResultState::Kept))
@@ -210,15 +211,15 @@ impl BatchJob {
         error_text: &dyn Fn(TaskError) -> String,
     ) -> Option<JobResult> {
         let start = Instant::now();
-        let source = match (self.task.open_remote)(self.entry.input.as_ref()) {
-            Ok(source) => source,
+        let input = match (self.task.locate)(self.entry.input.as_ref()) {
+            Ok(input) => input,
             Err((kind, error)) => {
                 let line = ResultLine::failed(&self.entry.input, kind.name(), &error);
                 let state = ResultState::of_new_line(self.earlier.is_some());
                 return Some(JobResult::without_tensors(line, state));
             }
         };
-        let planned = PlannedJob::new(self, source);
+        let planned = PlannedJob::new(self, input);
         if let (Some(earlier), Ok(planned)) = (&self.earlier, &planned) {
             match planned.check_earlier(earlier, self.resume, observer) {
                 Err(_) => return None,
@@ -289,58 +290,38 @@ struct PlannedJob {
     bytes: u64,
     output: Option<BatchOutput>,
     blobs: Option<BlobFolder>,
-    /// The input, if it is at an address.
-    source: Option<InputSource>,
+    input: Location,
 }
 
 impl PlannedJob {
-    fn new(job: &BatchJob, source: Option<InputSource>) -> Result<Self, TaskError> {
-        let path = Path::new(&job.entry.input);
-        if source.is_none() {
-            output::refuse_remote(path)?;
-        }
+    fn new(job: &BatchJob, input: Location) -> Result<Self, TaskError> {
         let output = match &job.task.task {
-            BatchTask::Convert(options) => {
-                Some(BatchOutput::new(plan_conversion(job, options, source.as_ref())?))
-            }
+            BatchTask::Convert(options) => Some(BatchOutput::new(plan_conversion(job, options, &input)?)),
             _ => None,
         };
         if let (Some(_), Some(output)) = (&job.blobs, &output) {
             output::refuse_remote_output(output.path())?;
         }
-        let with_blobs = |made_from: Option<String>| match &job.blobs {
-            Some(blobs) => blobs.made_from(&made_from?),
-            None => made_from,
+        let files: Vec<Location> = match (&output, &job.task.task) {
+            (Some(output), _) => output.inputs().collect(),
+            (None, BatchTask::Inspect(_)) => input_files(&input, ShardPolicy::ThisFileOnly)?,
+            (None, BatchTask::Digest(options)) => input_files(&input, options.shards())?,
+            (None, _) => vec![input.clone()],
         };
-        if let Some(source) = source {
-            let text = job.text();
-            let shards = match &job.task.task {
-                BatchTask::Convert(options) => Some(options.shards()),
-                BatchTask::Digest(options) => Some(options.shards()),
-                BatchTask::Inspect(_) => Some(ShardPolicy::ThisFileOnly),
-                BatchTask::Scan(_) => None,
-            };
-            let (made_from, bytes) = given_digest(&text, &source, shards).ok().unzip();
-            let (made_from, bytes, blobs) = (with_blobs(made_from), bytes.unwrap_or(0), job.blobs.clone());
-            return Ok(Self { made_from, bytes, output, blobs, source: Some(source) });
-        }
-        let files: Vec<PathBuf> = match (&output, &job.task.task) {
-            (Some(output), _) => output.inputs().map(Path::to_owned).collect(),
-            (None, BatchTask::Inspect(_)) => input_files(path, ShardPolicy::ThisFileOnly)?,
-            (None, BatchTask::Digest(options)) => input_files(path, options.shards())?,
-            (None, _) => vec![path.to_owned()],
-        };
-        let files_digest = |content| {
-            let text = job.text();
-            inputs_digest(&text, files.iter().map(PathBuf::as_path), content).ok()
-        };
+        let files_digest = |content| inputs_digest(&job.text(), &files, content).ok();
         let made_from = match (&output, &job.task.task) {
-            (Some(output), _) => with_blobs(output.made_from().map(str::to_owned)),
+            (Some(output), _) => {
+                let made_from = output.made_from().map(str::to_owned);
+                match &job.blobs {
+                    Some(blobs) => made_from.and_then(|made_from| blobs.made_from(&made_from)),
+                    None => made_from,
+                }
+            }
             (None, BatchTask::Scan(_)) => files_digest(InputContent::Bytes),
             (None, _) => files_digest(InputContent::Tensors),
         };
-        let bytes = files.iter().map(|file| nbytes(file)).fold(0, u64::saturating_add);
-        Ok(Self { made_from, bytes, output, blobs: job.blobs.clone(), source: None })
+        let bytes = files.iter().map(nbytes_at).fold(0, u64::saturating_add);
+        Ok(Self { made_from, bytes, output, blobs: job.blobs.clone(), input })
     }
 
     /// Compares the result of an earlier batch: `None` if the task has to be done again.
@@ -385,7 +366,6 @@ impl PlannedJob {
     }
 
     fn run(self, job: &BatchJob, observer: &dyn Observer) -> Result<Outcome, TaskError> {
-        let path = Path::new(&job.entry.input);
         match &job.task.task {
             BatchTask::Convert(options) => {
                 let output = self.output.as_ref().expect("a conversion has an output");
@@ -402,8 +382,7 @@ impl PlannedJob {
             BatchTask::Scan(options) => self.scan(job, options, observer),
             BatchTask::Inspect(options) => {
                 let mut options = (**options).clone();
-                path.clone_into(&mut options.input);
-                options.source.clone_from(&self.source);
+                options.input = self.input.clone();
                 let tensors = pipeline::inspect(&options, observer)?.tensors.len();
                 let digest =
                     self.digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;
@@ -411,8 +390,7 @@ impl PlannedJob {
             }
             BatchTask::Digest(options) => {
                 let mut options = (**options).clone();
-                path.clone_into(&mut options.path);
-                options.source.clone_from(&self.source);
+                options.input = self.input.clone();
                 let report = compare::digest(&options, observer)?;
                 Ok(Outcome {
                     tensors: Some(report.tensors),
@@ -433,9 +411,8 @@ impl PlannedJob {
         if !job.has_digest {
             return Ok(None);
         }
-        let mut options = InputOptions::new(&job.entry.input).select(selection.clone());
+        let mut options = InputOptions::new(self.input.clone()).select(selection.clone());
         options.single = shards == ShardPolicy::ThisFileOnly;
-        options.source.clone_from(&self.source);
         match compare::digest(&options, observer) {
             Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
             report => Ok(report.ok().map(InputDigest::from)),
@@ -449,7 +426,7 @@ impl PlannedJob {
         observer: &dyn Observer,
     ) -> Result<Outcome, TaskError> {
         let mut options = options.clone();
-        options.inputs = vec![PathBuf::from(&job.entry.input)];
+        options.inputs = vec![self.input.clone()];
         let mut reason = None;
         let mut found = |file: &FileScan| {
             if let (ScanOutcome::NotScanned { reason: text }, None) = (&file.outcome, &reason) {
@@ -458,10 +435,7 @@ impl PlannedJob {
             }
             Ok(())
         };
-        let summary: ScanSummary = match &self.source {
-            Some(source) => pipeline::scan_input(source, &options, observer, &mut found)?,
-            None => pipeline::scan(&options, observer, &mut found)?,
-        };
+        let summary: ScanSummary = pipeline::scan(&options, observer, &mut found)?;
         let is_scanned =
             summary.clean > 0 || summary.unknown > 0 || summary.unsafe_files > 0 || summary.incomplete > 0;
         let digest = self.digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;
@@ -476,11 +450,10 @@ impl PlannedJob {
 fn plan_conversion(
     job: &BatchJob,
     options: &ConvertOptions,
-    source: Option<&InputSource>,
+    input: &Location,
 ) -> Result<PlannedConversion, TaskError> {
     let mut options = options.clone();
-    options.source = source.cloned();
-    options.inputs = vec![PathBuf::from(&job.entry.input)];
+    options.inputs = vec![input.clone()];
     options.output = job.entry.output.as_ref().map(PathBuf::from);
     Ok(match &job.folder {
         Some(folder) if job.entry.output.is_none() => PlannedConversion::plan_in(folder, options)?,
@@ -496,12 +469,27 @@ fn earlier_record(output: &BatchOutput, earlier: &ResultLine) -> OutputRecord {
 }
 
 /// Returns the files of a checkpoint or a carton.
-fn input_files(path: &Path, shards: ShardPolicy) -> Result<Vec<PathBuf>, TaskError> {
-    if is_carton(path) {
-        return Ok(vec![path.to_owned()]);
+fn input_files(input: &Location, shards: ShardPolicy) -> Result<Vec<Location>, TaskError> {
+    if input.is_local() && is_carton(input.path()) {
+        return Ok(vec![input.clone()]);
     }
-    let sources = CheckpointSources::find(&[path.to_owned()], shards)?;
-    Ok(sources.inputs().map(Path::to_owned).collect())
+    Ok(CheckpointSources::find(std::slice::from_ref(input), shards)?.locations().collect())
+}
+
+/// Returns the length of a file, or of all files at the top level of a folder, or elsewhere than on this machine, below it.
+fn nbytes_at(input: &Location) -> u64 {
+    if input.is_local() {
+        return nbytes(input.path());
+    }
+    let len = |file: &Location| match file.stat() {
+        Ok(Some(Stat::File(FileStat { len: Some(len), .. }))) => len,
+        _ => file.open().map_or(0, |source| source.len()),
+    };
+    if !input.is_folder() {
+        return len(input);
+    }
+    let files = input.files_below().unwrap_or_default();
+    files.iter().map(|file| len(&input.join(file))).fold(0, u64::saturating_add)
 }
 
 /// Returns the length of a file, or of all files at the top level of a folder.

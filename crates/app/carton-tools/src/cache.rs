@@ -108,7 +108,7 @@ impl<'o> DownloadCache<'o> {
                 Err(error) => failures.push(error),
             }
         }
-        let path = self.options.file.clone();
+        let path = self.options.file.path().to_owned();
         Err(Error::Fetch { path, entry: wanted.entry.to_owned(), failures })
     }
 

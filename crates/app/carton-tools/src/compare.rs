@@ -100,8 +100,8 @@ pub(crate) struct OutputComparison {
 /// Compares the tensors of the safetensors file, checkpoint or folder of `options` with its checkpoint. Each byte is read once.
 pub(crate) fn compare_output(options: &VerifyOptions, observer: &dyn Observer) -> Result<OutputComparison> {
     let context = Context::new(observer);
-    let (file, source) = (vec![options.file.clone()], options.source.clone());
-    let mut found = Model::open(&OpenOptions::reading(file, source, ShardPolicy::default()), observer)?;
+    let file = vec![options.file.clone()];
+    let mut found = Model::open(&OpenOptions::reading(file, ShardPolicy::default()), observer)?;
     // An output has all of its tensors under their own names.
     found.apply(&[Box::new(Selection::default().key(""))], &context)?;
     let mut expected = Model::open(&options.open_options(), observer)?;

@@ -87,7 +87,7 @@ pub struct CartonTensorRow {
 /// # Errors
 /// Returns an error if the carton cannot be read, the path is not a carton, or a document does not follow the specification.
 pub fn contents(path: &Path) -> Result<ContentsReport> {
-    contents_of(&open(path)?)
+    contents_of(&open(&path.into())?)
 }
 
 /// Reads the metadata, files and tensors of an open carton.

@@ -56,11 +56,11 @@ pub use contents::{
 pub use error::{Error, Result, TensorError};
 pub use note::CartonNote;
 pub use npy::NpyError;
-pub use open::{check_copy_space, copy_carton, open, open_input, open_packed_in, open_with};
+pub use open::{check_copy_space, copy_carton, open, open_packed_in, open_with};
 #[cfg(feature = "download")]
 pub use options::ResolveOptions;
 pub use options::VerifyOptions;
-pub use pack::{ArrayFile, PackCompression, PackOptions, PackReport, pack, pack_folder};
+pub use pack::{ArrayFile, PackCompression, PackOptions, PackReport, pack};
 pub use pipeline::{IfExists, Observer, Selection, find_carton, is_carton, is_carton_file, open_model};
 #[cfg(feature = "download")]
 pub use resolve::{ResolveReport, resolve};

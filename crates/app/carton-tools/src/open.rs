@@ -1,12 +1,10 @@
 //! Opens cartons, and recognises files that are not cartons.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{
-    Action, InputSource, MappedFile, Observer, OpenedFile, ProgressReporter, Source, SourceFolder,
-};
+use byte_source::{Action, Location, MappedFile, Observer, OpenedFile, ProgressReporter, Source};
 use carton_format::{Config, Manifest};
 use carton_reader::Carton;
 use checkpoint_files::{CheckpointSources, ShardPolicy};
@@ -47,12 +45,16 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
 /// Opens a packed or unpacked carton.
 ///
 /// # Errors
-/// Returns an error if the path cannot be read, or is not a carton.
-pub fn open(path: &Path) -> Result<Carton> {
-    open_by(path, Carton::open)
+/// Returns an error if the input cannot be read, or is not a carton. A folder that is not on this machine is not one.
+pub fn open(input: &Location) -> Result<Carton> {
+    let path = input.path();
+    if input.is_local() {
+        return open_by(path, Carton::open);
+    }
+    open_file(path, &file_of(input)?.ok_or_else(|| Error::NotACarton { path: path.to_owned() })?)
 }
 
-/// Opens a packed or unpacked carton like [`open`], and each file with tensors with `open_file`.
+/// Opens a packed or unpacked carton of this machine like [`open`], and each file with tensors with `open_file`.
 ///
 /// # Errors
 /// Those of [`open`], and of `open_file`.
@@ -75,49 +77,51 @@ fn open_by(path: &Path, open: impl FnOnce(&Path) -> Result<Carton, carton_reader
     })
 }
 
-/// Opens a packed or unpacked carton, or a packed one that is not on this machine.
-///
-/// # Errors
-/// Returns an error if the input cannot be read, or is not a carton. A folder that is not on this machine is not one.
-pub fn open_input(path: &Path, source: Option<&InputSource>) -> Result<Carton> {
-    let Some(source) = source else { return open(path) };
-    let file = file_of(source)?.ok_or_else(|| Error::NotACarton { path: path.to_owned() })?;
-    Carton::from_source(Arc::clone(&file)).map_err(|error| match error {
+/// Opens the file of a packed carton.
+fn open_file(path: &Path, file: &Arc<dyn Source>) -> Result<Carton> {
+    Carton::from_source(Arc::clone(file)).map_err(|error| match error {
         carton_reader::Error::Io { .. } => Error::from_reader(path)(error),
-        error => other_source(&file).unwrap_or_else(|| Error::from_reader(path)(error)),
+        error => other_source(file).unwrap_or_else(|| Error::from_reader(path)(error)),
     })
 }
 
-/// Copies a carton that is not on this machine into an unlinked temporary file, because a model computes with weights that are in
-/// memory or mapped.
+/// Opens a carton to compute with its weights, which have to be in memory or mapped. One that is not on this machine is copied
+/// into an unlinked temporary file.
 ///
 /// # Errors
 /// Returns an error if the carton cannot be read, there is too little space for temporary files, or `observer` stops the work.
-pub fn copy_carton(path: &Path, source: &InputSource, observer: &dyn Observer) -> Result<Carton> {
-    let carton = open_input(path, Some(source))?;
-    let Some(file) = file_of(source)? else { return Ok(carton) };
+pub fn copy_carton(input: &Location, observer: &dyn Observer) -> Result<Carton> {
+    if input.is_local() {
+        return open(input);
+    }
+    let path = input.path();
+    let file = file_of(input)?.ok_or_else(|| Error::NotACarton { path: path.to_owned() })?;
+    open_file(path, &file)?;
     Carton::from_source(copy_file(&file, observer)?).map_err(Error::from_reader(path))
 }
 
-/// Opens the files directly in a folder that is not on this machine whose names are those of packed cartons.
+/// Opens the files directly in a folder whose names are those of packed cartons.
 ///
 /// # Errors
-/// Returns an error if a file cannot be read.
-pub fn open_packed_in(folder: &dyn SourceFolder) -> Result<Vec<Arc<dyn Source>>> {
-    let is_named = |name: &&str| Path::new(name).extension().is_some_and(|extension| extension == EXTENSION);
-    let names = folder.files().iter().map(String::as_str).filter(|name| !name.contains('/'));
-    let names: Vec<&str> = names.filter(is_named).collect();
-    folder.open(&names).map_err(Error::read)
+/// Returns an error if the folder or a file cannot be read.
+pub fn open_packed_in(folder: &Location) -> Result<Vec<Location>> {
+    let listing = folder.store().list(folder.path()).map_err(|reason| Error::read(reason.into()))?;
+    let is_named =
+        |name: &&String| Path::new(name).extension().is_some_and(|extension| extension == EXTENSION);
+    let files: Vec<PathBuf> =
+        listing.files.iter().filter(is_named).map(|name| folder.path().join(name)).collect();
+    let opened = folder.store().open(&files).map_err(Error::read)?;
+    Ok(opened.into_iter().map(Location::from).collect())
 }
 
-/// Checks that there is space for temporary copies of cartons that are not on this machine, all of them together.
+/// Checks that there is space for temporary copies of the cartons that are not on this machine, all of them together.
 ///
 /// # Errors
 /// Returns an error if a carton cannot be read, or there is too little space for temporary files.
-pub fn check_copy_space(cartons: &[(&Path, &InputSource)]) -> Result<()> {
+pub fn check_copy_space<'l>(cartons: impl IntoIterator<Item = &'l Location>) -> Result<()> {
     let mut needed = 0_u64;
-    for (path, source) in cartons {
-        let file = file_of(source)?.ok_or_else(|| Error::NotACarton { path: path.to_path_buf() })?;
+    for input in cartons.into_iter().filter(|input| !input.is_local()) {
+        let file = file_of(input)?.ok_or_else(|| Error::NotACarton { path: input.path().to_owned() })?;
         needed = needed.saturating_add(file.len());
     }
     if needed > 0 {
@@ -145,15 +149,9 @@ pub(crate) fn copy_file(file: &Arc<dyn Source>, observer: &dyn Observer) -> Resu
     Ok(Arc::new(copy))
 }
 
-/// Returns the file of an input; `None` for a folder.
-pub(crate) fn file_of(source: &InputSource) -> Result<Option<Arc<dyn Source>>> {
-    Ok(match source {
-        InputSource::File(file) => Some(Arc::clone(file)),
-        InputSource::Folder { file: None, .. } => None,
-        InputSource::Folder { folder, file: Some(file) } => {
-            folder.open(&[file]).map_err(Error::read)?.into_iter().next()
-        }
-    })
+/// Opens the file of an input; returns `None` for a folder.
+pub(crate) fn file_of(input: &Location) -> Result<Option<Arc<dyn Source>>> {
+    if input.is_folder() { Ok(None) } else { input.open().map(Some).map_err(Error::read) }
 }
 
 /// Returns an error if a file that is not on this machine, which the reader refuses, is a checkpoint or another file, rather than
@@ -167,9 +165,9 @@ pub(crate) fn other_source(file: &Arc<dyn Source>) -> Option<Error> {
     (*start != *b"PK").then_some(Error::NotACarton { path })
 }
 
-pub(crate) fn open_packed(path: &Path, source: Option<&InputSource>) -> Result<Carton> {
-    let carton = open_input(path, source)?;
-    if carton.is_packed() { Ok(carton) } else { Err(Error::IsFolder { path: path.to_owned() }) }
+pub(crate) fn open_packed(input: &Location) -> Result<Carton> {
+    let carton = open(input)?;
+    if carton.is_packed() { Ok(carton) } else { Err(Error::IsFolder { path: input.path().to_owned() }) }
 }
 
 /// Returns the name of the checkpoint format at `path`, a file or folder; `None` if the path is a carton or no checkpoint.

@@ -1,10 +1,11 @@
 //! Options of `verify` and `resolve`, which the comparison and the cache also read.
 
+#[cfg(feature = "download")]
 use std::path::PathBuf;
 #[cfg(feature = "download")]
 use std::time::Duration;
 
-use byte_source::InputSource;
+use byte_source::Location;
 use checkpoint_files::ShardPolicy;
 #[cfg(feature = "download")]
 use pipeline::IfExists;
@@ -17,12 +18,9 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[non_exhaustive]
 pub struct ResolveOptions {
-    /// Path of the carton.
+    /// The carton.
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub file: PathBuf,
-    /// The carton, if it is not on this machine.
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub source: Option<InputSource>,
+    pub file: Location,
     /// Where to write the carton
     #[cfg_attr(feature = "cli", arg(short, long, value_name = "CARTON"))]
     pub output: PathBuf,
@@ -52,10 +50,9 @@ fn parse_seconds(text: &str) -> Result<Duration, &'static str> {
 #[cfg(feature = "download")]
 impl ResolveOptions {
     /// Creates options that fetch from https URLs without a cache, with a timeout of 30 seconds.
-    pub fn new(file: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
+    pub fn new(file: impl Into<Location>, output: impl Into<PathBuf>) -> Self {
         Self {
             file: file.into(),
-            source: None,
             output: output.into(),
             if_exists: IfExists::default(),
             cache: None,
@@ -76,19 +73,11 @@ pub struct VerifyOptions {
     /// Carton, unpacked folder or, with a checkpoint to compare with, any other output of a conversion.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub file: PathBuf,
-    /// The carton or output, if it is not on this machine.
-    #[serde(skip)]
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub source: Option<InputSource>,
+    pub file: Location,
     /// Checkpoint to compare each tensor with: a file, a folder, or its shards. Empty for no comparison.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub against: Vec<PathBuf>,
-    /// The checkpoint, if it is not on this machine.
-    #[serde(skip)]
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub against_source: Option<InputSource>,
+    pub against: Vec<Location>,
     /// The checkpoint is one shard that was converted alone
     #[cfg_attr(feature = "cli", arg(long, requires = "against"))]
     pub single: bool,
@@ -116,7 +105,7 @@ pub struct VerifyOptions {
 
 impl VerifyOptions {
     /// Creates options that verify `file` without a comparison.
-    pub fn new(file: impl Into<PathBuf>) -> Self {
+    pub fn new(file: impl Into<Location>) -> Self {
         Self { file: file.into(), ..Self::default() }
     }
 
@@ -127,7 +116,7 @@ impl VerifyOptions {
 
     /// Returns the options for opening the checkpoint.
     pub(crate) fn open_options(&self) -> OpenOptions {
-        OpenOptions::reading(self.against.clone(), self.against_source.clone(), self.shards())
+        OpenOptions::reading(self.against.clone(), self.shards())
     }
 
     /// Returns the steps of the conversion that made the output.

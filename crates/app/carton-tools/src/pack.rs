@@ -8,8 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use byte_source::{
-    Action, Blob, LazyFile, Observer, ProgressReporter, Region, Source, SourceFolder, each_window, hex,
-    sha256,
+    Action, Blob, LazyFile, Location, Observer, ProgressReporter, Region, Source, each_window, hex, sha256,
 };
 use carton_format::{Config, DataType, MODEL_PT, TensorIndex, TensorSpec};
 use carton_reader::{Carton, CartonEntry, MODEL_FOLDER};
@@ -35,7 +34,7 @@ pub struct PackOptions {
     /// Folder to pack. It holds carton.toml and `model/`, and may hold `tensor_data/` and `misc/`.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub folder: PathBuf,
+    pub folder: Location,
     /// Where to write the carton [default: next to the folder, or of one at an address in the current folder]
     #[serde(with = "path_json::option")]
     #[cfg_attr(feature = "cli", arg(short, long, value_name = "CARTON"))]
@@ -54,7 +53,7 @@ pub struct PackOptions {
 
 impl PackOptions {
     /// Creates options that pack `folder` with the default compression, next to the folder.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
+    pub fn new(folder: impl Into<Location>) -> Self {
         Self { folder: folder.into(), ..Self::default() }
     }
 }
@@ -116,55 +115,52 @@ pub struct PackReport {
 
 /// Packs a folder into a carton.
 ///
-/// A MANIFEST or LINKS in the folder is ignored: it lists earlier hashes of the files, which may have changed.
+/// A MANIFEST or LINKS in the folder is ignored: it lists earlier hashes of the files, which may have changed. The files of a
+/// folder that is not on this machine are copied into a temporary folder next to the carton first, because each is read to compress
+/// it and again to write it.
 ///
 /// # Errors
 /// Returns an error if the folder cannot be read or does not make a carton, the output cannot be written, or `observer`
 /// stops the work. No output is left then.
 pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport> {
-    let root = options.folder.as_path();
-    output::refuse_remote(root)?;
-    if !root.is_dir() {
+    let folder = &options.folder;
+    let root = folder.path();
+    if !folder.is_folder() {
         return Err(Error::NotAFolder { path: root.to_owned() });
     }
-    let target = options.output.clone().unwrap_or_else(|| default_output(root));
+    let default = || {
+        if folder.is_local() {
+            default_output(root)
+        } else {
+            format!("{}.carton", folder.folder_name()).into()
+        }
+    };
+    let target = options.output.clone().unwrap_or_else(default);
     check_target(&target, root, options.if_exists)?;
-    pack_files(root, root, &target, options, observer)
-}
-
-/// Packs a folder that is not on this machine into a carton, as [`pack`] packs a local one. Its files are copied into a temporary
-/// folder next to the carton first, because each is read to compress it and again to write it.
-///
-/// # Errors
-/// Those of [`pack`], and an error if there is too little space for the copy.
-pub fn pack_folder(
-    folder: &dyn SourceFolder,
-    options: &PackOptions,
-    observer: &dyn Observer,
-) -> Result<PackReport> {
-    let root = folder.path();
-    let target = options.output.clone().unwrap_or_else(|| format!("{}.carton", folder.name()).into());
-    output::check_target(&target, &[], options.if_exists)?;
-    if let Some(path) = folder.files().iter().find(|path| !is_manifest_or_links(path) && !has_place(path)) {
+    if folder.is_local() {
+        return pack_files(root, root, &target, options, observer);
+    }
+    let files = folder.files_below().map_err(|reason| Error::read(reason.into()))?;
+    if let Some(path) = files.iter().find(|path| !is_manifest_or_links(path) && !has_place(path)) {
         return Err(Error::NoPlace { folder: root.to_owned(), path: path.clone() });
     }
-    if !folder.contains(Config::PATH) {
+    if !files.iter().any(|path| path == Config::PATH) {
         return Err(Error::NotACarton { path: root.to_owned() });
     }
     let scratch = Scratch::create(parent_folder(&target))?;
-    copy_files(folder, scratch.path(), observer)?;
+    copy_files(folder, &files, scratch.path(), observer)?;
     pack_files(scratch.path(), root, &target, options, observer)
 }
 
 /// Copies the files that are packed into a local folder.
-fn copy_files(folder: &dyn SourceFolder, copy: &Path, observer: &dyn Observer) -> Result<()> {
-    let names = folder.files().iter().map(String::as_str).filter(|path| !is_manifest_or_links(path));
-    let names: Vec<&str> = names.collect();
-    let name = folder.name();
+fn copy_files(folder: &Location, files: &[String], copy: &Path, observer: &dyn Observer) -> Result<()> {
+    let names: Vec<&String> = files.iter().filter(|path| !is_manifest_or_links(path)).collect();
+    let name = folder.folder_name();
     let work = ProgressReporter::new(observer, &name, Action::Download, None);
     let mut done = 0_u64;
     for names in names.chunks(OPENED_MAX) {
-        let sources = folder.open(names).map_err(Error::read)?;
+        let paths: Vec<PathBuf> = names.iter().map(|name| folder.path().join(name)).collect();
+        let sources = folder.store().open(&paths).map_err(Error::read)?;
         let needed = sources.iter().fold(0_u64, |sum, source| sum.saturating_add(source.len()));
         // The copy, and the carton.
         output::require_free_space(needed.saturating_mul(2), copy)?;

@@ -37,8 +37,8 @@ pub struct ResolveReport {
 /// Returns an error if the carton cannot be read or is damaged, a file cannot be fetched, the output cannot be written, or
 /// `observer` stops the work. No output is left then. A cache folder keeps the downloads.
 pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<ResolveReport> {
-    let file = options.file.as_path();
-    let carton = open_packed(file, options.source.as_ref())?;
+    let file = options.file.path();
+    let carton = open_packed(&options.file)?;
     output::check_target(&options.output, &[file], options.if_exists)?;
     let absent = kept_entry::absent_files(&carton)?;
     let cache = DownloadCache::open(options, observer)?;

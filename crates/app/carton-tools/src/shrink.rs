@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, InputSource, Observer, ProgressReporter, WINDOW, hex};
+use byte_source::{Action, Location, Observer, ProgressReporter, WINDOW, hex};
 use carton_format::{Config, TensorIndex};
 use carton_reader::{Carton, CartonEntry};
 use output::OutputFile;
@@ -20,12 +20,9 @@ use crate::{Error, Result, SCHEMA_VERSION};
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[non_exhaustive]
 pub struct ShrinkOptions {
-    /// Path of the carton.
+    /// The carton.
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub file: PathBuf,
-    /// The carton, if it is not on this machine.
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub source: Option<InputSource>,
+    pub file: Location,
     /// The URL under which the blobs will be served
     #[cfg_attr(feature = "cli", arg(long, value_name = "URL"))]
     pub base: String,
@@ -49,14 +46,13 @@ pub struct ShrinkOptions {
 impl ShrinkOptions {
     /// Creates options that move files of 4 KiB or more from `file` into `blobs`.
     pub fn new(
-        file: impl Into<PathBuf>,
+        file: impl Into<Location>,
         output: impl Into<PathBuf>,
         base: &str,
         blobs: impl Into<PathBuf>,
     ) -> Self {
         Self {
             file: file.into(),
-            source: None,
             output: output.into(),
             if_exists: IfExists::default(),
             base: base.to_owned(),
@@ -98,8 +94,8 @@ pub struct ShrinkReport {
 pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<ShrinkReport> {
     let base = base_url(&options.base)?;
     output::refuse_remote_output(&options.blobs)?;
-    let file = options.file.as_path();
-    let carton = open_packed(file, options.source.as_ref())?;
+    let file = options.file.path();
+    let carton = open_packed(&options.file)?;
     let inputs = if options.in_place { &[][..] } else { &[file] };
     output::check_target(&options.output, inputs, options.if_exists)?;
     std::fs::create_dir_all(&options.blobs)

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, InputSource, Observer, ProgressReporter};
+use byte_source::{Action, Location, Observer, ProgressReporter};
 use carton_reader::{Carton, CartonEntry};
 use output::{OutputFile, file_name};
 use pipeline::{IfExists, path_json};
@@ -17,14 +17,10 @@ use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
 #[serde(default)]
 #[non_exhaustive]
 pub struct UnpackOptions {
-    /// Path of the carton.
+    /// The carton. One that is not on this machine is unpacked into the current folder by default.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub file: PathBuf,
-    /// The carton, if it is not on this machine. It is unpacked into the current folder by default.
-    #[serde(skip)]
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub source: Option<InputSource>,
+    pub file: Location,
     /// The folder to write into, which is created if needed [default: next to the carton, with its name]
     #[serde(with = "path_json::option")]
     #[cfg_attr(feature = "cli", arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath))]
@@ -36,7 +32,7 @@ pub struct UnpackOptions {
 
 impl UnpackOptions {
     /// Creates options that unpack `file` into the default folder.
-    pub fn new(file: impl Into<PathBuf>) -> Self {
+    pub fn new(file: impl Into<Location>) -> Self {
         Self { file: file.into(), ..Self::default() }
     }
 }
@@ -66,8 +62,8 @@ pub struct UnpackReport {
 /// Returns an error if the carton cannot be read or is damaged, the folder cannot be written, or `observer` stops the work.
 /// The files written so far are then removed, unless `force` is set: in that case, files replaced so far are lost.
 pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<UnpackReport> {
-    let file = options.file.as_path();
-    let carton = open_packed(file, options.source.as_ref())?;
+    let file = options.file.path();
+    let carton = open_packed(&options.file)?;
     let root = match &options.output {
         Some(output) => output.clone(),
         None => checked_default_folder(options)?,
@@ -113,8 +109,8 @@ pub fn default_unpack_folder(carton: &Path) -> PathBuf {
 
 /// Returns the default folder if it is empty or files may be replaced.
 fn checked_default_folder(options: &UnpackOptions) -> Result<PathBuf> {
-    let mut folder = default_unpack_folder(&options.file);
-    if options.source.is_some() {
+    let mut folder = default_unpack_folder(options.file.path());
+    if !options.file.is_local() {
         folder = file_name(&folder).into();
     }
     let has_files = folder.read_dir().is_ok_and(|mut items| items.next().is_some());

@@ -57,10 +57,7 @@ pub struct CartonFinding {
 /// Returns an error if the file cannot be read, is not a carton, cannot be compared although it is not damaged, or
 /// `observer` stops the work.
 pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<VerifyReport> {
-    let file = options.file.as_path();
-    if options.source.is_none() {
-        output::refuse_remote(file)?;
-    }
+    let file = options.file.path();
     if options.against.is_empty() && options.has_changes() {
         return Err(Error::NoCheckpoint);
     }
@@ -76,29 +73,30 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
         findings: Vec::new(),
         notes: Vec::new(),
     };
-    let given = options.source.as_ref().map_or(Ok(None), file_of)?;
-    if !options.against.is_empty() && is_other_output(options, given.as_ref()) {
+    let is_local = options.file.is_local();
+    let opened = if is_local { None } else { file_of(&options.file)? };
+    if !options.against.is_empty() && is_other_output(options, opened.as_ref()) {
         report.compare_output(options, observer)?;
         return Ok(report);
     }
     // The reader opens any folder.
-    let no_carton = match (&options.source, &given) {
-        (Some(_), None) => Some(Error::NotACarton { path: file.to_owned() }),
-        (None, _) if file.is_dir() => not_a_carton(file),
+    let no_carton = match &opened {
+        None if !is_local => Some(Error::NotACarton { path: file.to_owned() }),
+        None if file.is_dir() => not_a_carton(file),
         _ => None,
     };
     if let Some(error) = no_carton {
         return Err(error);
     }
-    let opened = match &given {
+    let carton = match &opened {
         // All of it is read, also what is between its files.
         Some(source) => Carton::from_source(copy_file(source, observer)?),
         None => Carton::open(file),
     };
-    let carton = match opened {
+    let carton = match carton {
         Ok(carton) => carton,
         Err(error) => {
-            report.findings = findings_of_open(options, given.as_ref(), error)?;
+            report.findings = findings_of_open(options, opened.as_ref(), error)?;
             return Ok(report);
         }
     };
@@ -130,12 +128,13 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
     Ok(report)
 }
 
-/// Returns true if the path or the given file has a checkpoint, which may be the output of a conversion.
-fn is_other_output(options: &VerifyOptions, given: Option<&Arc<dyn Source>>) -> bool {
-    match (given, &options.source) {
-        (Some(file), _) => Container::from_source(Arc::clone(file)).is_ok(),
-        (None, Some(folder)) => CheckpointSources::find_source(folder, options.shards()).is_ok(),
-        (None, None) => !is_carton(&options.file) && checkpoint_format(&options.file).is_some(),
+/// Returns true if the input is a checkpoint, which may be the output of a conversion. `opened` is the file, if it is open.
+fn is_other_output(options: &VerifyOptions, opened: Option<&Arc<dyn Source>>) -> bool {
+    let file = &options.file;
+    match opened {
+        Some(opened) => Container::from_source(Arc::clone(opened)).is_ok(),
+        None if file.is_local() => !is_carton(file.path()) && checkpoint_format(file.path()).is_some(),
+        None => CheckpointSources::find(std::slice::from_ref(file), options.shards()).is_ok(),
     }
 }
 
@@ -176,11 +175,11 @@ impl VerifyReport {
 /// Converts the reader's error of opening a carton to findings, unless the file is unreadable or no carton.
 fn findings_of_open(
     options: &VerifyOptions,
-    given: Option<&Arc<dyn Source>>,
+    opened: Option<&Arc<dyn Source>>,
     error: ReaderError,
 ) -> Result<Vec<CartonFinding>> {
-    let path = options.file.as_path();
-    let other = || given.map_or_else(|| not_a_carton(path), other_source);
+    let path = options.file.path();
+    let other = || opened.map_or_else(|| not_a_carton(path), other_source);
     match error {
         // Nothing was read, so nothing is known about the carton.
         error @ (ReaderError::Map(_) | ReaderError::Io { .. }) => Err(Error::from_reader(path)(error)),

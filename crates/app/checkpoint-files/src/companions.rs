@@ -3,11 +3,13 @@
 //! Facts: the names that Meta's models have, the `VOCAB_FILES_NAMES` of Hugging Face's tokenizers, and the `CONFIG_NAME` of
 //! `peft`, whose file says how to merge an adapter.
 
+use std::io;
 use std::path::{Path, PathBuf};
+
+use byte_source::{Listing, Location};
 
 use crate::links::link_target_outside;
 use crate::{Error, FilesNote, Result};
-use output::parent_folder;
 
 /// File name of the tokenizer of Meta's models. The file may be in the parent folder, where several model sizes share it.
 const TOKENIZER: &str = "tokenizer.model";
@@ -51,33 +53,32 @@ pub const COMMON_COMPANIONS: &[&str] = &[
 pub type Companion = (String, PathBuf);
 
 /// Lists the companions in the folder of `checkpoint`, sorted by name, and returns a note on each companion that is left out
-/// because it is a link out of the folder.
+/// because it is a link out of the folder. There are none in a store without listings.
 ///
 /// # Errors
 /// When the folder cannot be listed.
-pub fn companions(checkpoint: &Path) -> Result<(Vec<Companion>, Vec<FilesNote>)> {
-    let io = |reason| Error::Io { path: parent_folder(checkpoint).to_owned(), reason };
+pub(crate) fn companions(checkpoint: &Location) -> Result<(Vec<Companion>, Vec<FilesNote>)> {
+    let folder = checkpoint.parent();
+    let listing = match folder.store().list(folder.path()) {
+        Err(reason) if reason.kind() == io::ErrorKind::Unsupported => Listing::default(),
+        listing => listing.map_err(|reason| Error::Io { path: folder.path().to_owned(), reason })?,
+    };
     let (mut found, mut notes) = (Vec::new(), Vec::new());
-    let mut add = |name: &str, path: PathBuf, folder: &Path| match link_target_outside(&path, folder) {
+    let mut add = |name: &str, path: PathBuf, outside: Option<PathBuf>| match outside {
         Some(target) => notes.push(FilesNote::LinkLeftOut { path, target }),
         None => found.push((name.to_owned(), path)),
     };
-    let mut has_tokenizer = false;
-    for entry in parent_folder(checkpoint).read_dir().map_err(io)? {
-        let entry = entry.map_err(io)?;
-        let name = entry.file_name();
-        // All companions have UTF-8 names.
-        let Some(name) = name.to_str().filter(|name| is_companion_name(name)) else { continue };
-        let path = entry.path();
-        if path.is_file() {
-            has_tokenizer |= name == TOKENIZER;
-            add(name, path, parent_folder(checkpoint));
-        }
+    for name in listing.files.iter().filter(|name| is_companion_name(name)) {
+        let path = folder.path().join(name);
+        let is_link = listing.links.contains(name);
+        let outside = if is_link { link_target_outside(&path, folder.path()) } else { None };
+        add(name, path, outside);
     }
-    let parent = parent_folder(checkpoint).join("..");
+    let parent = folder.join("..");
     let above = parent.join(TOKENIZER);
-    if !has_tokenizer && above.is_file() {
-        add(TOKENIZER, above, &parent);
+    if !listing.has_file(TOKENIZER) && above.is_file() {
+        let outside = link_target_outside(above.path(), parent.path());
+        add(TOKENIZER, above.path().to_owned(), outside);
     }
     found.sort();
     Ok((found, notes))

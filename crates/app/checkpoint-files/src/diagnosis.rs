@@ -4,9 +4,11 @@
 //! files.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::folder_listing::{FolderListing, is_training_state};
+use byte_source::Folder;
+
+use crate::folder_names::{checkpoints, indexes, is_training_state};
 
 /// Maximum number of sub-folders that are searched per level.
 const FOLDERS_MAX: usize = 200;
@@ -54,17 +56,18 @@ pub enum FolderDiagnosis {
 }
 
 impl FolderDiagnosis {
-    pub(crate) fn find(listing: &FolderListing) -> Self {
+    pub(crate) fn find(folder: &Folder) -> Self {
+        let listing = &folder.listing;
         let names = || listing.files.iter().chain(&listing.folders).cloned();
         if names().next().is_none() {
             return Self::Nothing;
         }
-        let folders = folders_with_checkpoints(listing);
+        let folders = folders_with_checkpoints(folder);
         if !folders.is_empty() {
-            let pipeline = listing.contains_file("model_index.json");
+            let pipeline = listing.has_file("model_index.json");
             return if pipeline { Self::Pipeline { folders } } else { Self::Folders { folders } };
         }
-        if let Some((what, name)) = detect_other_framework(listing) {
+        if let Some((what, name)) = detect_other_framework(folder) {
             return Self::OtherFramework { what, name };
         }
         let training: Vec<String> =
@@ -77,8 +80,7 @@ impl FolderDiagnosis {
                 || name.starts_with("tokenizer")
         };
         if listing.files.iter().any(is_document) {
-            let git =
-                listing.contains_file(".gitattributes") || listing.folders.iter().any(|name| name == ".git");
+            let git = listing.has_file(".gitattributes") || listing.has_folder(".git");
             let files = listing.files.iter().filter(|name| !name.starts_with('.')).cloned().collect();
             return Self::Documents { files, git };
         }
@@ -135,16 +137,16 @@ pub(crate) fn enumerate_names(names: &[String]) -> String {
 
 /// Returns the sub-folders with checkpoints, relative to the folder. If there are none, searches one level deeper, which
 /// finds `snapshots/HASH` in the cache of a model hub.
-fn folders_with_checkpoints(listing: &FolderListing) -> Vec<PathBuf> {
-    let mut level: Vec<PathBuf> = listing.folders.iter().map(PathBuf::from).collect();
+fn folders_with_checkpoints(top: &Folder) -> Vec<PathBuf> {
+    let mut level: Vec<PathBuf> = top.listing.folders.iter().map(PathBuf::from).collect();
     for _ in 0..2 {
         level.truncate(FOLDERS_MAX);
         let (mut found, mut next) = (Vec::new(), Vec::new());
         for folder in level {
             // A folder that cannot be listed cannot be passed as an input either.
-            let Ok(inner) = listing.below(&folder) else { continue };
-            next.extend(inner.folders.iter().map(|name| folder.join(name)));
-            if inner.checkpoints().next().is_some() || inner.indexes().next().is_some() {
+            let Ok(inner) = top.below(&folder) else { continue };
+            next.extend(inner.listing.folders.iter().map(|name| folder.join(name)));
+            if checkpoints(&inner.listing).next().is_some() || indexes(&inner.listing).next().is_some() {
                 found.push(folder);
             }
         }
@@ -157,7 +159,7 @@ fn folders_with_checkpoints(listing: &FolderListing) -> Vec<PathBuf> {
 }
 
 /// Recognises a model of another framework; returns its description and the file or folder name that gave it away.
-fn detect_other_framework(listing: &FolderListing) -> Option<(&'static str, String)> {
+fn detect_other_framework(folder: &Folder) -> Option<(&'static str, String)> {
     /// Test of a file name, and the description of the model format that a match stands for.
     type FrameworkPattern = (fn(&str) -> bool, &'static str);
     const FILES: &[FrameworkPattern] = &[
@@ -179,9 +181,10 @@ fn detect_other_framework(listing: &FolderListing) -> Option<(&'static str, Stri
         rows.iter().find_map(|(shows, what)| Some((*what, names.iter().find(|name| shows(name))?.clone())))
     };
     let package = || {
-        let data = listing.below(Path::new("Data")).ok()?;
-        find(FOLDERS, &data.folders).map(|(what, name)| (what, format!("Data/{name}")))
+        let data = folder.below("Data").ok()?;
+        find(FOLDERS, &data.listing.folders).map(|(what, name)| (what, format!("Data/{name}")))
     };
+    let listing = &folder.listing;
     find(FILES, &listing.files).or_else(|| find(FOLDERS, &listing.folders)).or_else(package)
 }
 

@@ -4,10 +4,9 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use byte_source::SourceFolder;
+use byte_source::Location;
 
 use crate::{Error, Result};
 
@@ -17,23 +16,16 @@ pub const DOCUMENT_MAX: u64 = 64 << 20;
 /// Model documents in the folder of a checkpoint, read on first use. The default value has no folder and no documents.
 #[derive(Debug, Default)]
 pub struct DocumentCache {
-    checkpoint: Option<PathBuf>,
-    /// The folder, if it is not on this machine.
-    remote: Option<Arc<dyn SourceFolder>>,
+    checkpoint: Option<Location>,
     params: OnceLock<Option<String>>,
     config: OnceLock<Option<String>>,
     adapter: OnceLock<Option<String>>,
 }
 
 impl DocumentCache {
-    /// Creates the documents of the folder that contains `path`, without reading them.
-    pub fn next_to(path: &Path) -> Self {
-        Self { checkpoint: Some(path.to_owned()), ..Self::default() }
-    }
-
-    /// Creates the documents of a folder that is not on this machine, without reading them.
-    pub(crate) fn of_remote(folder: &Arc<dyn SourceFolder>) -> Self {
-        Self { remote: Some(Arc::clone(folder)), ..Self::default() }
+    /// Creates the documents of the folder that contains `checkpoint`, without reading them.
+    pub fn next_to(checkpoint: &Location) -> Self {
+        Self { checkpoint: Some(checkpoint.clone()), ..Self::default() }
     }
 
     /// Returns the text of `params.json`; `None` if the file does not exist.
@@ -65,11 +57,9 @@ impl DocumentCache {
     /// # Errors
     /// When the file cannot be read, or has more than [`DOCUMENT_MAX`] bytes.
     pub fn read(&self, name: &str) -> Result<Option<String>> {
-        if let Some(folder) = self.remote.as_ref().filter(|folder| folder.contains(name)) {
-            return read_remote_document(&**folder, name, DOCUMENT_MAX).map(Some);
-        }
-        let path = self.checkpoint.as_ref().map(|checkpoint| checkpoint.with_file_name(name));
-        path.filter(|path| path.is_file()).map(|path| read_document(&path, DOCUMENT_MAX)).transpose()
+        let Some(checkpoint) = &self.checkpoint else { return Ok(None) };
+        let document = checkpoint.at(checkpoint.path().with_file_name(name));
+        if document.is_file() { read_document(&document, DOCUMENT_MAX).map(Some) } else { Ok(None) }
     }
 
     /// Replaces the text of `config.json`, without writing a file.
@@ -91,31 +81,37 @@ impl DocumentCache {
     }
 }
 
-/// Reads a text file of a folder that is not on this machine.
-pub(crate) fn read_remote_document(folder: &dyn SourceFolder, name: &str, limit: u64) -> Result<String> {
-    let path = folder.path_of(name);
-    let bytes = folder.read(name, limit).map_err(|reason| Error::remote(&path, reason))?;
-    String::from_utf8(bytes.into()).map_err(|_| {
-        let reason = io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8");
-        Error::Io { path, reason }
-    })
-}
-
-/// Reads the text file at `path`, which has at most `limit` bytes.
+/// Reads a text file, which has at most `limit` bytes.
 ///
 /// # Errors
 /// When the file cannot be read, or has more than `limit` bytes.
-pub fn read_document(path: &Path, limit: u64) -> Result<String> {
+pub fn read_document(document: &Location, limit: u64) -> Result<String> {
+    let path = document.path();
     let io = |reason: io::Error| Error::Io { path: path.to_owned(), reason };
-    let mut text = String::new();
-    let file = File::open(path).map_err(io)?;
-    let len = file.metadata().map_err(io)?.len();
-    let too_large = |len| Error::DocumentTooLarge { path: path.to_owned(), len, limit };
+    let unread = |reason| Error::unread(path, reason);
+    let too_large = |len| Err(Error::DocumentTooLarge { path: path.to_owned(), len, limit });
+    let bytes = if document.is_local() {
+        let file = File::open(path).map_err(io)?;
+        let len = file.metadata().map_err(io)?.len();
+        if len > limit {
+            return too_large(len);
+        }
+        // A file may grow, and a pipe has no length.
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(io)?;
+        bytes
+    } else {
+        let source = document.open().map_err(unread)?;
+        let len = source.len();
+        if len > limit {
+            return too_large(len);
+        }
+        source.read_range(0..len).map_err(unread)?.into()
+    };
+    let len = bytes.len() as u64;
     if len > limit {
-        return Err(too_large(len));
+        return too_large(len);
     }
-    // The file may grow between the check of its length and the read.
-    file.take(limit.saturating_add(1)).read_to_string(&mut text).map_err(io)?;
-    let len = text.len() as u64;
-    if len > limit { Err(too_large(len)) } else { Ok(text) }
+    let invalid = |_| io(io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"));
+    String::from_utf8(bytes).map_err(invalid)
 }

@@ -22,12 +22,9 @@ pub enum Error {
     /// A file or folder cannot be read.
     #[error("{}: {reason}", path.display())]
     Io { path: PathBuf, reason: io::Error },
-    /// A file that is not on this machine cannot be read.
+    /// A file at an address cannot be read. The reason names the address.
     #[error("{reason}")]
     Remote { path: PathBuf, reason: byte_source::ReadError },
-    /// A folder that is not on this machine has the parts of a checkpoint that a trainer wrote.
-    #[error("{} is a checkpoint in parts, such as {file}, which are joined on this machine only", folder.display())]
-    RemoteTrainer { folder: PathBuf, file: String },
     /// A document is larger than the limit, which no real document reaches.
     #[error("{} has {len} bytes, more than the {limit} that are read", path.display())]
     DocumentTooLarge {
@@ -156,9 +153,7 @@ impl Error {
             | Self::SeveralCheckpoints { .. }
             | Self::NoCheckpoint { .. } => ErrorKind::Input,
             Self::Trainer { reason, .. } => reason.kind(),
-            Self::DocumentTooLarge { .. } | Self::DeepSpeed { .. } | Self::RemoteTrainer { .. } => {
-                ErrorKind::Unsupported
-            }
+            Self::DocumentTooLarge { .. } | Self::DeepSpeed { .. } => ErrorKind::Unsupported,
         }
     }
 }
@@ -168,9 +163,12 @@ impl Error {
         Self::Checkpoint { path: path.to_owned(), reason: Box::new(reason) }
     }
 
-    /// Creates the error for a file that is not on this machine.
-    pub(crate) fn remote(path: &Path, reason: byte_source::ReadError) -> Self {
-        Self::Remote { path: path.to_owned(), reason }
+    /// Creates the error for a file that cannot be opened or read.
+    pub(crate) fn unread(path: &Path, reason: byte_source::ReadError) -> Self {
+        match reason {
+            byte_source::ReadError::NotOpened(reason) => Self::checkpoint(path, reason.into()),
+            reason => Self::Remote { path: path.to_owned(), reason },
+        }
     }
 
     pub(crate) fn trainer(folder: &Path, reason: trainer_shards::Error) -> Self {

@@ -1,14 +1,15 @@
 //! Resolves the paths that the user gives to the files of one checkpoint.
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::{InputSource, Source};
+use byte_source::{Location, Stat};
 use output::{file_name, parent_folder};
 use trainer_shards::TrainerArchive;
 
-use crate::folder_listing::INDEX_SUFFIX;
-use crate::numbering::{NumberedFileName, shard_number, shard_number_among};
+use crate::folder_names::INDEX_SUFFIX;
+use crate::numbering::{NumberedFileName, shard_number};
 use crate::rank_part::rank_part;
 use crate::shard_set::{check_numbered_set, read_indexed_set};
 use crate::{CheckpointSources, Error, FilesNote, Result};
@@ -31,104 +32,88 @@ impl ShardPolicy {
 }
 
 impl CheckpointSources {
-    /// Resolves `paths`, which are a file, a folder, an index, or all shards of a set, to the files of one checkpoint.
+    /// Resolves `inputs`, which are a file, a folder, an index, or all shards of a set, to the files of one checkpoint.
     ///
     /// # Errors
-    /// When the paths lead to no checkpoint, or to more than one.
-    pub fn find(paths: &[PathBuf], shards: ShardPolicy) -> Result<Self> {
-        let found = paths.first().map(|path| path.metadata());
-        let exists = matches!(&found, Some(Ok(_)));
-        let is_folder = matches!(&found, Some(Ok(metadata)) if metadata.is_dir());
-        match paths {
-            [path] if is_folder => crate::folder::find(path),
-            // A dangling link is reported by the system when it is opened.
-            [path] if !exists && !path.is_symlink() => Err(Error::NotFound { path: path.clone() }),
-            [path] => Self::find_of_file(path, shards, None),
-            paths => find_shard_set(paths),
-        }
-    }
-
-    /// Resolves a file, which the caller may have opened, to the files of one checkpoint.
-    ///
-    /// # Errors
-    /// When the file leads to no checkpoint.
-    pub fn find_of_file(path: &Path, shards: ShardPolicy, opened: Option<&Arc<dyn Source>>) -> Result<Self> {
-        let name = file_name(path);
-        if name.ends_with(INDEX_SUFFIX) {
-            return read_indexed_set(path, None);
-        }
-        if name == ".metadata" {
-            return crate::folder::find(parent_folder(path));
-        }
-        if TrainerArchive::is_one(path) {
-            return Self::archive(path, opened);
-        }
-        let part = rank_part(path);
-        if shards == ShardPolicy::RequireAll {
-            if let Some(what) = part {
-                return Err(Error::RankPart { path: path.to_owned(), what });
+    /// When the inputs lead to no checkpoint, or to more than one.
+    pub fn find<L: Clone + Into<Location>>(inputs: &[L], shards: ShardPolicy) -> Result<Self> {
+        let inputs: Vec<Location> = inputs.iter().cloned().map(Into::into).collect();
+        let [input] = inputs.as_slice() else { return find_shard_set(&inputs) };
+        match input.stat().map_err(|reason| Error::unread(input.path(), reason.into()))? {
+            Some(Stat::Folder) => {
+                let mut found = crate::folder::find(input)?;
+                found.folder = Some(input.clone());
+                Ok(found)
             }
-            if let Some(shard) = shard_number(path) {
-                let (number, of) = (shard.number, shard.files_in_set);
-                return Err(Error::LoneShard { path: path.to_owned(), number, of });
-            }
+            None => Err(Error::NotFound { path: input.path().to_owned() }),
+            // What is wrong with a pipe or a dangling link, the system says when it is opened.
+            Some(Stat::File(_) | Stat::Other) => find_of_file(input, shards),
         }
-        let mut found = Self::file(path);
-        found.notes.extend(part.map(|what| FilesNote::RankPart { what }));
-        Ok(found)
-    }
-
-    /// Resolves an input that is not on this machine to the files of one checkpoint.
-    ///
-    /// # Errors
-    /// When the input is not exactly one checkpoint, or its index cannot be read.
-    pub fn find_source(input: &InputSource, shards: ShardPolicy) -> Result<Self> {
-        let (folder, name) = match input {
-            InputSource::File(source) => return Ok(Self::source(Arc::clone(source))),
-            InputSource::Folder { folder, file: None } => return crate::folder::find_remote(folder),
-            InputSource::Folder { folder, file: Some(name) } => (folder, name),
-        };
-        let path = folder.path_of(name);
-        if !folder.contains(name) {
-            return Err(Error::NotFound { path });
-        }
-        if name.ends_with(INDEX_SUFFIX) {
-            return read_indexed_set(&path, Some(folder));
-        }
-        let mut found = Self::file(&path).of(Some(folder));
-        let part = rank_part(&path);
-        if shards == ShardPolicy::RequireAll {
-            if let Some(what) = part {
-                return Err(Error::RankPart { path, what });
-            }
-            if let Some(shard) = shard_number_among(name, folder.files()) {
-                return Err(Error::LoneShard { path, number: shard.number, of: shard.files_in_set });
-            }
-        }
-        found.notes.extend(part.map(|what| FilesNote::RankPart { what }));
-        Ok(found)
     }
 }
 
-/// Checks that several files belong to the same numbered set, and returns the set.
-fn find_shard_set(paths: &[PathBuf]) -> Result<CheckpointSources> {
-    if let Some(missing) = paths.iter().find(|path| !path.exists()) {
-        return Err(Error::NotFound { path: missing.clone() });
+/// Resolves a file to the files of one checkpoint.
+fn find_of_file(file: &Location, shards: ShardPolicy) -> Result<CheckpointSources> {
+    let path = file.path();
+    let name = file_name(path);
+    if name.ends_with(INDEX_SUFFIX) {
+        return read_indexed_set(file);
     }
-    let not_a_set = || Error::NotASet { paths: paths.to_vec() };
-    let mut members = Vec::new();
-    for path in paths {
-        match NumberedFileName::parse_file_name(&file_name(path)) {
-            Some(numbering) if path.is_file() => members.push((numbering, path.clone())),
-            _ => return Err(not_a_set()),
+    if name == ".metadata" {
+        return crate::folder::find(&file.parent());
+    }
+    if TrainerArchive::is_one(path) {
+        return CheckpointSources::archive(file);
+    }
+    let mut found = CheckpointSources::file(file);
+    let part = rank_part(file);
+    let numbered = NumberedFileName::parse_file_name(&name);
+    if part.is_none() && (numbered.is_none() || shards == ShardPolicy::ThisFileOnly) {
+        return Ok(found);
+    }
+    // Of a file in a store without listings, such as a web server, the others cannot be found.
+    let neighbours = file.parent().list();
+    if neighbours.as_ref().is_err_and(|reason| reason.kind() == io::ErrorKind::Unsupported) {
+        return Ok(found);
+    }
+    if shards == ShardPolicy::RequireAll {
+        if let Some(what) = part {
+            return Err(Error::RankPart { path: path.to_owned(), what });
+        }
+        if let Some(shard) = shard_number(file) {
+            return Err(Error::LoneShard {
+                path: path.to_owned(),
+                number: shard.number,
+                of: shard.files_in_set,
+            });
         }
     }
-    let set = |(numbering, path): &(NumberedFileName, PathBuf)| {
-        (numbering.set_key(), parent_folder(path).to_owned())
-    };
-    let first = members.first().map(set);
-    if !members.iter().all(|member| Some(set(member)) == first) {
-        return Err(not_a_set());
+    found.notes.extend(part.map(|what| FilesNote::RankPart { what }));
+    Ok(found)
+}
+
+/// Checks that several files belong to the same numbered set, and returns the set.
+fn find_shard_set(files: &[Location]) -> Result<CheckpointSources> {
+    let paths = || files.iter().map(|file| file.path().to_owned()).collect::<Vec<PathBuf>>();
+    if let Some(missing) = files.iter().find(|file| !matches!(file.stat(), Ok(Some(_)))) {
+        return Err(Error::NotFound { path: missing.path().to_owned() });
     }
-    check_numbered_set(members)
+    let mut members = Vec::new();
+    for file in files {
+        match NumberedFileName::parse_file_name(&file_name(file.path())) {
+            Some(numbering) if file.is_file() => members.push((numbering, file.clone())),
+            _ => return Err(Error::NotASet { paths: paths() }),
+        }
+    }
+    let is_same = |(a, file): &(NumberedFileName, Location), (b, other): &(NumberedFileName, Location)| {
+        a.set_key() == b.set_key()
+            && parent_folder(file.path()) == parent_folder(other.path())
+            && Arc::ptr_eq(file.store(), other.store())
+    };
+    match members.first() {
+        Some(first) if !members.iter().all(|member| is_same(member, first)) => {
+            Err(Error::NotASet { paths: paths() })
+        }
+        _ => check_numbered_set(members),
+    }
 }

@@ -1,17 +1,16 @@
 //! Selects the files in a folder that hold its checkpoint.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use byte_source::SourceFolder;
+use byte_source::{Folder, Location};
 use output::file_name;
 
 use crate::deepspeed::ZeroCheckpoint;
 use crate::diagnosis::FolderDiagnosis;
-use crate::folder_listing::FolderListing;
+use crate::folder_names::{checkpoints, dangling_checkpoint_link, indexes};
 use crate::links::link_target_outside;
 use crate::numbering::NumberedFileName;
-use crate::rank_part::{RANK_OF_MEGATRON, rank_part};
+use crate::rank_part::RANK_OF_MEGATRON;
 use crate::shard_set::{check_numbered_set, read_indexed_set};
 use crate::{CheckpointSources, Error, FilesNote, Result};
 use trainer_shards::TrainerFolder;
@@ -60,58 +59,46 @@ impl FolderCandidate {
 }
 
 /// Finds the checkpoint at the top level of `folder`.
-pub(crate) fn find(folder: &Path) -> Result<CheckpointSources> {
-    let listing =
-        FolderListing::read(folder).map_err(|reason| Error::Io { path: folder.to_owned(), reason })?;
-    if let Some(found) = TrainerFolder::at(folder).map_err(|reason| Error::trainer(folder, reason))? {
-        return Ok(trainer_sources(found, &listing));
+pub(crate) fn find(folder: &Location) -> Result<CheckpointSources> {
+    let folder = folder.list().map_err(|reason| Error::Io { path: folder.path().to_owned(), reason })?;
+    let trainer_error = |reason| Error::trainer(folder.path(), reason);
+    if let Some(found) = TrainerFolder::at(&folder).map_err(trainer_error)? {
+        return Ok(trainer_sources(found, &folder));
     }
-    if let Some(found) = listing.find_deepspeed()? {
-        return Ok(trainer_sources(found, &listing));
+    if let Some(found) = find_deepspeed(&folder)? {
+        return Ok(trainer_sources(found, &folder));
     }
-    if let Some(path) = listing.dangling_checkpoint_link() {
+    if let Some(name) = dangling_checkpoint_link(&folder.listing) {
+        let path = folder.path().join(name);
         let target = path.read_link().unwrap_or_default();
         return Err(Error::DanglingLink { path, target });
     }
-    let step = || TrainerFolder::newest_step(folder).map_err(|reason| Error::trainer(folder, reason));
-    choose(listing, &step)
+    choose(&folder)
 }
 
-/// Finds the checkpoint at the top level of a folder that is not on this machine.
-pub(crate) fn find_remote(folder: &Arc<dyn SourceFolder>) -> Result<CheckpointSources> {
-    let listing = FolderListing::of_remote(folder, Path::new(""));
-    let is_part = |name: &&String| rank_part(Path::new(name)).is_some() || *name == ".metadata";
-    if let Some(file) = listing.files.iter().find(is_part) {
-        return Err(Error::RemoteTrainer { folder: listing.folder, file: file.clone() });
-    }
-    choose(listing, &|| Ok(None))
-}
-
-/// Chooses the checkpoint of a folder that no trainer wrote; `step` finds one that a trainer wrote below it.
-fn choose(
-    listing: FolderListing,
-    step: &dyn Fn() -> Result<Option<TrainerFolder>>,
-) -> Result<CheckpointSources> {
-    let mut candidates = listing.candidates()?;
-    let left_alone = listing.unused_files_note(&candidates);
+/// Chooses the checkpoint of a folder that no trainer wrote, or else the newest step of a trainer below it.
+fn choose(folder: &Folder) -> Result<CheckpointSources> {
+    let mut candidates = candidates(folder)?;
+    let left_alone = unused_files_note(folder, &candidates);
     let mut notes = Vec::new();
-    if listing.remote.is_none() && TrainerFolder::is_one_of_several_ranks(&listing.folder) {
+    if TrainerFolder::is_one_of_several_ranks(&folder.location) {
         notes.push(FilesNote::RankPart { what: RANK_OF_MEGATRON });
     }
     let chosen = match candidates.as_slice() {
         [] => {
-            if let Some(found) = step()? {
-                return Ok(trainer_sources(found, &listing));
+            let step = TrainerFolder::newest_step(folder);
+            if let Some(found) = step.map_err(|reason| Error::trainer(folder.path(), reason))? {
+                return Ok(trainer_sources(found, folder));
             }
-            let contents = FolderDiagnosis::find(&listing);
-            return Err(Error::NoCheckpoint { folder: listing.folder, contents });
+            let contents = FolderDiagnosis::find(folder);
+            return Err(Error::NoCheckpoint { folder: folder.path().to_owned(), contents });
         }
         [_] => 0,
         several => {
             let Some(chosen) = preferred_candidate(several) else {
                 let candidates =
-                    several.iter().map(|candidate| listing.to_checkpoint_candidate(candidate)).collect();
-                return Err(Error::SeveralCheckpoints { folder: listing.folder, candidates });
+                    several.iter().map(|candidate| to_checkpoint_candidate(folder, candidate)).collect();
+                return Err(Error::SeveralCheckpoints { folder: folder.path().to_owned(), candidates });
             };
             let names =
                 several.iter().enumerate().map(|(index, candidate)| (index, candidate.message_name()));
@@ -125,22 +112,23 @@ fn choose(
         }
     };
     let chosen = candidates.swap_remove(chosen);
-    let paths = || chosen.members.iter().map(|name| listing.folder.join(name));
+    let files = || chosen.members.iter().map(|name| folder.location.join(name));
     let mut sources = match chosen.kind {
         CandidateKind::Index(_, sources) => *sources,
         CandidateKind::File => {
-            CheckpointSources::file(&paths().collect::<PathBuf>()).of(listing.remote.as_ref())
+            CheckpointSources::file(&files().next().unwrap_or_else(|| folder.location.clone()))
         }
         CandidateKind::Set => {
-            let members = chosen.members.iter().zip(paths());
+            let members = chosen.members.iter().zip(files());
             let members =
-                members.filter_map(|(name, path)| Some((NumberedFileName::parse_file_name(name)?, path)));
-            check_numbered_set(members.collect())?.of(listing.remote.as_ref())
+                members.filter_map(|(name, file)| Some((NumberedFileName::parse_file_name(name)?, file)));
+            check_numbered_set(members.collect())?
         }
     };
     notes.extend(left_alone);
-    let is_outside =
-        |path: &&PathBuf| listing.remote.is_none() && link_target_outside(path, &listing.folder).is_some();
+    let is_outside = |path: &&PathBuf| {
+        folder.listing.links.contains(&file_name(path)) && link_target_outside(path, folder.path()).is_some()
+    };
     let outside: Vec<String> = sources.files.iter().filter(is_outside).map(|path| file_name(path)).collect();
     if !outside.is_empty() {
         notes.push(FilesNote::LinksFollowed { files: outside });
@@ -149,21 +137,22 @@ fn choose(
     Ok(sources)
 }
 
-/// Returns the files of a trainer's checkpoint, which was found in the folder of `listing` or in a step below it.
-fn trainer_sources(found: TrainerFolder, listing: &FolderListing) -> CheckpointSources {
+/// Returns the files of a trainer's checkpoint, which was found in `folder` or in a step below it.
+fn trainer_sources(found: TrainerFolder, folder: &Folder) -> CheckpointSources {
     let mut notes = Vec::new();
-    let is_step = found.folder != listing.folder;
+    let step = found.folder.path();
+    let is_step = step != folder.path();
     if is_step && !found.other_steps.is_empty() {
-        let below = found.folder.strip_prefix(&listing.folder).unwrap_or(&found.folder);
+        let below = step.strip_prefix(folder.path()).unwrap_or(step);
         let used = below.to_string_lossy().into_owned();
         notes.push(FilesNote::CandidateChosen { used, unused_candidates: found.other_steps });
     }
     let is_read = |name: &str| !is_step && found.files.iter().any(|path| file_name(path) == name);
     let unused: Vec<String> =
-        listing.checkpoints().filter(|name| !is_read(name)).map(str::to_owned).collect();
+        checkpoints(&folder.listing).filter(|name| !is_read(name)).map(str::to_owned).collect();
     notes.extend((!unused.is_empty()).then_some(FilesNote::CheckpointFilesUnused { files: unused }));
-    let outside = found.files.iter().filter(|path| link_target_outside(path, &found.folder).is_some());
-    let outside: Vec<String> = outside.map(|path| file_name(path)).collect();
+    let is_outside = |path: &&PathBuf| found.folder.is_local() && link_target_outside(path, step).is_some();
+    let outside: Vec<String> = found.files.iter().filter(is_outside).map(|path| file_name(path)).collect();
     if !outside.is_empty() {
         notes.push(FilesNote::LinksFollowed { files: outside });
     }
@@ -187,82 +176,82 @@ fn preferred_candidate(candidates: &[FolderCandidate]) -> Option<usize> {
     only(&safe, &older).or_else(|| only(&hugging_face, &|other| older(other) || other.is_consolidated()))
 }
 
-impl FolderListing {
-    /// Finds the newest step of `DeepSpeed` below the folder. Refuses one without the state of an optimizer, and one next to
-    /// a whole model.
-    fn find_deepspeed(&self) -> Result<Option<TrainerFolder>> {
-        let Some(found) = ZeroCheckpoint::find(self) else { return Ok(None) };
-        // Older versions of `transformers` save empty tensors next to the `ZeRO` state, so the user has to decide.
-        let candidates = self.candidates().unwrap_or_default();
-        let candidates = candidates.iter().filter(|candidate| candidate.is_whole_model());
-        let candidates: Vec<_> =
-            candidates.map(|candidate| self.to_checkpoint_candidate(candidate)).collect();
-        if candidates.is_empty()
-            && let Some(step) = found.step()
-            && let Some(mut trainer) = TrainerFolder::at(&found.folder.join(&step))
-                .map_err(|reason| Error::trainer(&self.folder.join(&step), reason))?
-        {
-            let is_step = |name: &&String| name.starts_with("global_step") && **name != step;
-            trainer.other_steps = self.folders.iter().filter(is_step).cloned().collect();
+/// Finds the newest step of `DeepSpeed` below the folder. Refuses one without the state of an optimizer, and one next to a whole
+/// model.
+fn find_deepspeed(folder: &Folder) -> Result<Option<TrainerFolder>> {
+    let Some(found) = ZeroCheckpoint::find(folder) else { return Ok(None) };
+    // Older versions of `transformers` save empty tensors next to the `ZeRO` state, so the user has to decide.
+    let candidates = candidates(folder).unwrap_or_default();
+    let candidates = candidates.iter().filter(|candidate| candidate.is_whole_model());
+    let candidates: Vec<_> = candidates.map(|candidate| to_checkpoint_candidate(folder, candidate)).collect();
+    if candidates.is_empty()
+        && let Some(step) = found.step(&folder.location)
+    {
+        let failed = |reason| Error::trainer(step.path(), reason);
+        let listed = step.list().map_err(|reason| Error::Io { path: step.path().to_owned(), reason })?;
+        if let Some(mut trainer) = TrainerFolder::at(&listed).map_err(failed)? {
+            let name = file_name(step.path());
+            let is_step = |other: &&String| other.starts_with("global_step") && **other != name;
+            trainer.other_steps = folder.listing.folders.iter().filter(is_step).cloned().collect();
             return Ok(Some(trainer));
         }
-        Err(Error::DeepSpeed { folder: self.folder.clone(), found, candidates })
     }
+    Err(Error::DeepSpeed { folder: folder.path().to_owned(), found, candidates })
+}
 
-    /// Returns all checkpoints in the folder. A single file whose name is not that of a whole model counts only if there is
-    /// nothing else.
-    fn candidates(&self) -> Result<Vec<FolderCandidate>> {
-        let mut candidates = Vec::new();
-        let mut listed: Vec<String> = Vec::new();
-        for index in self.indexes() {
-            let path = self.folder.join(index);
-            let sources = read_indexed_set(&path, self.remote.as_ref())?;
-            let members: Vec<String> = sources.files.iter().map(|path| file_name(path)).collect();
-            listed.extend(members.iter().cloned());
-            candidates.push(FolderCandidate { members, kind: CandidateKind::Index(path, Box::new(sources)) });
+/// Returns all checkpoints in the folder. A single file whose name is not that of a whole model counts only if there is
+/// nothing else.
+fn candidates(folder: &Folder) -> Result<Vec<FolderCandidate>> {
+    let mut candidates = Vec::new();
+    let mut listed: Vec<String> = Vec::new();
+    for index in indexes(&folder.listing) {
+        let index = folder.location.join(index);
+        let sources = read_indexed_set(&index)?;
+        let members: Vec<String> = sources.files.iter().map(|path| file_name(path)).collect();
+        listed.extend(members.iter().cloned());
+        let kind = CandidateKind::Index(index.path().to_owned(), Box::new(sources));
+        candidates.push(FolderCandidate { members, kind });
+    }
+    let rest: Vec<&str> =
+        checkpoints(&folder.listing).filter(|name| !listed.iter().any(|file| file == name)).collect();
+    let mut sets: Vec<(String, Vec<String>)> = Vec::new();
+    for name in &rest {
+        let Some(set) = NumberedFileName::parse_file_name(name).map(|numbering| numbering.set_key()) else {
+            continue;
+        };
+        match sets.iter_mut().find(|(other, _)| *other == set) {
+            Some((_, members)) => members.push((*name).to_owned()),
+            None => sets.push((set, vec![(*name).to_owned()])),
         }
-        let rest: Vec<&str> =
-            self.checkpoints().filter(|name| !listed.iter().any(|file| file == name)).collect();
-        let mut sets: Vec<(String, Vec<String>)> = Vec::new();
-        for name in &rest {
-            let Some(set) = NumberedFileName::parse_file_name(name).map(|numbering| numbering.set_key())
-            else {
-                continue;
-            };
-            match sets.iter_mut().find(|(other, _)| *other == set) {
-                Some((_, members)) => members.push((*name).to_owned()),
-                None => sets.push((set, vec![(*name).to_owned()])),
+    }
+    candidates
+        .extend(sets.into_iter().map(|(_, members)| FolderCandidate { members, kind: CandidateKind::Set }));
+    let file = |name: &str| FolderCandidate { members: vec![name.to_owned()], kind: CandidateKind::File };
+    let alone = || rest.iter().filter(|name| NumberedFileName::parse_file_name(name).is_none());
+    candidates.extend(alone().filter(|name| is_whole_model(name)).map(|name| file(name)));
+    if candidates.is_empty() {
+        candidates.extend(alone().map(|name| file(name)));
+    }
+    Ok(candidates)
+}
+
+/// Returns a note on the checkpoint files that belong to no candidate.
+fn unused_files_note(folder: &Folder, candidates: &[FolderCandidate]) -> Option<FilesNote> {
+    let taken = |name: &str| candidates.iter().any(|c| c.members.iter().any(|member| member == name));
+    let files: Vec<String> =
+        checkpoints(&folder.listing).filter(|name| !taken(name)).map(str::to_owned).collect();
+    (!files.is_empty()).then_some(FilesNote::CheckpointFilesUnused { files })
+}
+
+/// Converts a candidate to its public form, with full paths.
+fn to_checkpoint_candidate(folder: &Folder, candidate: &FolderCandidate) -> crate::CheckpointCandidate {
+    crate::CheckpointCandidate {
+        paths: match &candidate.kind {
+            CandidateKind::Index(path, _) => vec![path.clone()],
+            CandidateKind::File | CandidateKind::Set => {
+                candidate.members.iter().map(|name| folder.path().join(name)).collect()
             }
-        }
-        candidates.extend(
-            sets.into_iter().map(|(_, members)| FolderCandidate { members, kind: CandidateKind::Set }),
-        );
-        let file = |name: &str| FolderCandidate { members: vec![name.to_owned()], kind: CandidateKind::File };
-        let alone = || rest.iter().filter(|name| NumberedFileName::parse_file_name(name).is_none());
-        candidates.extend(alone().filter(|name| is_whole_model(name)).map(|name| file(name)));
-        if candidates.is_empty() {
-            candidates.extend(alone().map(|name| file(name)));
-        }
-        Ok(candidates)
-    }
-
-    /// Returns a note on the checkpoint files that belong to no candidate.
-    fn unused_files_note(&self, candidates: &[FolderCandidate]) -> Option<FilesNote> {
-        let taken = |name: &str| candidates.iter().any(|c| c.members.iter().any(|member| member == name));
-        let files: Vec<String> = self.checkpoints().filter(|name| !taken(name)).map(str::to_owned).collect();
-        (!files.is_empty()).then_some(FilesNote::CheckpointFilesUnused { files })
-    }
-
-    /// Converts a candidate to its public form, with full paths.
-    fn to_checkpoint_candidate(&self, candidate: &FolderCandidate) -> crate::CheckpointCandidate {
-        crate::CheckpointCandidate {
-            paths: match &candidate.kind {
-                CandidateKind::Index(path, _) => vec![path.clone()],
-                CandidateKind::File | CandidateKind::Set => {
-                    candidate.members.iter().map(|name| self.folder.join(name)).collect()
-                }
-            },
-        }
+        },
     }
 }
 

@@ -2,9 +2,8 @@
 //!
 //! Facts: `consolidated.NN.pth` of Meta's `llama-models`, `NAME-NNNNN-of-NNNNN.EXT` of Hugging Face's `transformers`.
 
-use std::path::Path;
-
-use output::{file_name, parent_folder};
+use byte_source::Location;
+use output::file_name;
 
 /// Position of a file within a set of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,18 +16,15 @@ pub struct ShardNumber {
 
 /// Returns the shard that the name of a file stands for, or `None` for a checkpoint of its own. Meta's names do not contain
 /// the number of shards, which is taken from the other files in the folder.
-pub fn shard_number(path: &Path) -> Option<ShardNumber> {
-    let numbering = NumberedFileName::parse_file_name(&file_name(path))?;
-    let has_zero = || parent_folder(path).join(numbering.name_of_shard(0)).exists();
-    let last = || {
-        let neighbours = parent_folder(path).read_dir().ok()?;
-        neighbours.filter_map(|entry| unsized_number(entry.ok()?.file_name().to_str()?)).max()
-    };
-    numbering.position(has_zero, last)
+pub(crate) fn shard_number(file: &Location) -> Option<ShardNumber> {
+    let name = file_name(file.path());
+    NumberedFileName::parse_file_name(&name)?;
+    let others = file.parent().list().map(|folder| folder.listing.files).unwrap_or_default();
+    shard_number_among(&name, &others)
 }
 
 /// Returns the shard that a name among `names` stands for, like [`shard_number`].
-pub(crate) fn shard_number_among(name: &str, names: &[String]) -> Option<ShardNumber> {
+fn shard_number_among(name: &str, names: &[String]) -> Option<ShardNumber> {
     let numbering = NumberedFileName::parse_file_name(name)?;
     let has_zero = || names.contains(&numbering.name_of_shard(0));
     numbering.position(has_zero, || names.iter().filter_map(|name| unsized_number(name)).max())

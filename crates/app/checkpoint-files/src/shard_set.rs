@@ -1,46 +1,38 @@
 //! Sets of files that hold one checkpoint together: listed by an index, or numbered.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use byte_source::SourceFolder;
+use byte_source::Location;
 use output::file_name;
 use torch_import::WeightMapIndex;
 
-use crate::document_cache::read_remote_document;
-use crate::folder_listing::INDEX_SUFFIX;
+use crate::folder_names::INDEX_SUFFIX;
 use crate::numbering::NumberedFileName;
 use crate::sources::SourcesKind;
 use crate::{CheckpointSources, DOCUMENT_MAX, Error, Result, read_document};
 
-/// Reads the index at `path`, and returns the files in its folder that it names.
-pub(crate) fn read_indexed_set(
-    path: &Path,
-    remote: Option<&Arc<dyn SourceFolder>>,
-) -> Result<CheckpointSources> {
+/// Reads an index, and returns the files in its folder that it names.
+pub(crate) fn read_indexed_set(index: &Location) -> Result<CheckpointSources> {
+    let path = index.path();
     let name = file_name(path);
-    let text = match remote {
-        Some(folder) => read_remote_document(&**folder, &name, DOCUMENT_MAX)?,
-        None => read_document(path, DOCUMENT_MAX)?,
-    };
-    let index =
+    let text = read_document(index, DOCUMENT_MAX)?;
+    let map =
         WeightMapIndex::from_json(&name, &text).map_err(|reason| Error::inconsistent_set(path, reason))?;
-    let files: Vec<PathBuf> = index.files().iter().map(|file| path.with_file_name(file)).collect();
-    let is_file = |path: &Path| match remote {
-        Some(folder) => folder.contains(&file_name(path)),
-        None => path.is_file(),
-    };
-    if let Some(missing) = files.iter().find(|file| !is_file(file)) {
+    let files: Vec<PathBuf> = map.files().iter().map(|file| path.with_file_name(file)).collect();
+    if let Some(missing) = files.iter().find(|file| !index.at(*file).is_file()) {
         return Err(Error::NotInFolder { index: path.to_owned(), file: file_name(missing) });
     }
     // The index `model.safetensors.index.json` stands for `model.safetensors`.
     let whole = path.with_file_name(name.strip_suffix(INDEX_SUFFIX).unwrap_or(&name));
-    let kind = SourcesKind::Indexed { path: path.to_owned(), index };
-    Ok(CheckpointSources::new(files, whole, kind).of(remote))
+    let kind = SourcesKind::Indexed { path: path.to_owned(), index: map };
+    Ok(CheckpointSources::new(files, &index.at(whole), kind))
 }
 
 /// Returns the set of numbered files, after checking that each number occurs exactly once.
-pub(crate) fn check_numbered_set(mut members: Vec<(NumberedFileName, PathBuf)>) -> Result<CheckpointSources> {
+pub(crate) fn check_numbered_set(members: Vec<(NumberedFileName, Location)>) -> Result<CheckpointSources> {
+    let Some(one) = members.first().map(|(_, file)| file.clone()) else { return Err(Error::NoPaths) };
+    let mut members: Vec<(NumberedFileName, PathBuf)> =
+        members.into_iter().map(|(numbering, file)| (numbering, file.path().to_owned())).collect();
     members.sort_by(|a, b| (a.0.number, &a.1).cmp(&(b.0.number, &b.1)));
     let Some((first, path)) = members.first().cloned() else { return Err(Error::NoPaths) };
     for pair in members.windows(2) {
@@ -63,6 +55,6 @@ pub(crate) fn check_numbered_set(mut members: Vec<(NumberedFileName, PathBuf)>) 
         return Err(Error::ExtraShard { path: extra.clone(), of: first.files_in_set.unwrap_or(0) });
     }
     let kind = if first.files_in_set.is_some() { SourcesKind::Numbered } else { SourcesKind::ModelParallel };
-    let whole = path.with_file_name(first.single_file_name());
-    Ok(CheckpointSources::new(members.into_iter().map(|(_, path)| path).collect(), whole, kind))
+    let whole = one.at(path.with_file_name(first.single_file_name()));
+    Ok(CheckpointSources::new(members.into_iter().map(|(_, path)| path).collect(), &whole, kind))
 }

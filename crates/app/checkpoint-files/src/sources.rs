@@ -5,14 +5,15 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use byte_source::{InputSource, Observer, OpenedFile, Source, SourceFolder, SourceReader};
+use byte_source::{Location, Observer, Source, SourceReader, Store};
 use torch_import::{Checkpoint, Container, ModelSizes, Shard, WeightMapIndex};
 use trainer_shards::{TrainerArchive, TrainerLayout};
 
-use crate::companions::{Companion, companions, is_companion_name};
+use crate::companions::{Companion, companions};
 use crate::document_cache::DocumentCache;
-use crate::folder_listing::folder_above;
-use crate::{Error, FilesNote, Result};
+use crate::folder_names::folder_above;
+use crate::numbering::shard_number;
+use crate::{Error, FilesNote, Result, ShardNumber};
 use output::{Scratch, file_name, parent_folder};
 
 /// Files of one checkpoint, found but not opened.
@@ -27,20 +28,16 @@ pub struct CheckpointSources {
     pub notes: Vec<FilesNote>,
     pub documents: DocumentCache,
     kind: SourcesKind,
+    /// Store that has the files.
+    store: Arc<dyn Store>,
+    /// The input, if it is a folder.
+    pub(crate) folder: Option<Location>,
     /// File in whose folder the documents and companions of the model are.
-    documents_next_to: PathBuf,
+    documents_next_to: Location,
+    /// Companions that are not on this machine, copied into a temporary folder when they are asked for.
+    copied: OnceLock<(Scratch, Vec<Companion>)>,
     /// Archive that has the files of the checkpoint, if `path` is one.
     archive: Option<TrainerArchive>,
-    /// Where the files are, if they are not at their paths.
-    given: Option<GivenFiles>,
-}
-
-/// Files that are not at their paths.
-#[derive(Debug)]
-struct GivenFiles {
-    input: InputSource,
-    /// Companions, copied into a temporary folder when they are asked for.
-    companions: OnceLock<(Scratch, Vec<Companion>)>,
 }
 
 /// Relation of the files to the checkpoint.
@@ -62,78 +59,87 @@ pub(crate) enum SourcesKind {
 pub type ToContainer = fn(Arc<dyn Source>, &dyn Observer) -> torch_import::Result<Container>;
 
 impl CheckpointSources {
-    /// Treats the file at `path` as a checkpoint, whatever its name is.
-    pub fn file(path: &Path) -> Self {
-        Self::new(vec![path.to_owned()], path.to_owned(), SourcesKind::Single)
+    /// Treats a file as a checkpoint, whatever its name is.
+    pub fn file(file: &Location) -> Self {
+        Self::new(vec![file.path().to_owned()], file, SourcesKind::Single)
     }
 
-    /// Reads the checkpoint from a byte source. There are no documents or companions next to it.
-    pub fn source(source: Arc<dyn Source>) -> Self {
-        let path = source.path().to_owned();
+    /// Treats a file or a folder as one checkpoint, such as a carton, whose documents are in the folder of another file.
+    pub fn with_documents_next_to(input: &Location, documents: &Location) -> Self {
+        let folder = input.is_folder().then(|| input.clone());
+        let next_to = documents.clone();
         Self {
-            files: vec![path.clone()],
-            documents_next_to: path.clone(),
-            path,
-            notes: Vec::new(),
-            documents: DocumentCache::default(),
-            kind: SourcesKind::Single,
-            given: Some(GivenFiles::new(InputSource::File(source))),
-            archive: None,
+            folder,
+            documents: DocumentCache::next_to(documents),
+            documents_next_to: next_to,
+            ..Self::file(input)
         }
     }
 
-    /// Takes the files and documents from a folder that is not on this machine, if there is one.
-    pub(crate) fn of(self, folder: Option<&Arc<dyn SourceFolder>>) -> Self {
-        let Some(folder) = folder else { return self };
-        let input = InputSource::Folder { folder: Arc::clone(folder), file: None };
-        Self { documents: DocumentCache::of_remote(folder), given: Some(GivenFiles::new(input)), ..self }
-    }
-
-    pub(crate) fn new(files: Vec<PathBuf>, path: PathBuf, kind: SourcesKind) -> Self {
-        let documents = DocumentCache::next_to(&path);
-        let documents_next_to = path.clone();
+    /// Creates the sources of `files`, which are in the store of `whole`, the checkpoint as a single file.
+    pub(crate) fn new(files: Vec<PathBuf>, whole: &Location, kind: SourcesKind) -> Self {
         Self {
             files,
-            path,
+            path: whole.path().to_owned(),
             notes: Vec::new(),
-            documents,
+            documents: DocumentCache::next_to(whole),
             kind,
-            documents_next_to,
-            given: None,
+            store: Arc::clone(whole.store()),
+            folder: None,
+            documents_next_to: whole.clone(),
+            copied: OnceLock::new(),
             archive: None,
         }
     }
 
-    /// Finds the checkpoint in the archive at `path`, which may be open.
-    pub(crate) fn archive(path: &Path, opened: Option<&Arc<dyn Source>>) -> Result<Self> {
-        let archive = match opened {
-            Some(file) => TrainerArchive::from_source(Arc::clone(file)),
-            None => TrainerArchive::open(path),
-        };
+    /// Finds the checkpoint in an archive.
+    pub(crate) fn archive(file: &Location) -> Result<Self> {
+        let path = file.path();
+        let source = file.open().map_err(|reason| TrainerArchive::unread(path, reason));
+        let archive = source.and_then(TrainerArchive::from_source);
         let archive = archive.map_err(|reason| Error::trainer(path, reason))?;
         let kind = archive.layout.map_or(SourcesKind::Single, SourcesKind::Trainer);
-        Ok(Self { archive: Some(archive), ..Self::new(vec![path.to_owned()], path.to_owned(), kind) })
+        Ok(Self { archive: Some(archive), ..Self::new(vec![path.to_owned()], file, kind) })
     }
 
     /// Creates the sources of a trainer's checkpoint in `folder`.
-    pub(crate) fn trainer(files: Vec<PathBuf>, folder: &Path, layout: &'static dyn TrainerLayout) -> Self {
-        let path = folder.join(TRAINER_FILE);
+    pub(crate) fn trainer(
+        files: Vec<PathBuf>,
+        folder: &Location,
+        layout: &'static dyn TrainerLayout,
+    ) -> Self {
         let documents_next_to = trainer_documents(folder).join(TRAINER_FILE);
         let documents = DocumentCache::next_to(&documents_next_to);
         let kind = SourcesKind::Trainer(layout);
-        Self { documents, documents_next_to, ..Self::new(files, path, kind) }
+        Self { documents, documents_next_to, ..Self::new(files, &folder.join(TRAINER_FILE), kind) }
     }
 
-    /// Returns the paths from which the checkpoint is read: its files, and the index if there is one. Files that
-    /// are not on this machine have no paths.
-    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+    /// Returns the input if it is a folder.
+    pub fn folder(&self) -> Option<&Location> {
+        self.folder.as_ref()
+    }
+
+    /// Returns the location of the checkpoint as a single file, which need not exist.
+    pub fn location(&self) -> Location {
+        Location::new(Arc::clone(&self.store), &self.path)
+    }
+
+    /// Returns the locations of the files, and of the index if there is one.
+    pub fn locations(&self) -> impl Iterator<Item = Location> {
         let index = match &self.kind {
-            SourcesKind::Indexed { path, .. } => Some(path.as_path()),
+            SourcesKind::Indexed { path, .. } => Some(path),
             _ => None,
         };
-        let index = index.filter(|_| self.given.is_none());
-        let files = if self.given.is_some() { &[] } else { self.files.as_slice() };
-        files.iter().map(PathBuf::as_path).chain(index)
+        self.files.iter().chain(index).map(|path| Location::new(Arc::clone(&self.store), path))
+    }
+
+    /// Returns the paths of this machine from which the checkpoint is read: its files, and the index if there is one.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let index = match &self.kind {
+            SourcesKind::Indexed { path, .. } => Some(path),
+            _ => None,
+        };
+        self.files.iter().chain(index).map(PathBuf::as_path).filter(|_| self.store.is_local())
     }
 
     /// Opens all files as containers.
@@ -149,54 +155,48 @@ impl CheckpointSources {
     /// # Errors
     /// Those of [`open`](Self::open), and [`torch_import::Error::Cancelled`] within [`Error::Checkpoint`].
     pub fn open_with_observer(&self, observer: &dyn Observer) -> Result<Vec<Container>> {
-        self.open_with(&byte_source::map_file, Container::from_source_with_observer, observer)
+        self.open_with(Container::from_source_with_observer, observer)
     }
 
-    /// Opens all files with `open_file`, for a caller that has a file open or does not map files, and makes a container of each
-    /// plain file or shard with `to_container`.
+    /// Opens all files, and makes a container of each plain file or shard with `to_container`.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and of both functions.
-    pub fn open_with(
-        &self,
-        open_file: &dyn Fn(&Path) -> OpenedFile,
-        to_container: ToContainer,
-        observer: &dyn Observer,
-    ) -> Result<Vec<Container>> {
-        if let Some(given) = &self.given {
-            return given.open(&self.files);
-        }
+    /// Those of [`open`](Self::open), and of the function.
+    pub fn open_with(&self, to_container: ToContainer, observer: &dyn Observer) -> Result<Vec<Container>> {
         self.reject_duplicate_files()?;
         if let Some(archive) = &self.archive {
             return archive.containers().map_err(|reason| Error::trainer(&self.path, reason));
         }
-        let open = |path: &PathBuf| {
-            if let SourcesKind::Trainer(layout) = self.kind {
-                return layout.open(path, open_file).map_err(|reason| Error::trainer(self.root(), reason));
+        let open = |(source, path): (Arc<dyn Source>, &PathBuf)| match self.kind {
+            SourcesKind::Trainer(layout) => {
+                layout.open(source).map_err(|reason| Error::trainer(self.root(), reason))
             }
-            let source = open_file(path).map_err(torch_import::Error::from);
-            source
-                .and_then(|source| to_container(source, observer))
-                .map_err(|reason| Error::checkpoint(path, reason))
+            _ => to_container(source, observer).map_err(|reason| Error::checkpoint(path, reason)),
         };
-        self.files.iter().map(open).collect()
+        let sources = self.store.open(&self.files).map_err(|reason| Error::unread(&self.path, reason))?;
+        sources.into_iter().zip(&self.files).map(open).collect()
     }
 
-    /// Returns the documents and tokenizers next to the files, with notes on those that are left out; see
-    /// [`companions`](crate::companions).
+    /// Returns the documents and tokenizers next to the files, with notes on those that are left out. Those that are not on this
+    /// machine are copied into a temporary folder: an output reads them when it is written.
     ///
     /// # Errors
     /// When the folder cannot be read.
     pub fn companions(&self) -> Result<(Vec<Companion>, Vec<FilesNote>)> {
-        match &self.given {
-            Some(given) => Ok((given.companions()?.to_vec(), Vec::new())),
-            None => companions(&self.documents_next_to),
+        if self.documents_next_to.is_local() {
+            return companions(&self.documents_next_to);
         }
+        if let Some((_, copied)) = self.copied.get() {
+            return Ok((copied.clone(), Vec::new()));
+        }
+        let (companions, notes) = companions(&self.documents_next_to)?;
+        let copied = copy_companions(&*self.store, companions)?;
+        Ok((self.copied.get_or_init(|| copied).1.clone(), notes))
     }
 
     /// Rejects a set in which two paths lead to one file: its tensors would be merged with themselves.
     fn reject_duplicate_files(&self) -> Result<()> {
-        if self.files.len() < 2 {
+        if self.files.len() < 2 || !self.store.is_local() {
             // Resolving a path takes a system call for each of its folders.
             return Ok(());
         }
@@ -301,57 +301,35 @@ impl CheckpointSources {
         matches!(self.kind, SourcesKind::Trainer(_))
     }
 
+    /// Returns the shard that the name of the single file stands for; `None` for a checkpoint of its own.
+    pub fn shard_number(&self) -> Option<ShardNumber> {
+        if self.is_single() { shard_number(&self.location()) } else { None }
+    }
+
     /// Returns true if the checkpoint is a single file.
     pub fn is_single(&self) -> bool {
         matches!(self.kind, SourcesKind::Single)
     }
 }
 
-impl GivenFiles {
-    fn new(input: InputSource) -> Self {
-        Self { input, companions: OnceLock::new() }
+/// Copies companions into a temporary folder.
+fn copy_companions(store: &dyn Store, companions: Vec<Companion>) -> Result<(Scratch, Vec<Companion>)> {
+    let (names, paths): (Vec<String>, Vec<PathBuf>) = companions.into_iter().unzip();
+    let remote = |path: &Path, reason| Error::Remote { path: path.to_owned(), reason };
+    let sources = store.open(&paths).map_err(|reason| remote(Path::new(""), reason))?;
+    let temporary = std::env::temp_dir();
+    // Unlike other temporary folders, it does not outlive a signal.
+    let local = Scratch::create(&temporary)
+        .map_err(|reason| Error::Io { path: temporary, reason: std::io::Error::other(reason) })?;
+    let mut copied = Vec::with_capacity(names.len());
+    for (name, source) in names.into_iter().zip(sources) {
+        let path = local.path().join(&name);
+        let mut file = File::create(&path).map_err(|reason| Error::Io { path: path.clone(), reason })?;
+        let mut reader = SourceReader::new(&*source, 0..source.len());
+        std::io::copy(&mut reader, &mut file).map_err(|reason| remote(source.path(), reason.into()))?;
+        copied.push((name, path));
     }
-
-    fn open(&self, files: &[PathBuf]) -> Result<Vec<Container>> {
-        let sources = match &self.input {
-            InputSource::File(source) => vec![Arc::clone(source)],
-            InputSource::Folder { folder, .. } => {
-                let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                folder.open(&names).map_err(|reason| Error::remote(folder.path(), reason))?
-            }
-        };
-        let open = |(source, path): (Arc<dyn Source>, &PathBuf)| {
-            Container::from_source(source).map_err(|reason| Error::checkpoint(path, reason))
-        };
-        sources.into_iter().zip(files).map(open).collect()
-    }
-
-    /// Copies the companions into a temporary folder: an output reads them when it is written.
-    fn companions(&self) -> Result<&[Companion]> {
-        let InputSource::Folder { folder, .. } = &self.input else { return Ok(&[]) };
-        if let Some((_, companions)) = self.companions.get() {
-            return Ok(companions);
-        }
-        let names: Vec<&str> =
-            folder.files().iter().map(String::as_str).filter(|name| is_companion_name(name)).collect();
-        let remote = |reason| Error::remote(folder.path(), reason);
-        let sources = folder.open(&names).map_err(remote)?;
-        let temporary = std::env::temp_dir();
-        // Unlike other temporary folders, it does not outlive a signal.
-        let local = Scratch::create(&temporary)
-            .map_err(|reason| Error::Io { path: temporary, reason: std::io::Error::other(reason) })?;
-        let mut companions = Vec::with_capacity(names.len());
-        for (name, source) in names.into_iter().zip(sources) {
-            let path = local.path().join(name);
-            let io = |reason| Error::Io { path: path.clone(), reason };
-            let mut file = File::create(&path).map_err(io)?;
-            let mut reader = SourceReader::new(&*source, 0..source.len());
-            std::io::copy(&mut reader, &mut file).map_err(|reason| remote(reason.into()))?;
-            companions.push((name.to_owned(), path));
-        }
-        Ok(&self.companions.get_or_init(|| (local, companions)).1)
-    }
+    Ok((local, copied))
 }
 
 /// Name of the file that a trainer's folder stands for, which need not exist.
@@ -359,13 +337,11 @@ const TRAINER_FILE: &str = "checkpoint.pt";
 
 /// Returns the folder with the documents of a model that was trained: the one of the checkpoint, `huggingface` in it, or its
 /// parent.
-fn trainer_documents(folder: &Path) -> PathBuf {
-    let candidates = [folder.to_owned(), folder.join("huggingface"), folder_above(folder)];
-    let has_documents = |folder: &&PathBuf| {
-        let has = |name: &str| folder.join(name).is_file();
-        has("config.json") || has("params.json")
-    };
-    candidates.iter().find(has_documents).cloned().unwrap_or_else(|| folder.to_owned())
+fn trainer_documents(folder: &Location) -> Location {
+    let candidates = [folder.clone(), folder.join("huggingface"), folder.at(folder_above(folder.path()))];
+    let has_documents =
+        |folder: &Location| ["config.json", "params.json"].iter().any(|name| folder.join(name).is_file());
+    candidates.into_iter().find(has_documents).unwrap_or_else(|| folder.clone())
 }
 
 /// Adds a note of `torch-import` on a file. If other files have the same note, adds the file to that note.

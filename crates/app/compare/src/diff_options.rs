@@ -1,8 +1,6 @@
 //! Options of a comparison of two inputs.
 
-use std::path::{Path, PathBuf};
-
-use byte_source::InputSource;
+use byte_source::Location;
 use pipeline::{InvalidOption, Selection};
 use serde::{Deserialize, Serialize};
 
@@ -17,19 +15,11 @@ pub struct DiffOptions {
     /// First checkpoint or carton.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub a: PathBuf,
+    pub a: Location,
     /// Second checkpoint or carton.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub b: PathBuf,
-    /// The first input, if it is not on this machine.
-    #[serde(skip)]
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub source_a: Option<InputSource>,
-    /// The second input, if it is not on this machine.
-    #[serde(skip)]
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub source_b: Option<InputSource>,
+    pub b: Location,
     /// Elements that differ by at most T are equal
     #[cfg_attr(feature = "cli", arg(long, value_name = "T", allow_negative_numbers = true))]
     pub tolerance: Option<f64>,
@@ -91,7 +81,7 @@ pub struct SideSelections {
 
 impl DiffOptions {
     /// Creates options that compare all bits and values of the inputs at `a` and `b`.
-    pub fn new(a: impl Into<PathBuf>, b: impl Into<PathBuf>) -> Self {
+    pub fn new(a: impl Into<Location>, b: impl Into<Location>) -> Self {
         Self { a: a.into(), b: b.into(), ..Self::default() }
     }
 
@@ -111,18 +101,18 @@ impl DiffOptions {
     pub(crate) fn input_a(&self) -> InputOptions {
         let SideSelections { key_a, include_a, exclude_a, strip_prefix_a, .. } = &self.sides;
         let selection = self.selection(key_a.as_ref(), include_a, exclude_a, strip_prefix_a.as_ref());
-        self.input(&self.a, self.source_a.as_ref(), selection)
+        self.input(&self.a, selection)
     }
 
     pub(crate) fn input_b(&self) -> InputOptions {
         let SideSelections { key_b, include_b, exclude_b, strip_prefix_b, .. } = &self.sides;
         let selection = self.selection(key_b.as_ref(), include_b, exclude_b, strip_prefix_b.as_ref());
-        self.input(&self.b, self.source_b.as_ref(), selection)
+        self.input(&self.b, selection)
     }
 
-    fn input(&self, path: &Path, source: Option<&InputSource>, selection: Selection) -> InputOptions {
-        let (source, dequantize, single) = (source.cloned(), self.dequantize, self.single);
-        InputOptions { source, dequantize, single, ..InputOptions::new(path).select(selection) }
+    fn input(&self, input: &Location, selection: Selection) -> InputOptions {
+        let (dequantize, single) = (self.dequantize, self.single);
+        InputOptions { dequantize, single, ..InputOptions::new(input.clone()).select(selection) }
     }
 
     /// Returns the selection for both inputs, with the parts that were given for one of them.

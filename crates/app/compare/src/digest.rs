@@ -37,13 +37,13 @@ pub struct DigestReport {
 /// When the input cannot be read, is damaged or changes, the selection does not fit it, or `observer` stops the work.
 pub fn digest(options: &InputOptions, observer: &dyn Observer) -> Result<DigestReport> {
     let input = OpenedInput::open(options, observer)?;
-    let name = file_name(&options.path);
+    let name = file_name(options.input.path());
     let digest = digest_tensors(input.tensors(), &name, input.model.allowed_nbytes(), observer)
-        .map_err(pipeline::Error::at(&options.path))?;
+        .map_err(pipeline::Error::at(options.input.path()))?;
     input.check_unchanged()?;
     Ok(DigestReport {
         schema_version: SCHEMA_VERSION,
-        file: options.path.display().to_string(),
+        file: options.input.path().display().to_string(),
         digest: digest.sha256,
         tensors: input.tensors().len(),
         nbytes: input.tensors().iter().fold(0, |sum, (_, tensor)| tensor.nbytes().saturating_add(sum)),

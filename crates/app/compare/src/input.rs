@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use byte_source::InputSource;
+use byte_source::Location;
 use carton_tools::{CartonNote, Result};
 use foldhash::{HashSet, HashSetExt};
 use pipeline::{Context, Dequantize, Model, Observer, OpenOptions, Selection, ShardPolicy, Step, ValueRows};
@@ -18,11 +18,7 @@ pub struct InputOptions {
     /// Checkpoint file, folder with a checkpoint, or carton.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub path: PathBuf,
-    /// The input, if it is not on this machine.
-    #[serde(skip)]
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub source: Option<InputSource>,
+    pub input: Location,
     /// Take the numbers that quantized weights stand for, as `convert --dequantize` writes them; a file without is taken as it is
     #[cfg_attr(feature = "cli", arg(long))]
     pub dequantize: bool,
@@ -36,9 +32,9 @@ pub struct InputOptions {
 }
 
 impl InputOptions {
-    /// Creates options for the tensors that a conversion of `path` selects by default.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), ..Self::default() }
+    /// Creates options for the tensors that a conversion of `input` selects by default.
+    pub fn new(input: impl Into<Location>) -> Self {
+        Self { input: input.into(), ..Self::default() }
     }
 
     /// Sets the selection of tensors.
@@ -89,14 +85,14 @@ impl OpenedInput {
     /// # Errors
     /// When the input cannot be read or is damaged, the selection does not fit it, or `observer` stops the work.
     pub(crate) fn open(options: &InputOptions, observer: &dyn Observer) -> Result<Self> {
-        let (inputs, source) = (vec![options.path.clone()], options.source.clone());
-        let mut open = OpenOptions::reading(inputs, source, ShardPolicy::from_single(options.single));
+        let inputs = vec![options.input.clone()];
+        let mut open = OpenOptions::reading(inputs, ShardPolicy::from_single(options.single));
         open.dequantize = options.dequantize;
         let mut model = Model::open(&open, observer)?;
         model.note_omissions();
         model.apply(&options.steps(), &Context::new(observer))?;
         let values = model.take_values();
-        Ok(Self { model, values, path: options.path.clone() })
+        Ok(Self { model, values, path: options.input.path().to_owned() })
     }
 
     pub(crate) fn tensors(&self) -> &Tensors {

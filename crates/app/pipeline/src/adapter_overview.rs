@@ -2,8 +2,7 @@
 //!
 //! Facts: `PeftConfig` and `LoraConfig` of peft 0.21, and `alpha` of its other methods.
 
-use std::path::PathBuf;
-
+use byte_source::Location;
 use checkpoint_files::CheckpointSources;
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -66,12 +65,12 @@ impl AdapterOverview {
     }
 }
 
-/// Refuses an adapter as the model of a conversion. `path` is the input as given.
+/// Refuses an adapter as the model of a conversion.
 ///
 /// # Errors
 /// When the tensors are those of an adapter.
-pub(crate) fn refuse_adapter(sources: &CheckpointSources, path: Option<&PathBuf>) -> Result<()> {
+pub(crate) fn refuse_adapter(sources: &CheckpointSources, input: Option<&Location>) -> Result<()> {
     let Some(overview) = AdapterOverview::read(sources)? else { return Ok(()) };
-    let path = path.map_or_else(|| sources.root().to_owned(), Clone::clone);
+    let path = input.map_or_else(|| sources.root(), Location::path).to_owned();
     Err(Error::AdapterAlone { path, overview: Box::new(overview) })
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use byte_source::Location;
+use output::shown_path;
 use serde::Serialize;
 
 use crate::batch_inputs::{NamedInput, TakenOutputs};
@@ -99,7 +101,7 @@ pub fn convert_each(
     observer: &dyn Observer,
     done: &mut dyn FnMut(BatchItem) -> Result<()>,
 ) -> Result<BatchReport> {
-    let inputs = batch_inputs::expand_inputs(&options.inputs, options.shards());
+    let inputs = batch_inputs::expand_inputs(&options.inputs, options.shards(), &options.stores);
     let with_outputs = batch_inputs::name_all(options, &inputs);
     if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run)
         && options.destination.store_of(folder)?.is_none()
@@ -110,7 +112,9 @@ pub fn convert_each(
         std::fs::create_dir_all(folder)
             .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
     }
-    let names: Vec<PathBuf> = inputs.iter().map(|paths| paths.first().cloned().unwrap_or_default()).collect();
+    let name =
+        |files: &Vec<Location>| files.first().map_or_else(PathBuf::new, |file| shown_path(file.path()));
+    let names: Vec<PathBuf> = inputs.iter().map(name).collect();
     let threads = batch.jobs.min(NonZeroUsize::new(names.len()).unwrap_or(NonZeroUsize::MIN));
     let mut jobs = with_outputs.into_iter().enumerate();
     let taken = Mutex::new(TakenOutputs::default());

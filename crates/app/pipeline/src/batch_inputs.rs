@@ -4,10 +4,11 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Component, Path, PathBuf};
 
+use byte_source::{Location, Stores};
+use carton_format::Config;
 use checkpoint_files::{CheckpointSources, Error as FilesError, ShardPolicy};
-use output::{RemoteAddress, parent_folder};
+use output::{RemoteAddress, parent_folder, shown_path};
 
-use crate::open_carton::is_carton;
 use crate::output_path::{self, OutputNaming};
 use crate::{ConvertOptions, InvalidOption, PlannedConversion, Result};
 
@@ -18,12 +19,14 @@ const FOLDERS_MAX: usize = 100_000;
 /// for itself. A folder with several checkpoints, or with none at its top level, stands for all checkpoints in it and in its
 /// subfolders, sorted by path; links to folders are not followed. An input without a checkpoint stays, so that its error is
 /// reported.
-pub(crate) fn expand_inputs(inputs: &[PathBuf], shards: ShardPolicy) -> Vec<Vec<PathBuf>> {
+pub(crate) fn expand_inputs(inputs: &[Location], shards: ShardPolicy, stores: &Stores) -> Vec<Vec<Location>> {
     let mut all = Vec::with_capacity(inputs.len());
     for input in inputs {
         let before = all.len();
-        if input.is_dir() {
-            add_folder(input, shards, &mut all);
+        // What cannot be opened now is reported when its turn comes.
+        let folder = if names_folder(input) { stores.locate(input.path()).ok() } else { Some(input.clone()) };
+        if let Some(folder) = folder.filter(|folder| !is_address(folder) && folder.is_folder()) {
+            add_folder(&folder, shards, &mut all);
         }
         if all.len() == before {
             all.push(vec![input.clone()]);
@@ -32,13 +35,29 @@ pub(crate) fn expand_inputs(inputs: &[PathBuf], shards: ShardPolicy) -> Vec<Vec<
     all
 }
 
+/// Returns true if the folder contains the files of a carton.
+fn is_unpacked_carton(folder: &Location) -> bool {
+    folder.join(Config::PATH).is_file()
+}
+
+/// Returns true for an address that was not opened.
+fn is_address(input: &Location) -> bool {
+    input.is_local() && RemoteAddress::from_path(input.path()).is_some()
+}
+
+/// Returns true for an address whose last part has no extension, which is rather that of a folder.
+fn names_folder(input: &Location) -> bool {
+    let name = input.path().file_name().unwrap_or_default().to_string_lossy();
+    is_address(input) && !name.contains('.')
+}
+
 /// Appends the checkpoints in the folder `root` and its subfolders.
-fn add_folder(root: &Path, shards: ShardPolicy, all: &mut Vec<Vec<PathBuf>>) {
-    let mut folders = VecDeque::from([root.to_owned()]);
+fn add_folder(root: &Location, shards: ShardPolicy, all: &mut Vec<Vec<Location>>) {
+    let mut folders = VecDeque::from([root.clone()]);
     let mut searched = 0_usize;
     while let Some(folder) = folders.pop_front() {
         searched = searched.saturating_add(1);
-        if is_carton(&folder) {
+        if is_unpacked_carton(&folder) {
             all.push(vec![folder]);
             continue;
         }
@@ -46,7 +65,8 @@ fn add_folder(root: &Path, shards: ShardPolicy, all: &mut Vec<Vec<PathBuf>>) {
             Err(FilesError::SeveralCheckpoints { candidates, .. }) => {
                 let mut sets: Vec<_> = candidates.into_iter().map(|candidate| candidate.paths).collect();
                 sets.sort();
-                all.extend(sets);
+                let at = |paths: Vec<PathBuf>| paths.into_iter().map(|path| folder.at(path)).collect();
+                all.extend(sets.into_iter().map(at));
             }
             Err(FilesError::NoCheckpoint { .. }) => {}
             // A checkpoint, or one that cannot be read, whose error is reported.
@@ -62,38 +82,35 @@ fn add_folder(root: &Path, shards: ShardPolicy, all: &mut Vec<Vec<PathBuf>>) {
 }
 
 /// Returns the folders in a folder, sorted by name, without links and hidden ones.
-fn subfolders(folder: &Path) -> Vec<PathBuf> {
-    let entries = folder.read_dir().into_iter().flatten().flatten();
-    let is_folder = |entry: &std::fs::DirEntry| {
-        entry.file_type().is_ok_and(|kind| kind.is_dir())
-            && !entry.file_name().to_string_lossy().starts_with('.')
-    };
-    let mut found: Vec<PathBuf> = entries.filter(is_folder).map(|entry| entry.path()).collect();
-    found.sort();
-    found
+fn subfolders(folder: &Location) -> Vec<Location> {
+    let Ok(listing) = folder.store().list(folder.path()) else { return Vec::new() };
+    let is_kept = |name: &&String| !name.starts_with('.') && !listing.links.contains(name);
+    listing.folders.iter().filter(is_kept).map(|name| folder.join(name)).collect()
 }
 
 /// Checkpoint of a batch whose output has a name.
 #[derive(Debug)]
 pub(crate) enum NamedInput {
-    /// A checkpoint on this machine.
+    /// A checkpoint whose store is open.
     Found(Box<PlannedConversion>),
     /// A checkpoint at an address, which is opened when its turn comes, so that only those that are worked on are open.
-    Address { options: Box<ConvertOptions>, folder: Option<PathBuf>, naming: OutputNaming },
+    Address { address: PathBuf, options: Box<ConvertOptions>, folder: Option<PathBuf>, naming: OutputNaming },
 }
 
 impl NamedInput {
     /// Names the output of one checkpoint, in `folder` if there is one.
     fn new(
         options: &ConvertOptions,
-        paths: &[PathBuf],
+        files: &[Location],
         folder: Option<&Path>,
         naming: OutputNaming,
     ) -> Result<Self> {
-        let alone = ConvertOptions { inputs: paths.to_vec(), output: None, ..options.clone() };
-        if alone.given.can_open() && RemoteAddress::from_path(first_path(paths)).is_some() {
+        let alone = ConvertOptions { inputs: files.to_vec(), output: None, ..options.clone() };
+        if let [input] = files
+            && is_address(input)
+        {
             let (options, folder) = (Box::new(alone), folder.map(Path::to_owned));
-            return Ok(Self::Address { options, folder, naming });
+            return Ok(Self::Address { address: input.path().to_owned(), options, folder, naming });
         }
         Ok(Self::Found(Box::new(PlannedConversion::new(alone, folder, naming)?)))
     }
@@ -102,9 +119,9 @@ impl NamedInput {
     fn own_output(&self) -> PathBuf {
         match self {
             Self::Found(conversion) => conversion.own_output(),
-            Self::Address { options, folder, naming } => {
-                let here = Path::new("");
-                output_path::expected_output_named(options, folder.as_deref().or(Some(here)), *naming)
+            Self::Address { address, options, folder, naming } => {
+                let folder = folder.as_deref().or(Some(Path::new("")));
+                output_path::expected_output_named(&shown_path(address), options, folder, *naming)
             }
         }
     }
@@ -113,8 +130,8 @@ impl NamedInput {
     pub(crate) fn plan(self) -> Result<PlannedConversion> {
         match self {
             Self::Found(conversion) => Ok(*conversion),
-            Self::Address { mut options, folder, naming } => {
-                options.source = options.given.open(first_path(&options.inputs))?;
+            Self::Address { address, mut options, folder, naming } => {
+                options.inputs = vec![options.locate(&address)?];
                 PlannedConversion::new(*options, folder.as_deref(), naming)
             }
         }
@@ -148,15 +165,15 @@ impl TakenOutputs {
 /// Names the output of each checkpoint. Checkpoints whose outputs would have the same name keep the folders in which they
 /// are, from the last folder that all of them have in common; those in one folder keep their extensions. An input that is
 /// given twice is an error, and so is an output that is still that of an earlier checkpoint.
-pub(crate) fn name_all(options: &ConvertOptions, inputs: &[Vec<PathBuf>]) -> Vec<Result<NamedInput>> {
+pub(crate) fn name_all(options: &ConvertOptions, inputs: &[Vec<Location>]) -> Vec<Result<NamedInput>> {
     let output = options.output.as_deref();
     let mut seen = HashSet::new();
-    let plan = |paths: &Vec<PathBuf>| {
+    let plan = |paths: &Vec<Location>| {
         let path = first_path(paths);
-        if seen.insert(clean_absolute(path)) {
+        if seen.insert(clean_absolute(&path)) {
             NamedInput::new(options, paths, output, OutputNaming::Stem)
         } else {
-            Err(InvalidOption::SameInput { path: path.to_owned() }.into())
+            Err(InvalidOption::SameInput { path }.into())
         }
     };
     let mut planned: Vec<_> = inputs.iter().map(plan).collect();
@@ -186,7 +203,7 @@ pub(crate) fn name_all(options: &ConvertOptions, inputs: &[Vec<PathBuf>]) -> Vec
 }
 
 /// Returns the folder below `output` that is to `output` what the checkpoint's folder is to `common`.
-fn folder_below(output: &Path, common: &Path, paths: &[PathBuf]) -> PathBuf {
+fn folder_below(output: &Path, common: &Path, paths: &[Location]) -> PathBuf {
     let parent = input_folder(paths);
     output.join(parent.strip_prefix(common).unwrap_or(Path::new("")))
 }
@@ -205,13 +222,13 @@ fn colliding_inputs(planned: &[Result<NamedInput>]) -> Vec<usize> {
 }
 
 /// Returns the first file of a checkpoint.
-fn first_path(paths: &[PathBuf]) -> &Path {
-    paths.first().map_or(Path::new(""), PathBuf::as_path)
+fn first_path(paths: &[Location]) -> PathBuf {
+    paths.first().map_or_else(PathBuf::new, |file| shown_path(file.path()))
 }
 
 /// Returns the absolute folder of a checkpoint's files.
-fn input_folder(paths: &[PathBuf]) -> PathBuf {
-    clean_absolute(parent_folder(first_path(paths)))
+fn input_folder(paths: &[Location]) -> PathBuf {
+    clean_absolute(parent_folder(&first_path(paths)))
 }
 
 /// Returns an absolute path without `.` and `..`.
@@ -239,13 +256,13 @@ fn common_folder(mut paths: impl Iterator<Item = PathBuf>) -> PathBuf {
 
 /// Replaces each input whose output is that of an earlier one by an error.
 fn reject_repeated_outputs(
-    inputs: &[Vec<PathBuf>],
+    inputs: &[Vec<Location>],
     named: Vec<Result<NamedInput>>,
 ) -> Vec<Result<NamedInput>> {
     let mut taken = TakenOutputs::default();
-    let check = |(named, paths): (Result<NamedInput>, &Vec<PathBuf>)| {
+    let check = |(named, paths): (Result<NamedInput>, &Vec<Location>)| {
         let named = named?;
-        taken.take(named.own_output(), first_path(paths))?;
+        taken.take(named.own_output(), &first_path(paths))?;
         Ok(named)
     };
     named.into_iter().zip(inputs).map(check).collect()

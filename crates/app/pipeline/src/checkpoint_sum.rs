@@ -70,8 +70,7 @@ impl CheckpointSum {
     /// When they are not one checkpoint, or are an adapter.
     pub(crate) fn find(options: &OpenOptions) -> Result<CheckpointSources> {
         let sources = opened::find_sources(options)?;
-        let path = options.inputs.first().map(|path| output::shown_path(path));
-        refuse_adapter(&sources, path.as_ref())?;
+        refuse_adapter(&sources, options.inputs.first())?;
         Ok(sources)
     }
 }
@@ -88,10 +87,10 @@ impl Step for Sum {
         let mut summands = Vec::new();
         let mut containers = Vec::new();
         for path in self.sum.paths() {
-            let mut options = context.open_options(path);
+            let mut options = context.open_options(path)?;
             options.dequantize = model.quantization.is_some();
             let mut other = Model::open(&options, context.observer)?;
-            refuse_adapter(&other.sources, Some(&output::shown_path(path)))?;
+            refuse_adapter(&other.sources, options.inputs.first())?;
             other.apply(&self.steps, context)?;
             let path = output::shown_path(path).display().to_string();
             summands.push(Summand { path, tensors: other.take_tensors() });

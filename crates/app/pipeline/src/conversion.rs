@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use byte_source::Location;
 use checkpoint_files::CheckpointSources;
 use output::file_name;
 use quantization::QuantizationDocuments;
@@ -32,7 +33,7 @@ pub struct PlannedConversion {
     /// result.
     pub(crate) quantization: Option<QuantizationDocuments>,
     /// Files of the adapters that are merged, and of the checkpoints that are summed.
-    pub(crate) other_inputs: Vec<PathBuf>,
+    pub(crate) other_inputs: Vec<Location>,
 }
 
 impl PlannedConversion {
@@ -77,8 +78,7 @@ impl PlannedConversion {
         let quantization =
             options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
         let name = output_path::model_name(&options, &sources);
-        let has_documents =
-            output_path::is_folder_input(&options) && has_documents(&sources, carton.as_deref())?;
+        let has_documents = sources.folder().is_some() && has_documents(&sources, carton.as_deref())?;
         let has_folder = format.is_folder(None, has_documents);
         let default = || output_path::default_output_path(&options, &sources, has_folder, naming);
         let output = match (folder, &options.output) {
@@ -143,11 +143,6 @@ pub(crate) fn check_options(options: &ConvertOptions) -> Result<()> {
     if options.inputs.is_empty() {
         return Err(InvalidOption::NoInput.into());
     }
-    if options.source.is_none() {
-        options.inputs.iter().try_for_each(|input| output::refuse_remote(input))?;
-    }
-    let is_local = |path: &&Path| options.given.find(path).is_none();
-    options.other_paths().filter(is_local).try_for_each(output::refuse_remote)?;
     if let (Some(output), Some(CartonOptions { assumed: true, .. })) =
         (&options.output, options.target.as_carton())
     {

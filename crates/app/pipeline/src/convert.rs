@@ -1,9 +1,10 @@
 //! Conversion of a checkpoint into a carton, a safetensors file, or another checkpoint.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use byte_source::Location;
 use checkpoint_files::{CheckpointSources, Companion};
 use decoder::LayoutDocument;
 use tensor::Tensors;
@@ -17,7 +18,7 @@ use crate::script::{self, ScriptDecision};
 use crate::write::{OutputParts, write_output};
 use crate::{
     ConvertOptions, ConvertReport, Error, Model, Note, Observer, PlannedConversion, Result, TargetLayout,
-    dequantize, from_carton, misc, output_kind, output_path, values,
+    dequantize, from_carton, misc, output_kind, values,
 };
 
 /// Converts a checkpoint according to `options`.
@@ -117,7 +118,7 @@ impl PlannedConversion {
         let is_tensor_file = options.target.format().is_tensor_file();
         // A file that was asked for has no documents anyway. A batch finds folders by itself, whose outputs may be files.
         let has_room = self.is_folder || (options.output.is_none() && !self.checksums);
-        if is_tensor_file && has_room && output_path::is_folder_input(options) {
+        if is_tensor_file && has_room && self.sources.folder().is_some() {
             let names = missing_documents(&self.sources, misc, document.is_some(), is_for_meta)?;
             notes.extend((!names.is_empty()).then_some(Note::DocumentsMissing { names }));
         }
@@ -156,7 +157,7 @@ impl PlannedConversion {
     /// Returns the names of the documents that a folder would have, and a single file has not: those next to the checkpoint,
     /// and the one that a translation into another layout generates.
     fn documents_left_out(&self, generated: Option<&'static str>) -> Result<Vec<String>> {
-        if self.carton.is_none() && generated.is_none() && !output_path::is_folder_input(&self.options) {
+        if self.carton.is_none() && generated.is_none() && self.sources.folder().is_none() {
             return Ok(Vec::new());
         }
         let (companions, _) = misc::find_companions(&self.sources, self.carton.as_deref())?;
@@ -190,9 +191,9 @@ impl PlannedConversion {
 
     /// Rejects an output that must not be written, such as one of the inputs or of the files in `misc`.
     fn check_target<'m>(&'m self, misc: impl Iterator<Item = &'m Path>) -> Result<()> {
-        let others = self.other_inputs.iter().map(PathBuf::as_path);
+        let others = self.other_inputs.iter().map(Location::path);
         // An input at an address is not one of the files.
-        let given = self.options.inputs.iter().map(PathBuf::as_path);
+        let given = self.options.inputs.iter().map(Location::path);
         let inputs: Vec<&Path> = self.sources.inputs().chain(others).chain(misc).chain(given).collect();
         Ok(self.options.destination.check_target(&self.output, &inputs, self.options.if_exists)?)
     }

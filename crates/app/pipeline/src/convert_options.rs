@@ -1,9 +1,8 @@
 //! Options of a conversion that do not depend on the output format.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use byte_source::{InputSource, Source};
+use byte_source::{Location, Stores};
 use checkpoint_files::ShardPolicy;
 use decoder::Overrides;
 use output::{Destination, IfExists};
@@ -11,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    CastOptions, CheckpointSum, Context, Dequantize, GivenInputs, InvalidOption, Merge, Observer,
-    OpenOptions, OutputKind, Rename, Selection, Step, Sum, Target, TargetLayout, Translate, WeightedPath,
+    CastOptions, CheckpointSum, Context, Dequantize, Error, InvalidOption, Merge, Observer, OpenOptions,
+    OutputKind, Rename, Result, Selection, Step, Sum, Target, TargetLayout, Translate, WeightedPath,
     option_json, path_json,
 };
 
@@ -26,15 +25,11 @@ pub struct ConvertOptions {
     /// Checkpoint file, folder with a checkpoint, or all shards of a checkpoint.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub inputs: Vec<PathBuf>,
-    /// The input, if it is not on this machine.
+    pub inputs: Vec<Location>,
+    /// Stores of the adapters, of the summed checkpoints, and of the inputs of a batch, all of which are texts.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub source: Option<InputSource>,
-    /// The summed checkpoints and the adapters that are not on this machine.
-    #[serde(skip)]
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub given: GivenInputs,
+    pub stores: Stores,
     /// Where the output goes if its path is an address; see [`Destination`].
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
@@ -118,8 +113,7 @@ impl Default for ConvertOptions {
     fn default() -> Self {
         Self {
             inputs: Vec::new(),
-            source: None,
-            given: GivenInputs::default(),
+            stores: Stores::default(),
             destination: Destination::default(),
             target: Target::default(),
             output: None,
@@ -144,24 +138,13 @@ impl Default for ConvertOptions {
 
 impl ConvertOptions {
     /// Creates options that convert the checkpoint at `input` into a carton next to it.
-    pub fn new(input: impl Into<PathBuf>) -> Self {
-        Self::from_inputs(vec![input.into()])
+    pub fn new(input: impl Into<Location>) -> Self {
+        Self::from_inputs([input])
     }
 
     /// Creates options that convert the checkpoint in the files `inputs` into a carton next to it.
-    pub fn from_inputs(inputs: Vec<PathBuf>) -> Self {
-        Self { inputs, ..Self::default() }
-    }
-
-    /// Creates options that convert a file read from `source`.
-    pub fn from_source(source: Arc<dyn Source>) -> Self {
-        Self::from_input(source.into())
-    }
-
-    /// Creates options that convert an input that is not on this machine.
-    pub fn from_input(input: InputSource) -> Self {
-        let path = input.path();
-        Self { source: Some(input), ..Self::new(path) }
+    pub fn from_inputs<L: Into<Location>>(inputs: impl IntoIterator<Item = L>) -> Self {
+        Self { inputs: inputs.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     /// Creates options from JSON, by the names of the command line, such as `max_shard_size`. The output format is that of `to`,
@@ -217,11 +200,18 @@ impl ConvertOptions {
         }
     }
 
+    /// Returns where an adapter or a summed checkpoint is.
+    ///
+    /// # Errors
+    /// When it is at an address that cannot be opened.
+    pub(crate) fn locate(&self, path: &Path) -> Result<Location> {
+        self.stores.locate(path).map_err(|reason| Error::unread_input(&output::shown_path(path), reason))
+    }
+
     /// Returns the options for opening the input.
     pub fn open_options(&self) -> OpenOptions {
         OpenOptions {
             inputs: self.inputs.clone(),
-            source: self.source.clone(),
             shards: self.shards(),
             globals: self.globals(),
             dequantize: self.dequantize,
@@ -235,7 +225,7 @@ impl ConvertOptions {
         Context {
             observer,
             overrides: self.overrides,
-            given: Some(&self.given),
+            stores: Some(&self.stores),
             shards: self.shards(),
             globals: self.globals(),
         }

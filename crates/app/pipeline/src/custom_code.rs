@@ -4,11 +4,10 @@
 //! `MODULE.py` next to the configuration for the value `MODULE.CLASS`, and a file of another repository for
 //! `REPOSITORY--MODULE.CLASS`.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
-use byte_source::{Source, SourceFolder};
+use byte_source::{Location, Source};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -42,34 +41,15 @@ impl CustomClass {
 }
 
 /// Returns the classes in Python code that a configuration names, if the code is there or in another repository. Other files
-/// have none.
-pub(crate) fn custom_classes(path: &Path) -> Vec<CustomClass> {
+/// have none. `opened` is the file, if it is open.
+pub(crate) fn custom_classes(file: &Location, opened: Option<&Arc<dyn Source>>) -> Vec<CustomClass> {
+    let path = file.path();
     let read = || {
-        let mut bytes = Vec::new();
-        File::open(path).ok()?.take(CONFIG_MAX).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        let source = opened.cloned().map_or_else(|| file.open().ok(), Some)?;
+        source.read_range(0..source.len().min(CONFIG_MAX)).ok()
     };
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    classes_of(path, &read, &|file| folder.join(file).is_file())
-}
-
-/// Returns the classes that a configuration names which is not on this machine, in a folder if one is given.
-pub(crate) fn custom_classes_of(source: &dyn Source, folder: Option<&dyn SourceFolder>) -> Vec<CustomClass> {
-    let path = source.path();
-    let read = || Some(source.read_range(0..source.len().min(CONFIG_MAX)).ok()?.to_vec());
-    let has_file = |file: &Path| {
-        let Some(folder) = folder else { return false };
-        let inside = path.parent().and_then(|parent| parent.strip_prefix(folder.path()).ok());
-        inside.is_some_and(|inside| inside.join(file).to_str().is_some_and(|file| folder.contains(file)))
-    };
-    classes_of(path, &read, &has_file)
-}
-
-fn classes_of(
-    path: &Path,
-    read: &dyn Fn() -> Option<Vec<u8>>,
-    has_file: &dyn Fn(&Path) -> bool,
-) -> Vec<CustomClass> {
+    let has_file = |inside: &Path| file.at(folder.join(inside)).is_file();
     let is_config = path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("config.json"));
     let document = if is_config { read() } else { None };
     let document: Option<Json> = document.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -78,11 +58,11 @@ fn classes_of(
     for (key, value) in document.get("auto_map").and_then(Json::as_object).into_iter().flatten() {
         // A tokenizer has a slow and a fast class, one of which may be null.
         let values = value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice);
-        classes.extend(values.iter().filter_map(|value| custom_class(has_file, key, value.as_str()?)));
+        classes.extend(values.iter().filter_map(|value| custom_class(&has_file, key, value.as_str()?)));
     }
     for (key, value) in document.get("custom_pipelines").and_then(Json::as_object).into_iter().flatten() {
         classes
-            .extend(value.get("impl").and_then(Json::as_str).and_then(|it| custom_class(has_file, key, it)));
+            .extend(value.get("impl").and_then(Json::as_str).and_then(|it| custom_class(&has_file, key, it)));
     }
     classes.truncate(CLASSES_MAX);
     classes
@@ -123,7 +103,7 @@ mod tests {
         let found = |name: &str, text: &str| {
             let path = folder.path().join(name);
             fs::write(&path, text).expect("a file");
-            let classes = custom_classes(&path);
+            let classes = custom_classes(&Location::from(&path), None);
             classes.iter().map(|it| format!("{} {} {}", it.key, it.class, it.place())).collect::<Vec<_>>()
         };
         assert_eq!(

@@ -21,11 +21,14 @@ use crate::{
 /// When the carton cannot be read, or this program did not write its module.
 pub(crate) fn open(conversion: &PlannedConversion) -> Result<Option<(Model, Option<Box<Module>>)>> {
     let options = &conversion.options;
-    let ([path], Target::Triton(triton)) = (options.inputs.as_slice(), &options.target) else {
+    let ([location], Target::Triton(triton)) = (options.inputs.as_slice(), &options.target) else {
         return Ok(None);
     };
+    let path = location.path();
     let change = first_change(options, &triton.model);
-    let Some(input) = &conversion.carton else { return open_archive(conversion, path, change) };
+    let Some(input) = &conversion.carton else {
+        return if location.is_local() { open_archive(conversion, path, change) } else { Ok(None) };
+    };
     if let Some(change) = change {
         return Err(InvalidOption::AlreadyConverted { change }.into());
     }

@@ -1,9 +1,6 @@
 //! Inspection of a checkpoint: its tensors, its values, and the globals that it names.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use byte_source::{InputSource, Source};
+use byte_source::Location;
 use checkpoint_files::ShardPolicy;
 use foldhash::{HashMap, HashMapExt};
 use output::file_name;
@@ -37,11 +34,7 @@ pub struct InspectOptions {
     /// Checkpoint file, or folder with a checkpoint. A shard is inspected alone.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub input: PathBuf,
-    /// The input, if it is not on this machine.
-    #[serde(skip)]
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub source: Option<InputSource>,
+    pub input: Location,
     /// Arrange the tensors by module, with sums; modules that only differ in their number have one row
     #[cfg_attr(feature = "cli", arg(long))]
     pub tree: bool,
@@ -95,7 +88,7 @@ pub enum TensorSort {
 
 impl InspectOptions {
     /// Creates options that list the tensors of `input`.
-    pub fn new(input: impl Into<PathBuf>) -> Self {
+    pub fn new(input: impl Into<Location>) -> Self {
         Self { input: input.into(), ..Self::default() }
     }
 
@@ -104,17 +97,6 @@ impl InspectOptions {
         let has_patterns = !(self.include.is_empty() && self.exclude.is_empty());
         let has_order = self.tree || self.sort.is_some();
         has_patterns || has_order || self.sha256 || self.values || self.packed || self.statistics
-    }
-
-    /// Creates options that list the tensors of a file read from `source`.
-    pub fn from_source(source: Arc<dyn Source>) -> Self {
-        Self::from_input(source.into())
-    }
-
-    /// Creates options that list the tensors of an input that is not on this machine.
-    pub fn from_input(input: InputSource) -> Self {
-        let path = input.path();
-        Self { source: Some(input), ..Self::new(path) }
     }
 }
 
@@ -165,8 +147,7 @@ pub struct InspectReport {
 /// # Errors
 /// When the input cannot be read, is not a checkpoint, or is damaged, or `observer` stops the work.
 pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<InspectReport> {
-    let (inputs, source) = (vec![options.input.clone()], options.source.clone());
-    let mut open = OpenOptions::reading(inputs, source, ShardPolicy::ThisFileOnly);
+    let mut open = OpenOptions::reading(vec![options.input.clone()], ShardPolicy::ThisFileOnly);
     open.documents = !options.packed;
     let model = Model::open(&open, observer)?;
     let (format, nbytes) = (model.format(), model.nbytes());
@@ -191,7 +172,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     let globals = if rows.is_some() { &[] } else { checkpoint.globals() }.iter();
     let mut report = InspectReport {
         schema_version: SCHEMA_VERSION,
-        file: options.input.display().to_string(),
+        file: options.input.path().display().to_string(),
         format,
         files: if names.len() > 1 { names } else { Vec::new() },
         nbytes,
@@ -251,7 +232,7 @@ pub fn inspect_tensors(
     select_items(&mut items, Vec::new(), None, options)?;
     let mut report = InspectReport {
         schema_version: SCHEMA_VERSION,
-        file: options.input.display().to_string(),
+        file: options.input.path().display().to_string(),
         format,
         files: Vec::new(),
         nbytes,
@@ -289,7 +270,7 @@ fn add_tensors(
         Some(TensorSort::Size) => report.tensors.sort_by_key(|row| std::cmp::Reverse(row.nbytes)),
     }
     if options.statistics {
-        let (file, nbytes) = (options.input.as_path(), report.nbytes);
+        let (file, nbytes) = (options.input.path(), report.nbytes);
         row_statistics::add_statistics(&mut report.tensors, options.histograms, file, nbytes, observer)?;
     }
     report.tree = options.tree.then(|| module_tree(&report.tensors, options.depth));
@@ -319,7 +300,7 @@ fn select_items(
         rows.retain(|row| patterns.select(std::iter::once(row.path.as_str())));
     }
     if items.is_empty() && values.is_empty() && rows.is_none_or(|rows| rows.is_empty()) {
-        return Err(Error::at(&options.input)(Error::NoNameMatches));
+        return Err(Error::at(options.input.path())(Error::NoNameMatches));
     }
     Ok(values)
 }

@@ -35,14 +35,14 @@ pub(crate) fn hash_rows(
                 Some(format!("not hashed: an expanded view of {view} over a storage of {storage}").into());
         }
     }
-    let name = output::file_name(&options.input);
+    let name = output::file_name(options.input.path());
     let work = ProgressReporter::new(observer, &name, Action::Hash, None);
     let found = hash_elements(&tensors.iter().collect::<Vec<_>>(), work);
     let found = found.map_err(|UnreadTensor { position, reason }| {
         let row = hashed.get(position).and_then(|number| rows.get(*number));
         let name = row.map_or_else(String::new, |row| row.name.clone());
         Error::from_read_error(reason.with_tensor(&name), |reason| {
-            Error::at(&options.input)(Error::ReadTensor { name, reason })
+            Error::at(options.input.path())(Error::ReadTensor { name, reason })
         })
     })?;
     for (number, hash) in hashed.into_iter().zip(found) {

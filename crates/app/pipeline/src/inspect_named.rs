@@ -43,8 +43,7 @@ pub fn find_named(
     names: &[String],
     observer: &dyn Observer,
 ) -> Result<Vec<NamedItem>> {
-    let (inputs, source) = (vec![options.input.clone()], options.source.clone());
-    let open = OpenOptions::reading(inputs, source, ShardPolicy::ThisFileOnly);
+    let open = OpenOptions::reading(vec![options.input.clone()], ShardPolicy::ThisFileOnly);
     let Model { checkpoint, .. } = Model::open(&open, observer)?;
     let mut found = Vec::with_capacity(names.len());
     let mut wanted_values = Vec::new();
@@ -90,7 +89,7 @@ pub fn find_named(
             let mut known: Vec<String> = tensors.map(|(name, _)| name.into_owned()).collect();
             known.extend(values().map(|(name, _)| name.to_owned()));
             let similar = most_similar(name, &known);
-            return Err(Error::at(&options.input)(Error::NoSuchName { name: name.clone(), similar }));
+            return Err(Error::at(options.input.path())(Error::NoSuchName { name: name.clone(), similar }));
         }
     }
     Ok(join_rows(found, &value_rows(checkpoint, wanted_values)))

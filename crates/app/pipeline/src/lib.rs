@@ -48,7 +48,6 @@ mod error_conversions;
 mod error_text;
 mod float_text;
 mod from_carton;
-mod given_inputs;
 mod global_check;
 mod inspect;
 mod inspect_hashes;
@@ -122,7 +121,6 @@ pub use dequantize::{Dequantize, DequantizedReport};
 pub use digest::{TensorContent, TensorsDigest, digest_tensors};
 pub use error::{Error, Result};
 pub use error_text::problem_count_text;
-pub use given_inputs::GivenInputs;
 pub use inspect::{InspectOptions, InspectReport, TensorSort, inspect, inspect_tensors};
 pub use inspect_named::{NamedContent, NamedItem, find_named};
 pub use inspect_quantized::RowQuantization;
@@ -130,7 +128,7 @@ pub use inspect_rows::{RowView, TensorHash, TensorRow};
 pub use inspect_totals::Totals;
 pub use invalid_option::{InvalidOption, ModelChange};
 pub use job_queue::run_jobs;
-pub use made_from::{InputContent, given_digest, inputs_digest};
+pub use made_from::{InputContent, inputs_digest};
 pub use merge::{Merge, WeightedPath};
 pub use model::{ArchitectureChoice, ModelOptions, architectures, default_modules};
 pub use module_tree::{TreeRow, module_tree};
@@ -154,7 +152,7 @@ pub use resume::{BatchOutput, ExistingOutput, Resume};
 pub use row_statistics::RowStatistics;
 pub use scan::{
     CUSTOM_CODE_NOTE, FileScan, ScanOptions, ScanOutcome, ScanSummary, Verdict, globals_of_risk,
-    linked_folder_note, scan, scan_input,
+    linked_folder_note, scan,
 };
 pub use script::default_scripts;
 pub use select::Selection;

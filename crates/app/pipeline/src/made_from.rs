@@ -4,13 +4,13 @@
 //! weights are not read. A large file without checksums, such as a safetensors file, is recognised by its times instead.
 
 use std::fs::Metadata;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Blob, InputSource, MappedFile, Region, Sha256Sink, Sink, Source, SourceFolder, Window, hex,
+    Blob, FileStat, Location, MappedFile, Region, Sha256Sink, Sink, Source, Stat, Window, hex,
 };
-use checkpoint_files::{CheckpointSources, ShardPolicy, is_companion_name};
 use output::{FileRecord, file_name};
 use serde_json::Value as Json;
 use zip_format::{Entry, ZipIndex};
@@ -21,8 +21,8 @@ const VERSION: u64 = 2;
 /// Largest length in bytes of a file without checksums that is read as a whole.
 const READ_WHOLE_MAX: u64 = 16 << 20;
 
-/// Number of bytes at the start and at the end of a file that is not on this machine by which a change is noticed.
-const GIVEN_EDGE: u64 = 64 << 10;
+/// Number of bytes at the start and at the end of a file without a version by which a change is noticed.
+const EDGE: u64 = 64 << 10;
 
 /// Computes the digest, in hexadecimal, of all that the output of `conversion` is made from.
 ///
@@ -34,16 +34,9 @@ pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String>
     digest.text(&options_text(&conversion.options));
     digest.text(&conversion.name);
     let sources = &conversion.sources;
-    for path in sources.inputs() {
-        digest.text(&file_name(path));
-        if path.is_dir() {
-            digest.folder(path)?;
-        } else {
-            digest.input(path)?;
-        }
-    }
-    if let Some(source) = &conversion.options.source {
-        digest.given(source, Some(conversion.options.shards()))?;
+    for file in sources.locations() {
+        digest.text(&file_name(file.path()));
+        digest.input(&file)?;
     }
     let (documents, _) = misc::find_misc_files(conversion)?;
     for (name, path) in documents {
@@ -55,13 +48,10 @@ pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String>
     for text in [documents.params()?, documents.config()?, documents.adapter()?] {
         digest.text(text.unwrap_or_default());
     }
-    for source in conversion.options.other_paths().filter_map(|path| conversion.options.given.find(path)) {
-        digest.given(source, Some(ShardPolicy::default()))?;
-    }
-    for path in &conversion.other_inputs {
+    for file in &conversion.other_inputs {
         // An adapter may have no settings next to it, which is reported when it is merged.
-        if path.is_file() {
-            digest.input(path)?;
+        if file.is_file() {
+            digest.input(file)?;
         }
     }
     if conversion.options.dequantize {
@@ -84,43 +74,23 @@ pub enum InputContent {
     Bytes,
 }
 
-/// Computes the digest, in hexadecimal, of a text that names a task with its options, and of files or unpacked cartons.
+/// Computes the digest, in hexadecimal, of a text that names a task with its options, and of files or folders.
 ///
 /// # Errors
 /// When an input cannot be read.
-pub fn inputs_digest<'p>(
-    task: &str,
-    inputs: impl Iterator<Item = &'p Path>,
-    content: InputContent,
-) -> Result<String> {
+pub fn inputs_digest(task: &str, inputs: &[Location], content: InputContent) -> Result<String> {
     let mut digest = InputDigest::default();
     digest.number(VERSION);
     digest.text(task);
-    for path in inputs {
-        digest.text(&file_name(path));
-        if path.is_dir() {
-            digest.folder(path)?;
-        } else if content == InputContent::Tensors {
-            digest.input(path)?;
+    for input in inputs {
+        digest.text(&file_name(input.path()));
+        if input.is_local() && content == InputContent::Bytes && !input.is_folder() {
+            digest.whole(input.path())?;
         } else {
-            digest.whole(path)?;
+            digest.input(input)?;
         }
     }
     Ok(hex(&digest.0.digest()))
-}
-
-/// Computes the digest, in hexadecimal, of a text that names a task with its options, and of an input that is not on this machine.
-/// Returns it with the length of the files in bytes. With `shards`, these are the files of the one checkpoint, otherwise all of a
-/// folder.
-///
-/// # Errors
-/// When the input is not one checkpoint, or a file cannot be read.
-pub fn given_digest(task: &str, input: &InputSource, shards: Option<ShardPolicy>) -> Result<(String, u64)> {
-    let mut digest = InputDigest::default();
-    digest.number(VERSION);
-    digest.text(task);
-    let nbytes = digest.given(input, shards)?;
-    Ok((hex(&digest.0.digest()), nbytes))
 }
 
 /// Returns the options that change an output, as JSON.
@@ -192,9 +162,29 @@ impl InputDigest {
         }
     }
 
-    /// Adds an input file: the pickles and the directory of an archive, all bytes of a small file, or the times of a large
+    /// Adds an input: a file, or all files below a folder. Elsewhere than on this machine, their versions are added.
+    fn input(&mut self, input: &Location) -> Result<()> {
+        let unread = |reason: io::Error| Error::unread_input(input.path(), reason.into());
+        match input.stat().map_err(unread)? {
+            Some(Stat::Folder) if input.is_local() => self.folder(input.path()),
+            Some(Stat::Folder) => {
+                let files = input.files_below().map_err(unread)?;
+                files.into_iter().try_for_each(|file| self.input(&input.join(file)))
+            }
+            _ if input.is_local() => self.local_file(input.path()),
+            Some(Stat::File(FileStat { len: Some(len), etag: Some(version), .. })) => {
+                self.text(&input.path().to_string_lossy());
+                self.number(len);
+                self.text(&version);
+                Ok(())
+            }
+            _ => self.edges(&*input.open().map_err(|reason| Error::unread_input(input.path(), reason))?),
+        }
+    }
+
+    /// Adds a file of this machine: the pickles and the directory of an archive, all bytes of a small file, or the times of a large
     /// one.
-    fn input(&mut self, path: &Path) -> Result<()> {
+    fn local_file(&mut self, path: &Path) -> Result<()> {
         let source: Arc<dyn Source> = Arc::new(open(path)?);
         self.number(source.len());
         match ZipIndex::read_directory(&source) {
@@ -204,59 +194,16 @@ impl InputDigest {
         }
     }
 
-    /// Adds the versions of the files of an input that is not on this machine, and of the documents next to them. Returns the length
-    /// of the files in bytes.
-    fn given(&mut self, input: &InputSource, shards: Option<ShardPolicy>) -> Result<u64> {
-        let (folder, file) = match input {
-            InputSource::File(source) => return self.edges(source),
-            InputSource::Folder { folder, file } => (folder, file),
-        };
-        let files: Vec<String> = match (shards, file) {
-            (Some(shards), _) => {
-                let sources = CheckpointSources::find_source(input, shards)?;
-                sources.files.iter().map(|path| file_name(path)).collect()
-            }
-            (None, Some(file)) => vec![file.clone()],
-            (None, None) => folder.files().to_vec(),
-        };
-        let nbytes = self.listed(folder, &files.iter().map(String::as_str).collect::<Vec<_>>())?;
-        let names = folder.files().iter().map(String::as_str);
-        let documents: Vec<&str> = names.filter(|name| is_document(name)).collect();
-        self.listed(folder, &documents)?;
-        Ok(nbytes)
-    }
-
-    /// Adds what the listing says of files, or their lengths, starts and ends if it says too little. Returns their length in bytes.
-    fn listed(&mut self, folder: &Arc<dyn SourceFolder>, files: &[&str]) -> Result<u64> {
-        let mut nbytes = 0_u64;
-        let mut unlisted = Vec::new();
-        for file in files {
-            let (Some(len), Some(version)) = (folder.len_of(file), folder.version_of(file)) else {
-                unlisted.push(*file);
-                continue;
-            };
-            self.text(&folder.path_of(file).to_string_lossy());
-            self.number(len);
-            self.text(&version);
-            nbytes = nbytes.saturating_add(len);
-        }
-        let sources = folder.open(&unlisted);
-        for source in sources.map_err(|reason| Error::unread_input(folder.path(), reason))? {
-            nbytes = nbytes.saturating_add(self.edges(&source)?);
-        }
-        Ok(nbytes)
-    }
-
-    /// Adds the length, the first and the last bytes of a file that is not on this machine. Returns its length in bytes.
-    fn edges(&mut self, source: &Arc<dyn Source>) -> Result<u64> {
+    /// Adds the length, the first and the last bytes of a file.
+    fn edges(&mut self, source: &dyn Source) -> Result<()> {
         self.text(&source.path().to_string_lossy());
-        let (len, edge) = (source.len(), source.len().min(GIVEN_EDGE));
+        let (len, edge) = (source.len(), source.len().min(EDGE));
         self.number(len);
         for range in [0..edge, len.saturating_sub(edge)..len] {
             let bytes = source.read_range(range);
             self.bytes(bytes.map_err(|reason| Error::unread_input(source.path(), reason))?.to_vec());
         }
-        Ok(len)
+        Ok(())
     }
 
     fn archive(&mut self, index: &ZipIndex, archive: &Arc<dyn Source>) -> Result<()> {
@@ -315,12 +262,6 @@ fn has_checksum(entry: &Entry) -> bool {
 /// Returns true for the pickles that name the tensors, whose 32-bit checksums are not trusted alone.
 fn is_pickle(entry: &Entry) -> bool {
     ["data.pkl", "constants.pkl"].iter().any(|name| entry.name.ends_with(name))
-}
-
-/// Returns true for the files next to a checkpoint that say what its tensors mean, or are copied.
-fn is_document(name: &str) -> bool {
-    let is_json = Path::new(name).extension().is_some_and(|extension| extension == "json");
-    is_companion_name(name) || is_json && !name.contains('/')
 }
 
 fn open(path: &Path) -> Result<MappedFile> {

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use adapter::{Adapter, FileError};
-use byte_source::InputSource;
-use checkpoint_files::{CheckpointSources, ShardPolicy};
+use byte_source::Location;
+use checkpoint_files::CheckpointSources;
 use serde::{Deserialize, Serialize};
 
 use crate::opened::FoundInput;
@@ -89,11 +89,9 @@ impl Step for Merge {
         for input in &self.0 {
             let name = output::shown_path(&input.path).display().to_string();
             let failed = |reason| Error::Adapter(Box::new(FileError { path: name.clone(), reason }));
-            let options = context.open_options(&input.path);
-            let sources = match &options.source {
-                Some(source) => given_adapter(&output::shown_path(&input.path), source)?,
-                None => CheckpointSources::file(&tensor_file(&input.path)?),
-            };
+            let options = context.open_options(&input.path)?;
+            let location = options.inputs.first().cloned().unwrap_or_default();
+            let sources = CheckpointSources::file(&tensor_file(&location)?);
             let config = sources.documents.adapter()?.map(str::to_owned);
             let config = config.ok_or_else(|| Error::NoAdapter { path: output::shown_path(&input.path) })?;
             let found = FoundInput { sources: Arc::new(sources), carton: None, quantization: None };
@@ -123,62 +121,45 @@ impl Step for Merge {
 ///
 /// # Errors
 /// When a path is not that of an adapter or of a checkpoint, or one of these is given twice.
-pub(crate) fn other_inputs(options: &ConvertOptions, base: &CheckpointSources) -> Result<Vec<PathBuf>> {
+pub(crate) fn other_inputs(options: &ConvertOptions, base: &CheckpointSources) -> Result<Vec<Location>> {
     // A path that cannot be resolved is reported when it is opened.
-    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mut known: HashSet<PathBuf> = base.inputs().map(resolved).collect();
+    let resolved = |file: &Location| match file.path().canonicalize() {
+        Ok(path) if file.is_local() => path,
+        _ => file.path().to_owned(),
+    };
+    let mut known: HashSet<PathBuf> = base.locations().map(|file| resolved(&file)).collect();
     let mut files = Vec::new();
-    let mut add = |given: &Path, path: PathBuf| {
-        if !known.insert(resolved(&path)) {
+    let mut add = |given: &Path, file: Location| {
+        if !known.insert(resolved(&file)) {
             return Err(InvalidOption::GivenTwice { path: output::shown_path(given) });
         }
-        files.push(path);
+        files.push(file);
         Ok(())
     };
     let mut documents = Vec::new();
-    for path in options.other_paths().filter(|path| options.given.find(path).is_some()) {
-        add(path, path.to_owned())?;
-    }
-    let is_local = |path: &&Path| options.given.find(path).is_none();
-    for adapter in options.adapters.iter().filter(|adapter| is_local(&adapter.path.as_path())) {
-        let tensors = tensor_file(&adapter.path)?;
-        documents.push(tensors.with_file_name(ADAPTER_CONFIG));
+    for adapter in &options.adapters {
+        let tensors = tensor_file(&options.locate(&adapter.path)?)?;
+        documents.push(tensors.at(tensors.path().with_file_name(ADAPTER_CONFIG)));
         add(&adapter.path, tensors)?;
     }
-    for path in options.sum.paths().filter(is_local) {
-        let sources = CheckpointSum::find(&options.context(&()).open_options(path))?;
-        sources.inputs().try_for_each(|file| add(path, file.to_owned()))?;
+    for path in options.sum.paths() {
+        let sources = CheckpointSum::find(&options.context(&()).open_options(path)?)?;
+        sources.locations().try_for_each(|file| add(path, file))?;
     }
     files.extend(documents);
     Ok(files)
-}
-
-/// Finds the tensors and the settings of an adapter that is not on this machine.
-///
-/// # Errors
-/// When a folder has no such tensors.
-fn given_adapter(path: &Path, source: &InputSource) -> Result<CheckpointSources> {
-    let found = match source {
-        InputSource::Folder { folder, file: None } => {
-            let file = ADAPTER_FILES.iter().find(|name| folder.contains(name));
-            let file = file.ok_or_else(|| Error::NoAdapter { path: path.to_owned() })?;
-            InputSource::Folder { folder: Arc::clone(folder), file: Some((*file).to_owned()) }
-        }
-        file => file.clone(),
-    };
-    Ok(CheckpointSources::find_source(&found, ShardPolicy::ThisFileOnly)?)
 }
 
 /// Returns the file with the tensors of an adapter.
 ///
 /// # Errors
 /// When a folder has no such file.
-pub(crate) fn tensor_file(path: &Path) -> Result<PathBuf> {
-    if !path.is_dir() {
-        return Ok(path.to_owned());
+pub(crate) fn tensor_file(input: &Location) -> Result<Location> {
+    if !input.is_folder() {
+        return Ok(input.clone());
     }
-    let files = ADAPTER_FILES.iter().map(|name| path.join(name));
-    files.into_iter().find(|file| file.is_file()).ok_or_else(|| Error::NoAdapter { path: path.to_owned() })
+    let mut files = ADAPTER_FILES.iter().map(|name| input.join(name));
+    files.find(Location::is_file).ok_or_else(|| Error::NoAdapter { path: input.path().to_owned() })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use checkpoint_files::{
 };
 use output::file_name;
 
-use crate::{CartonInput, InvalidOption, Note, PlannedConversion, Result, output_path};
+use crate::{CartonInput, InvalidOption, Note, PlannedConversion, Result};
 
 /// Reads the model's documents among the given files. A trainer writes them elsewhere, or not at all.
 ///
@@ -19,8 +19,8 @@ pub(crate) fn take_documents(given: &[PathBuf], sources: &mut CheckpointSources)
     }
     for path in given.iter().filter(|path| path.is_file()) {
         match file_name(path).as_str() {
-            "config.json" => sources.documents.replace_config(read_document(path, DOCUMENT_MAX)?),
-            "params.json" => sources.documents.replace_params(read_document(path, DOCUMENT_MAX)?),
+            "config.json" => sources.documents.replace_config(read_document(&path.into(), DOCUMENT_MAX)?),
+            "params.json" => sources.documents.replace_params(read_document(&path.into(), DOCUMENT_MAX)?),
             _ => {}
         }
     }
@@ -83,6 +83,6 @@ pub(crate) fn find_companions(
 fn may_keep_companions(conversion: &PlannedConversion) -> bool {
     conversion.is_folder
         || conversion.options.target.as_carton().is_some()
-        || output_path::is_folder_input(&conversion.options)
+        || conversion.sources.folder().is_some()
         || is_companion_name(&file_name(&conversion.output))
 }

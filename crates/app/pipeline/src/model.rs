@@ -118,7 +118,7 @@ pub(crate) fn convert_to_module(
     let decoder_options = || decoder_options(given, options.keep_extra, sources);
     let converted = match &options.architecture {
         ArchitectureChoice::Weights => torchscript::weights_module(tensors, errors),
-        ArchitectureChoice::Auto if alone && checkpoint_files::shard_number(path).is_some() => one_shard(),
+        ArchitectureChoice::Auto if alone && sources.shard_number().is_some() => one_shard(),
         ArchitectureChoice::Auto => torchscript::detect_module(tensors, &decoder_options()?, errors),
         ArchitectureChoice::Named(name) if !architectures().any(|known| known == name) => {
             return Err(InvalidOption::Architecture { name: name.clone() }.into());

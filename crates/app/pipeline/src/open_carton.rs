@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, InputSource, MappedFile, Observer, ProgressReporter, Source};
+use byte_source::{Action, Location, MappedFile, Observer, ProgressReporter, Source};
 use carton_format::{Config, MODEL_PT, Manifest};
 use carton_reader::{Carton, CartonEntry, CompressionMethod};
 use checkpoint_files::{CheckpointSources, Companion};
@@ -21,28 +21,21 @@ const MISC_FOLDER: &str = "misc";
 /// Length of the file's tail in which entry names of a damaged zip file are searched, in bytes.
 const TAIL_LEN: u64 = 1 << 20;
 
-/// Opens an input if it is a carton, packed or unpacked. `source` has the input if it is not on this machine.
+/// Opens an input if it is a carton: packed or unpacked on this machine, and elsewhere packed, by its extension.
 ///
 /// # Errors
 /// When the input is a carton that cannot be read.
-pub fn find_carton(path: &Path, source: Option<&InputSource>) -> Result<Option<Carton>> {
-    let Some(source) = source else {
-        output::refuse_remote(path)?;
+pub fn find_carton(input: &Location) -> Result<Option<Carton>> {
+    let path = input.path();
+    if input.is_local() {
         let carton = is_carton(path).then(|| Carton::open(path)).transpose();
         return carton.map_err(Error::from_carton(path));
-    };
-    if source.path().extension().is_none_or(|extension| extension != EXTENSION) {
+    }
+    if path.extension().is_none_or(|extension| extension != EXTENSION) || input.is_folder() {
         return Ok(None);
     }
-    let file = match source {
-        InputSource::File(file) => Some(std::sync::Arc::clone(file)),
-        InputSource::Folder { file: None, .. } => None,
-        InputSource::Folder { folder, file: Some(file) } => {
-            let opened = folder.open(&[file]);
-            opened.map_err(|reason| Error::unread_input(path, reason))?.into_iter().next()
-        }
-    };
-    file.map(Carton::from_source).transpose().map_err(Error::from_carton(path))
+    let file = input.open().map_err(|reason| Error::unread_input(path, reason))?;
+    Carton::from_source(file).map(Some).map_err(Error::from_carton(path))
 }
 
 /// Returns true if the file or folder at `path` is a carton, judged by its content. A damaged carton counts.
@@ -110,6 +103,7 @@ pub fn open_model(carton: &Carton, observer: &dyn Observer) -> Result<Container>
 #[non_exhaustive]
 pub struct CartonInput {
     pub carton: Carton,
+    location: Location,
     /// Copies of the documents of a packed carton, if they were asked for.
     copied: Option<Scratch>,
 }
@@ -120,10 +114,10 @@ impl CartonInput {
     /// # Errors
     /// When the input is a carton that cannot be read.
     pub(crate) fn find(options: &OpenOptions, has_documents: bool) -> Result<Option<Self>> {
-        let [path] = options.inputs.as_slice() else { return Ok(None) };
-        let Some(carton) = find_carton(path, options.source.as_ref())? else { return Ok(None) };
+        let [location] = options.inputs.as_slice() else { return Ok(None) };
+        let Some(carton) = find_carton(location)? else { return Ok(None) };
         let copied = (has_documents && carton.is_packed()).then(|| copy_documents(&carton)).transpose()?;
-        Ok(Some(Self { carton, copied }))
+        Ok(Some(Self { carton, location: location.clone(), copied }))
     }
 
     /// Returns the folder with the documents, which need not exist.
@@ -136,11 +130,8 @@ impl CartonInput {
 
     /// Returns the carton as a checkpoint of one file, next to which its documents are.
     pub(crate) fn sources(&self) -> CheckpointSources {
-        let path = self.carton.path();
-        let mut sources = CheckpointSources::file(&self.folder().join(output::file_name(path)));
-        path.clone_into(&mut sources.path);
-        sources.files = vec![path.to_owned()];
-        sources
+        let documents = self.folder().join(output::file_name(self.carton.path()));
+        CheckpointSources::with_documents_next_to(&self.location, &documents.into())
     }
 
     /// Returns the documents, without links and without the values of the checkpoint, which outputs have in their own form.

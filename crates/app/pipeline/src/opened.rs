@@ -1,9 +1,9 @@
 //! What was opened: the tensors, values and documents of an input, which steps change and from which an output is written.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::InputSource;
+use byte_source::Location;
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use decoder::{Decoder, LayoutDocument};
 use quantization::QuantizationDocuments;
@@ -24,9 +24,7 @@ use crate::{
 #[non_exhaustive]
 pub struct OpenOptions {
     /// Checkpoint file, folder with a checkpoint, or all shards of a checkpoint.
-    pub inputs: Vec<PathBuf>,
-    /// The input, if it is not on this machine.
-    pub source: Option<InputSource>,
+    pub inputs: Vec<Location>,
     /// Treatment of an input that is a single shard.
     pub shards: ShardPolicy,
     /// Globals that a pickle may name.
@@ -41,8 +39,8 @@ pub struct OpenOptions {
 
 impl OpenOptions {
     /// Creates options for reading an input of which nothing is written, so that its globals are not judged.
-    pub fn reading(inputs: Vec<PathBuf>, source: Option<InputSource>, shards: ShardPolicy) -> Self {
-        Self { inputs, source, shards, globals: AllowedGlobals::All, ..Self::default() }
+    pub fn reading(inputs: Vec<Location>, shards: ShardPolicy) -> Self {
+        Self { inputs, shards, globals: AllowedGlobals::All, ..Self::default() }
     }
 }
 
@@ -265,9 +263,5 @@ impl FoundInput {
 /// # Errors
 /// When the input is not one checkpoint.
 pub(crate) fn find_sources(options: &OpenOptions) -> Result<CheckpointSources> {
-    if let Some(source) = &options.source {
-        return Ok(CheckpointSources::find_source(source, options.shards)?);
-    }
-    options.inputs.iter().try_for_each(|input| output::refuse_remote(input))?;
     Ok(CheckpointSources::find(&options.inputs, options.shards)?)
 }

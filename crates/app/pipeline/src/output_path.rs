@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::InputSource;
 use checkpoint_files::CheckpointSources;
 use output::{file_name, parent_folder};
 
@@ -58,15 +57,16 @@ pub(crate) fn default_output_path(
     let extension = options.target.format().name();
     // A folder has no extension, and its name must differ from the input's.
     let ending = if is_folder { format!("-{extension}") } else { format!(".{extension}") };
-    match input_folder(options) {
-        Some((None, name)) => PathBuf::from(name + &ending),
-        Some((Some(given), name)) => {
-            let name = name + &ending;
+    let is_local = sources.location().is_local();
+    match sources.folder() {
+        Some(folder) if is_local => {
+            let (given, name) = (folder.path(), folder.folder_name() + &ending);
             // The paths `.` and `..` have no file name to replace: their output is inside the folder.
             if given.file_name().is_some() { given.with_file_name(name) } else { given.join(name) }
         }
-        // A source is not in a folder of this machine.
-        None if options.source.is_some() => PathBuf::from(naming.of(&sources.path) + &ending),
+        // The output of an input elsewhere is in the current folder.
+        Some(folder) => PathBuf::from(folder.folder_name() + &ending),
+        None if !is_local => PathBuf::from(naming.of(&sources.path) + &ending),
         // A name that is not UTF-8 keeps all of its text, except for the last extension.
         None if sources.path.file_name().is_some_and(|name| name.to_str().is_none()) => {
             sources.path.with_extension(extension)
@@ -75,19 +75,19 @@ pub(crate) fn default_output_path(
     }
 }
 
-/// Returns the path that a conversion of the first input would write, from the texts of the paths alone: what two inputs
+/// Returns the path that a conversion of `input` would write, from the texts of the paths alone: what two inputs
 /// of a batch have in common is found before anything is read. `folder` is the folder of the outputs, if there is one.
-pub fn expected_output(options: &ConvertOptions, folder: Option<&Path>) -> PathBuf {
-    expected_output_named(options, folder, OutputNaming::Stem)
+pub fn expected_output(input: &Path, options: &ConvertOptions, folder: Option<&Path>) -> PathBuf {
+    expected_output_named(input, options, folder, OutputNaming::Stem)
 }
 
 /// Returns the path like [`expected_output`], with a name of this form.
 pub(crate) fn expected_output_named(
+    input: &Path,
     options: &ConvertOptions,
     folder: Option<&Path>,
     naming: OutputNaming,
 ) -> PathBuf {
-    let input = options.inputs.first().map_or(Path::new(""), PathBuf::as_path);
     let stem = naming.of(input);
     let is_repository = options.target.format().is_repository();
     let default = stem.clone() + "." + options.target.format().name();
@@ -111,23 +111,6 @@ fn is_generic(stem: &str) -> bool {
     GENERIC_STEMS.contains(&stem) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start))
 }
 
-pub(crate) fn is_folder_input(options: &ConvertOptions) -> bool {
-    input_folder(options).is_some()
-}
-
-/// Returns the folder that is the only input, unless it is not on this machine, and its name.
-fn input_folder(options: &ConvertOptions) -> Option<(Option<&Path>, String)> {
-    match &options.source {
-        Some(InputSource::Folder { folder, file: None }) => return Some((None, folder.name())),
-        Some(_) => return None,
-        None => {}
-    }
-    let [input] = options.inputs.as_slice() else { return None };
-    let whole = if input.is_dir() { std::path::absolute(input).ok()? } else { return None };
-    let whole = if input.file_name().is_some() { whole } else { whole.canonicalize().ok()? };
-    Some((Some(input), whole.file_name()?.to_string_lossy().into_owned()))
-}
-
 /// Returns the file name without the extensions of checkpoints.
 fn checkpoint_stem(path: &Path) -> String {
     let mut stem = file_name(path);
@@ -146,22 +129,12 @@ pub(crate) fn model_name(options: &ConvertOptions, sources: &CheckpointSources) 
     if let Some(name) = options.target.format().model_name() {
         return name.to_owned();
     }
-    if let Some((_, name)) = input_folder(options) {
-        return name;
+    if let Some(folder) = sources.folder() {
+        return folder.folder_name();
     }
     let stem = checkpoint_stem(&sources.path);
-    let folder = match &options.source {
-        Some(InputSource::Folder { folder, .. }) => Some(folder.name()),
-        Some(InputSource::File(_)) => Some(file_name(parent_folder(&sources.path))),
-        None => {
-            let folder = std::path::absolute(parent_folder(&sources.path)).ok();
-            folder.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
-        }
-    };
-    match folder {
-        Some(folder) if is_generic(&stem) => folder,
-        _ => stem,
-    }
+    let folder = sources.location().parent().folder_name();
+    if is_generic(&stem) && !folder.is_empty() { folder } else { stem }
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Action, Blob, Crc32, MappedFile, OutputStore, ProgressReporter, ReadError, Region, Sink, Source, Window,
+    Action, Blob, Crc32, Location, MappedFile, ProgressReporter, ReadError, Region, Sink, Source, Stat,
+    Store, Window,
 };
 use output::{Destination, FileRecord, OutputRecord, file_name, parent_folder};
 
@@ -84,8 +85,8 @@ impl BatchOutput {
     }
 
     /// Returns the files from which the checkpoint is read.
-    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
-        self.conversion.sources.inputs()
+    pub fn inputs(&self) -> impl Iterator<Item = Location> {
+        self.conversion.sources.locations()
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -169,14 +170,14 @@ impl BatchOutput {
     /// the mark of this one, and one that this program wrote since has another entity tag.
     fn check_stored(
         &self,
-        store: &dyn OutputStore,
+        store: &dyn Store,
         record: &OutputRecord,
         resume: Resume,
         observer: &dyn Observer,
     ) -> Result<ExistingOutput> {
         let path_of = |file: &FileRecord| self.folder().join(&file.path);
         let is_there = |file: &FileRecord| {
-            let found = store.find(&path_of(file)).ok().flatten();
+            let found = store.stat(&path_of(file)).ok().flatten().and_then(Stat::file);
             is_inside(record, file) && found.is_some_and(|found| file.is_version(&found))
         };
         if record.files.is_empty() || !record.files.iter().all(is_there) {
@@ -188,7 +189,7 @@ impl BatchOutput {
             let work = ProgressReporter::new(observer, &name, Action::Verify, Some(total));
             let mut before = 0_u64;
             for file in &record.files {
-                let source = store.open(&path_of(file)).ok();
+                let source = store.open(&[path_of(file)]).ok().and_then(|opened| opened.into_iter().next());
                 if file.crc32.is_none() || checksum(source, work.resumed_at(before))? != file.crc32 {
                     return Ok(ExistingOutput::Incomplete);
                 }
@@ -232,7 +233,7 @@ impl BatchOutput {
                 if inside == Path::new("") { PathBuf::from(name) } else { Path::new(name).join(inside) };
             let path = path.to_str()?;
             if let Some(store) = self.destination().store_of(&file.path).ok()? {
-                return Some(FileRecord::of_stored(path, &store.find(&file.path).ok()??, file.crc32));
+                return Some(FileRecord::from_stat(path, &store.stat(&file.path).ok()??.file()?, file.crc32));
             }
             Some(FileRecord::new(path, &file.path.symlink_metadata().ok()?, file.crc32))
         };

@@ -5,12 +5,12 @@ use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{InputSource, ReadError, Source, SourceFolder};
+use byte_source::{Location, Source};
 use serde::{Deserialize, Serialize};
 use torch_import::{Risk, Scan, ScanDepth};
 
-use crate::custom_code::{CustomClass, custom_classes, custom_classes_of};
-use crate::{Observer, Result, format_things};
+use crate::custom_code::{CustomClass, custom_classes};
+use crate::{Error, Observer, Result, format_things};
 
 /// File extensions of checkpoints.
 const EXTENSIONS: [&str; 10] =
@@ -28,7 +28,7 @@ pub struct ScanOptions {
     /// Files to scan, and folders whose files are all scanned.
     #[serde(skip)]
     #[cfg_attr(feature = "cli", arg(skip))]
-    pub inputs: Vec<PathBuf>,
+    pub inputs: Vec<Location>,
     /// Compare the checksums of all records, which reads the whole file, instead of only those of pickles
     #[cfg_attr(feature = "cli", arg(long))]
     pub checksums: bool,
@@ -39,8 +39,8 @@ pub struct ScanOptions {
 
 impl ScanOptions {
     /// Creates options that scan `inputs`: files, and folders whose files are all scanned.
-    pub fn new(inputs: Vec<PathBuf>) -> Self {
-        Self { inputs, ..Self::default() }
+    pub fn new<L: Into<Location>>(inputs: impl IntoIterator<Item = L>) -> Self {
+        Self { inputs: inputs.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     /// Returns the parts of each file to read.
@@ -193,19 +193,19 @@ impl ScanSummary {
 /// Scans files, and all files in folders. `found` receives the result of each file immediately.
 ///
 /// # Errors
-/// When an input is a URL, `found` fails, or `observer` stops the work. A file that cannot be read is reported by its
-/// verdict, not as an error.
+/// When `found` fails, `observer` stops the work, or a folder that is not on this machine cannot be read. A file that cannot be
+/// read is reported by its verdict, not as an error.
 pub fn scan(
     options: &ScanOptions,
     observer: &dyn Observer,
     found: &mut dyn FnMut(&FileScan) -> Result<()>,
 ) -> Result<ScanSummary> {
-    for path in &options.inputs {
-        output::refuse_remote(path)?;
-    }
     let mut scanner = Scanner { options, observer, on_file: found, summary: ScanSummary::default() };
-    for path in &options.inputs {
-        if path.is_dir() {
+    for input in &options.inputs {
+        let path = input.path();
+        if !input.is_local() {
+            scanner.scan_elsewhere(input)?;
+        } else if path.is_dir() {
             scanner.scan_folder(path)?;
         } else if path.exists() {
             scanner.scan_file(path, false)?;
@@ -214,37 +214,6 @@ pub fn scan(
         }
     }
     Ok(scanner.summary)
-}
-
-/// Scans an input that is not on this machine, as [`scan`] scans a file or a folder.
-///
-/// # Errors
-/// When `found` fails, a file of a folder cannot be opened, or `observer` stops the work.
-pub fn scan_input(
-    input: &InputSource,
-    options: &ScanOptions,
-    observer: &dyn Observer,
-    found: &mut dyn FnMut(&FileScan) -> Result<()>,
-) -> Result<ScanSummary> {
-    let mut scanner = Scanner { options, observer, on_file: found, summary: ScanSummary::default() };
-    match input {
-        InputSource::File(source) => scanner.scan_source(source, None, false)?,
-        InputSource::Folder { folder, file: Some(file) } => {
-            for source in folder.open(&[file]).map_err(|reason| read_error(&**folder, reason))? {
-                scanner.scan_source(&source, Some(&**folder), false)?;
-            }
-        }
-        InputSource::Folder { folder, file: None } => scanner.scan_remote_folder(&**folder)?,
-    }
-    Ok(scanner.summary)
-}
-
-/// Converts the error of a folder that is not on this machine.
-fn read_error(folder: &dyn SourceFolder, reason: ReadError) -> crate::Error {
-    crate::Error::from_read_error(reason, |reason| crate::Error::Io {
-        path: folder.path().to_owned(),
-        reason,
-    })
 }
 
 struct Scanner<'s> {
@@ -274,15 +243,23 @@ impl Scanner<'_> {
         self.report_empty_folder(path, before)
     }
 
-    fn scan_remote_folder(&mut self, folder: &dyn SourceFolder) -> Result<()> {
+    /// Scans a file or all files of a folder that are not on this machine.
+    fn scan_elsewhere(&mut self, input: &Location) -> Result<()> {
+        let unread = |reason| {
+            Error::from_read_error(reason, |reason| Error::Io { path: input.path().to_owned(), reason })
+        };
+        if !input.is_folder() {
+            return self.scan_source(&input.open().map_err(unread)?, input, false);
+        }
         let before = self.summary;
-        let files: Vec<&str> = folder.files().iter().map(String::as_str).collect();
+        let files = input.files_below().map_err(|reason| unread(reason.into()))?;
+        let files: Vec<PathBuf> = files.iter().map(|file| input.path().join(file)).collect();
         for files in files.chunks(OPENED_MAX) {
-            for source in folder.open(files).map_err(|reason| read_error(folder, reason))? {
-                self.scan_source(&source, Some(folder), true)?;
+            for (source, file) in input.store().open(files).map_err(unread)?.iter().zip(files) {
+                self.scan_source(source, &input.at(file), true)?;
             }
         }
-        self.report_empty_folder(folder.path(), before)
+        self.report_empty_folder(input.path(), before)
     }
 
     /// Reports a folder in which no file was scanned; `before` are the counts before the folder.
@@ -326,18 +303,13 @@ impl Scanner<'_> {
 
     fn scan_file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
         let scan = Scan::file(path, self.options.depth(), self.observer);
-        self.scanned(path, scan, in_folder, &|| custom_classes(path))
+        self.scanned(path, scan, in_folder, &|| custom_classes(&path.into(), None))
     }
 
-    /// Scans a file that is not on this machine. `folder` has the files next to it.
-    fn scan_source(
-        &mut self,
-        source: &Arc<dyn Source>,
-        folder: Option<&dyn SourceFolder>,
-        in_folder: bool,
-    ) -> Result<()> {
+    /// Scans an open file.
+    fn scan_source(&mut self, source: &Arc<dyn Source>, file: &Location, in_folder: bool) -> Result<()> {
         let scan = Scan::source(source, self.options.depth(), self.observer);
-        self.scanned(source.path(), scan, in_folder, &|| custom_classes_of(&**source, folder))
+        self.scanned(file.path(), scan, in_folder, &|| custom_classes(file, Some(source)))
     }
 
     /// Judges and reports the scan of a file. `classes` finds the Python code that a configuration names.

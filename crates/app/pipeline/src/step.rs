@@ -9,7 +9,7 @@
 //! # let header = br#"{"a.w":{"dtype":"F16","shape":[1],"data_offsets":[0,2]},"b.w":{"dtype":"F16","shape":[0],"data_offsets":[2,2]}}"#;
 //! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[0, 60]].concat())?;
 //! let mut options = OpenOptions::default();
-//! options.inputs = vec![path];
+//! options.inputs = vec![path.into()];
 //! let mut model = Model::open(&options, &())?;
 //! // A conversion selects before it renames. Here the pattern is about the new names.
 //! let to_encoder = Rename { pattern: "^a".to_owned(), to: "encoder".to_owned() };
@@ -30,11 +30,12 @@ use std::fmt;
 use std::path::Path;
 
 use adapter::{MergeReports, SumReport};
+use byte_source::Stores;
 use checkpoint_files::ShardPolicy;
 use decoder::Overrides;
 
 use crate::cast::Casts;
-use crate::{AllowedGlobals, DequantizedReport, GivenInputs, Model, Observer, OpenOptions, Result};
+use crate::{AllowedGlobals, DequantizedReport, Error, Model, Observer, OpenOptions, Result};
 
 /// Change of the tensors of a model.
 ///
@@ -55,8 +56,8 @@ pub struct Context<'c> {
     pub observer: &'c dyn Observer,
     /// Hyperparameters of a language model that are missing from its documents.
     pub overrides: Overrides,
-    /// Inputs of steps that are not on this machine.
-    pub given: Option<&'c GivenInputs>,
+    /// Stores of the inputs of steps.
+    pub stores: Option<&'c Stores>,
     /// Treatment of an input of a step that is a single shard.
     pub shards: ShardPolicy,
     /// Globals that the pickles of inputs of steps may name.
@@ -70,21 +71,25 @@ impl<'c> Context<'c> {
         Self {
             observer,
             overrides: Overrides::default(),
-            given: None,
+            stores: None,
             shards: ShardPolicy::default(),
             globals,
         }
     }
 
     /// Returns the options for opening the input at `path` of a step.
-    pub(crate) fn open_options(&self, path: &Path) -> OpenOptions {
-        OpenOptions {
-            inputs: vec![path.to_owned()],
-            source: self.given.and_then(|given| given.find(path)).cloned(),
+    ///
+    /// # Errors
+    /// When it is at an address that cannot be opened.
+    pub(crate) fn open_options(&self, path: &Path) -> Result<OpenOptions> {
+        let located = self.stores.map_or_else(|| Ok(path.into()), |stores| stores.locate(path));
+        let input = located.map_err(|reason| Error::unread_input(&output::shown_path(path), reason))?;
+        Ok(OpenOptions {
+            inputs: vec![input],
             shards: self.shards,
             globals: self.globals,
             ..OpenOptions::default()
-        }
+        })
     }
 }
 

@@ -1,10 +1,9 @@
 //! Traces and listings of the pickle in a checkpoint.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use byte_source::InputSource;
+use byte_source::{Location, ReadError, Stat};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use pickle_vm::trace::{self, ListingOptions, PickleSummary, TraceError, TraceView};
 use pickle_vm::{Heap, ObjectId};
@@ -16,10 +15,8 @@ use crate::{Error, InvalidOption, Result};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TraceOptions {
-    /// Path of a checkpoint, of a bare pickle, or of the folder of a trainer's checkpoint.
-    pub input: PathBuf,
-    /// The input, if it is not on this machine: a file, or a folder with a checkpoint that is a single file.
-    pub source: Option<InputSource>,
+    /// Checkpoint, bare pickle, or folder with a checkpoint of which one file has the pickle.
+    pub input: Location,
     pub listing: TraceListing,
     /// Index of the pickle, counted from 0, if several follow each other; `None` for the pickle with the root object.
     pub pickle: Option<usize>,
@@ -29,7 +26,7 @@ pub struct TraceOptions {
 
 impl TraceOptions {
     /// Creates options that trace the instructions of `input` and their effects.
-    pub fn new(input: impl Into<PathBuf>) -> Self {
+    pub fn new(input: impl Into<Location>) -> Self {
         Self { input: input.into(), ..Self::default() }
     }
 }
@@ -64,7 +61,7 @@ impl Default for TraceListing {
 /// When the input cannot be read, its pickle is malformed, or `out` cannot be written. For a malformed pickle, the listing
 /// up to the fault is written.
 pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
-    let (path, pickles) = open_pickles(&options.input, options.source.as_ref())?;
+    let (path, pickles) = open_pickles(&options.input)?;
     let path = path.as_path();
     let at = |error: torch_import::Error| Error::at(path)(Error::Checkpoint(error));
     let pickle = pickles.pickle(options.pickle).map_err(at)?;
@@ -92,45 +89,39 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
 ///
 /// # Errors
 /// When the input cannot be read or has no pickle, or is a folder of which no file has the pickle of the whole checkpoint.
-pub fn open_pickles(input: &Path, source: Option<&InputSource>) -> Result<(PathBuf, Pickles)> {
-    let opened = |path: PathBuf, pickles: torch_import::Result<Pickles>| match pickles {
-        Ok(pickles) => Ok((path, pickles)),
-        Err(torch_import::Error::Map(error)) => Err(Error::Map(error)),
-        Err(error) => Err(Error::at(&path)(Error::Checkpoint(error))),
+pub fn open_pickles(input: &Location) -> Result<(PathBuf, Pickles)> {
+    let unread = |reason| Error::unread_input(input.path(), reason);
+    let file = match input.stat().map_err(|reason| unread(reason.into()))? {
+        Some(Stat::Folder) => pickle_of_folder(input)?,
+        Some(Stat::File(_) | Stat::Other) => input.clone(),
+        None => return Err(checkpoint_files::Error::NotFound { path: input.path().to_owned() }.into()),
     };
-    let Some(source) = source else {
-        output::refuse_remote(input)?;
-        if !input.exists() && !input.is_symlink() {
-            return Err(checkpoint_files::Error::NotFound { path: input.to_owned() }.into());
-        }
-        let found = if input.is_dir() { pickle_of_folder(input)? } else { None };
-        let path = found.unwrap_or_else(|| input.to_owned());
-        let pickles = Pickles::open(&path);
-        return opened(path, pickles);
-    };
-    let (folder, name) = match source {
-        InputSource::File(file) => return opened(input.to_owned(), Pickles::from_source(Arc::clone(file))),
-        InputSource::Folder { folder, file: Some(name) } => (folder, name.clone()),
-        InputSource::Folder { folder, file: None } => {
-            let sources = CheckpointSources::find_source(source, ShardPolicy::ThisFileOnly)?;
-            let (path, first) = (input.to_owned(), sources.files.first().cloned().unwrap_or_default());
-            if sources.files.len() > 1 {
-                return Err(InvalidOption::SeveralPickles { path, first }.into());
-            }
-            (folder, output::file_name(&first))
-        }
-    };
-    let path = folder.path_of(&name);
-    let unread = |reason| Error::unread_input(&path, reason);
-    let file = folder.open(&[&name]).map_err(unread)?.into_iter().next();
-    let file = file.ok_or_else(|| unread(io::Error::from(io::ErrorKind::NotFound).into()))?;
-    opened(path, Pickles::from_source(file))
+    let path = file.path().to_owned();
+    let source = file.open().map_err(|reason| match reason {
+        ReadError::NotOpened(reason) => Error::Map(reason),
+        reason => unread(reason),
+    })?;
+    let pickles = Pickles::from_source(source);
+    let pickles = pickles.map_err(|error| Error::at(&path)(Error::Checkpoint(error)))?;
+    Ok((path, pickles))
 }
 
-/// Returns the file with the pickle that describes a trainer's checkpoint; `None` for any other folder.
-fn pickle_of_folder(folder: &Path) -> Result<Option<PathBuf>> {
-    let sources = CheckpointSources::find(&[folder.to_owned()], ShardPolicy::ThisFileOnly)?;
-    Ok(sources.trainer_pickle().map(Path::to_owned))
+/// Returns the file with the pickle that describes the checkpoint in a folder.
+///
+/// # Errors
+/// When there is no checkpoint, or one in several files.
+fn pickle_of_folder(folder: &Location) -> Result<Location> {
+    let sources = CheckpointSources::find(std::slice::from_ref(folder), ShardPolicy::ThisFileOnly)?;
+    if let Some(pickle) = sources.trainer_pickle() {
+        return Ok(folder.at(pickle));
+    }
+    match sources.files.as_slice() {
+        [file] => Ok(folder.at(file)),
+        files => {
+            let (path, first) = (folder.path().to_owned(), files.first().cloned().unwrap_or_default());
+            Err(InvalidOption::SeveralPickles { path, first }.into())
+        }
+    }
 }
 
 fn trace_error(path: &Path, error: TraceError) -> Error {

@@ -148,7 +148,7 @@ pub(crate) fn write_output(
     Ok(ConvertReport {
         schema_version: SCHEMA_VERSION,
         file: match options.inputs.as_slice() {
-            [input] => input.display().to_string(),
+            [input] => input.path().display().to_string(),
             _ => model.root().display().to_string(),
         },
         output: output.display().to_string(),

@@ -13,7 +13,7 @@
 //! # let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
 //! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
 //! let mut page = Vec::new();
-//! write_report(&ReportOptions::new(&path), None, &mut page, &())?;
+//! write_report(&ReportOptions::new(path), &mut page, &())?;
 //! assert!(page.starts_with(b"<!doctype html>"));
 //! # Ok(())
 //! # }
@@ -27,9 +27,8 @@ mod steps;
 
 use std::io::Write;
 use std::ops::Range;
-use std::path::PathBuf;
 
-use byte_source::{InputSource, Observer};
+use byte_source::{Location, Observer};
 pub use diff_page::write_diff_page;
 use pipeline::Result;
 
@@ -41,9 +40,7 @@ pub const DEFAULT_STEPS: u64 = 20_000;
 #[non_exhaustive]
 pub struct ReportOptions {
     /// Checkpoint, folder, shard or carton.
-    pub input: PathBuf,
-    /// The input, if it is not on this machine.
-    pub source: Option<InputSource>,
+    pub input: Location,
     /// True to add statistics and a histogram of each tensor, which reads all of them.
     pub statistics: bool,
     /// Steps of the pickle to add, counted from 0; `None` for none.
@@ -52,7 +49,7 @@ pub struct ReportOptions {
 
 impl ReportOptions {
     /// Creates options for a report without statistics and steps.
-    pub fn new(input: impl Into<PathBuf>) -> Self {
+    pub fn new(input: impl Into<Location>) -> Self {
         Self { input: input.into(), ..Self::default() }
     }
 }
@@ -64,5 +61,5 @@ impl ReportOptions {
 pub fn write_report(options: &ReportOptions, out: &mut dyn Write, observer: &dyn Observer) -> Result<()> {
     let data = page_data::page_data(options, observer)?;
     let sections = include_str!("../templates/report.js");
-    page::write_page((&output::file_name(&options.input), "report"), sections, &data, out)
+    page::write_page((&output::file_name(options.input.path()), "report"), sections, &data, out)
 }

@@ -76,14 +76,9 @@ pub(crate) fn page_data(options: &ReportOptions, observer: &dyn Observer) -> Res
         scans.push(json!(file));
         Ok(())
     };
-    let scan = ScanOptions::new(vec![options.input.clone()]);
-    match &options.source {
-        Some(source) => pipeline::scan_input(source, &scan, observer, &mut add)?,
-        None => pipeline::scan(&scan, observer, &mut add)?,
-    };
+    pipeline::scan(&ScanOptions::new([options.input.clone()]), observer, &mut add)?;
     byte_source::report_memory_freed();
-    let mut inspect = InspectOptions::new(&options.input);
-    inspect.source.clone_from(&options.source);
+    let mut inspect = InspectOptions::new(options.input.clone());
     inspect.values = true;
     inspect.tree = true;
     inspect.statistics = options.statistics;
@@ -102,7 +97,7 @@ pub(crate) fn page_data(options: &ReportOptions, observer: &dyn Observer) -> Res
         ("parameters", json!(report.totals.parameters)),
         ("dtypes", json!(report.totals.bytes_by_dtype)),
         ("notes", json!(report.notes.iter().map(ToString::to_string).collect::<Vec<_>>())),
-        ("layout", file_layout::file_layout(&report, &options.input)),
+        ("layout", file_layout::file_layout(&report, options.input.path())),
         ("left_out", json!(report.left_out)),
         ("left_out_count", json!(report.left_out_count)),
         ("risks", json!(report.risks)),

@@ -16,7 +16,7 @@ use crate::ReportOptions;
 /// # Errors
 /// When the file has no pickle, or the pickle is malformed before the range.
 pub(crate) fn steps(options: &ReportOptions, range: Range<u64>) -> Result<Json> {
-    let (path, pickles) = pipeline::open_pickles(&options.input, options.source.as_ref())?;
+    let (path, pickles) = pipeline::open_pickles(&options.input)?;
     let at = |reason| Error::AtPath { path: path.clone(), reason: Box::new(reason) };
     let pickle = pickles.pickle(None).map_err(|error| at(Error::Checkpoint(error)))?;
     let annotate = |heap: &pickle_vm::Heap<'_>, id: ObjectId| annotate(pickles.container(), heap, id);

@@ -89,7 +89,7 @@ impl Runnable {
     /// Returns an error if the carton cannot be read, is not a carton, lacks a file that it needs, needs another runner, or
     /// has code that a conversion does not write; and if `options` ask for verification and the carton is damaged.
     pub fn open(path: &Path, options: &RunnableOptions, observer: &dyn Observer) -> Result<Self> {
-        Self::from_carton(carton_tools::open(path)?, options, observer)
+        Self::from_carton(carton_tools::open(&path.into())?, options, observer)
     }
 
     /// Runs a carton that is open. Its file is in memory or mapped, as [`carton_tools::copy_carton`] does it for one that is not

@@ -5,10 +5,9 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::{fmt, fs, io};
+use std::{fs, io};
 
-use byte_source::{ReadError, Source, SourceFolder};
+use byte_source::{Location, Stores};
 
 /// Folder of a model repository.
 #[derive(Clone, Debug)]
@@ -17,27 +16,8 @@ pub struct RepositoryFolder {
     pub path: PathBuf,
     /// Extension of the model files, without a dot.
     pub extension: String,
-    /// How to list the folder if it is not on this machine.
-    pub remote: Option<RemoteListing>,
-}
-
-/// Function that lists a folder that is not on this machine, as it is now.
-#[derive(Clone)]
-pub struct RemoteListing(Arc<ListFolder>);
-
-type ListFolder = dyn Fn() -> io::Result<Arc<dyn SourceFolder>> + Send + Sync;
-
-impl RemoteListing {
-    /// Wraps a function that lists the folder each time that it is called.
-    pub fn new(list: impl Fn() -> io::Result<Arc<dyn SourceFolder>> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(list))
-    }
-}
-
-impl fmt::Debug for RemoteListing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RemoteListing")
-    }
+    /// Stores that have the folder, which is located again each time that it is listed.
+    pub stores: Stores,
 }
 
 /// Model version found in a repository folder.
@@ -47,21 +27,7 @@ pub struct ModelVersion {
     pub name: String,
     /// Version number, which is the file name without its extension.
     pub version: u64,
-    /// Path or address of the file.
-    pub path: PathBuf,
-    /// Listing that has the file, and the file's path in it, if it is not on this machine.
-    remote: Option<(Arc<dyn SourceFolder>, String)>,
-}
-
-impl ModelVersion {
-    /// Opens the file if it is not on this machine; returns `None` for one that is at [`path`](Self::path).
-    ///
-    /// # Errors
-    /// When the file cannot be read, or is not the one that was listed.
-    pub fn open_remote(&self) -> Result<Option<Arc<dyn Source>>, ReadError> {
-        let Some((folder, file)) = &self.remote else { return Ok(None) };
-        Ok(folder.open(&[file])?.into_iter().next())
-    }
+    pub location: Location,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -78,10 +44,8 @@ impl RepositoryFolder {
     /// # Errors
     /// Returns an error if the folder or one of its subfolders cannot be listed.
     pub(crate) fn list(&self) -> io::Result<RepositoryListing> {
-        let mut listing = match &self.remote {
-            Some(remote) => self.list_remote(&(remote.0)()?),
-            None => self.list_local()?,
-        };
+        let folder = self.stores.locate(&self.path)?;
+        let mut listing = if folder.is_local() { self.list_local()? } else { self.list_elsewhere(&folder)? };
         listing.model_versions.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
         listing.ignored.sort();
         Ok(listing)
@@ -104,8 +68,8 @@ impl RepositoryFolder {
                 let version = self.version(&file.file_name());
                 match (&name, version) {
                     (Ok(name), Some(version)) => {
-                        let (name, path) = (name.clone(), file.path());
-                        listing.model_versions.push(ModelVersion { name, version, path, remote: None });
+                        let (name, location) = (name.clone(), file.path().into());
+                        listing.model_versions.push(ModelVersion { name, version, location });
                     }
                     _ if self.has_model_extension(&file.file_name()) => listing.ignored.push(file.path()),
                     _ => {}
@@ -115,26 +79,23 @@ impl RepositoryFolder {
         Ok(listing)
     }
 
-    /// Finds the model versions in a listing. An unpacked carton, which is a folder of files there, is ignored.
-    fn list_remote(&self, folder: &Arc<dyn SourceFolder>) -> RepositoryListing {
+    /// Finds the model versions in a folder that is not on this machine. An unpacked carton, which is a folder, is ignored.
+    fn list_elsewhere(&self, folder: &Location) -> io::Result<RepositoryListing> {
         let mut listing = RepositoryListing::default();
-        for file in folder.files() {
-            let path = folder.path_of(file);
+        for file in &folder.files_below()? {
             let version =
                 file.split_once('/').and_then(|(name, file)| Some((name, self.version(file.as_ref())?)));
             if let Some((name, version)) = version {
-                let remote = Some((Arc::clone(folder), file.clone()));
-                listing.model_versions.push(ModelVersion { name: name.to_owned(), version, path, remote });
+                let (name, location) = (name.to_owned(), folder.join(file));
+                listing.model_versions.push(ModelVersion { name, version, location });
             } else {
                 let named =
                     Path::new(file).ancestors().filter(|path| self.has_model_extension(path.as_os_str()));
-                listing
-                    .ignored
-                    .extend(named.last().and_then(Path::to_str).map(|named| folder.path_of(named)));
+                listing.ignored.extend(named.last().map(|named| folder.path().join(named)));
             }
         }
         listing.ignored.dedup();
-        listing
+        Ok(listing)
     }
 
     fn has_model_extension(&self, name: &OsStr) -> bool {
@@ -152,6 +113,10 @@ impl RepositoryFolder {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use byte_source::{BufferSource, MemoryStore, Source};
+
     use super::*;
 
     #[test]
@@ -179,8 +144,11 @@ mod tests {
         ] {
             make(path);
         }
-        let of =
-            RepositoryFolder { path: folder.path().to_owned(), extension: "carton".to_owned(), remote: None };
+        let of = RepositoryFolder {
+            path: folder.path().to_owned(),
+            extension: "carton".to_owned(),
+            stores: Stores::default(),
+        };
         let listing = of.list().expect("it can be listed");
         let found: Vec<(&str, u64)> =
             listing.model_versions.iter().map(|found| (found.name.as_str(), found.version)).collect();
@@ -192,27 +160,6 @@ mod tests {
             .filter_map(|path| path.strip_prefix(folder.path()).ok()?.to_str())
             .collect();
         assert_eq!(ignored, ["1.carton", "a/+2.carton", "a/0.carton", "a/01.carton", "a/x.carton"]);
-    }
-
-    #[derive(Debug)]
-    struct Listed(Vec<String>);
-
-    impl SourceFolder for Listed {
-        fn path(&self) -> &Path {
-            Path::new("s3://b/models")
-        }
-
-        fn name(&self) -> String {
-            "models".to_owned()
-        }
-
-        fn files(&self) -> &[String] {
-            &self.0
-        }
-
-        fn open(&self, files: &[&str]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
-            Err(io::Error::other(files.join(" ")).into())
-        }
     }
 
     #[test]
@@ -228,22 +175,22 @@ mod tests {
             "b/2.pth",
             "c/d/1.carton",
         ];
-        let list = move || Ok(Arc::new(Listed(files.map(str::to_owned).to_vec())) as Arc<dyn SourceFolder>);
-        let of = RepositoryFolder {
-            path: PathBuf::from("s3://b/models"),
-            extension: "carton".to_owned(),
-            remote: Some(RemoteListing::new(list)),
-        };
+        let source =
+            |file: &str| Arc::new(BufferSource::new(format!("s3://b/models/{file}"), "")) as Arc<dyn Source>;
+        let store = Arc::new(files.into_iter().map(source).collect::<MemoryStore>());
+        let stores = Stores::with_addresses(move |path| {
+            Ok(Some(Location::new(Arc::<MemoryStore>::clone(&store), path)))
+        });
+        let of =
+            RepositoryFolder { path: PathBuf::from("s3://b/models"), extension: "carton".to_owned(), stores };
         let listing = of.list().expect("it can be listed");
         let found: Vec<(&str, u64, &Path)> = listing
             .model_versions
             .iter()
-            .map(|found| (found.name.as_str(), found.version, &*found.path))
+            .map(|found| (found.name.as_str(), found.version, found.location.path()))
             .collect();
         let at = |file: &str| Path::new("s3://b/models").join(file);
         assert_eq!(found, [("a", 9, &*at("a/9.carton")), ("a", 10, &*at("a/10.carton"))]);
         assert_eq!(listing.ignored, ["1.carton", "a/01.carton", "a/3.carton", "c/d/1.carton"].map(at));
-        let error = listing.model_versions.first().expect("two").open_remote().expect_err("it opens nothing");
-        assert_eq!(error.to_string(), "a/9.carton");
     }
 }

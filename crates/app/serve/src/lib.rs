@@ -40,7 +40,7 @@ mod state;
 
 pub use carton::carton_model;
 pub use error::{Error, LoadError, Result};
-pub use folder::{ModelVersion, RemoteListing, RepositoryFolder};
+pub use folder::{ModelVersion, RepositoryFolder};
 pub use model::{CancelToken, InferModel, InferTask, ModelError};
 pub use observer::{RequestRecord, ServerEvent, ServerObserver};
 pub use options::{DEFAULT_MAX_POSITIONS, RequestLimits, ServeLimits, ServeOptions, Timeouts};

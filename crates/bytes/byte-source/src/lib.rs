@@ -13,14 +13,17 @@ mod error_kind;
 mod file;
 mod freed_memory;
 mod lazy_file;
+mod local_store;
+mod location;
+mod memory_store;
 mod observer;
-mod output_store;
 mod prefetched;
 mod read_error;
 mod sha256;
 mod source;
-mod source_folder;
 mod stamp;
+mod store;
+mod stores;
 
 pub use blob::{Blob, OwnedBlob, Sink, Window};
 pub use buffer::WINDOW;
@@ -30,8 +33,10 @@ pub use error_kind::ErrorKind;
 pub use file::{Error, MappedFile, special_file_kind};
 pub use freed_memory::{on_memory_freed, release_freed, report_memory_freed};
 pub use lazy_file::LazyFile;
+pub use local_store::LocalStore;
+pub use location::{Folder, Location};
+pub use memory_store::MemoryStore;
 pub use observer::{Action, CancellableSink, Cancelled, Notice, Observer, ProgressReporter, ProgressUpdate};
-pub use output_store::{OutputStore, Replaced, StoredFile, Upload};
 pub use prefetched::Prefetched;
 pub use read_error::{NotRepresentable, ReadError, RecordDamaged};
 pub use sha256::{Sha256Sink, hex, sha256};
@@ -39,8 +44,9 @@ pub use source::{
     BufferSource, OpenedFile, Region, SeekableSource, Source, SourceReader, each_window, map_file,
     map_file_lazily, slice_range, window_ranges, window_ranges_of,
 };
-pub use source_folder::{InputSource, SourceFolder};
 pub use stamp::{FileChange, FileChanged};
+pub use store::{FileStat, Listing, Replaced, Stat, Store, Upload};
+pub use stores::Stores;
 
 /// Name of the program, which is the comment of the archives that it writes.
 pub const PRODUCER: &str = "torch2carton";

@@ -16,6 +16,9 @@ pub enum ReadError {
     /// The system cannot read a source, or a sink fails.
     #[error(transparent)]
     Io(io::Error),
+    /// A file of this machine cannot be opened or mapped.
+    #[error(transparent)]
+    NotOpened(#[from] crate::Error),
     /// A file changed after it was opened.
     #[error(transparent)]
     Changed(#[from] FileChanged),
@@ -35,6 +38,7 @@ impl ReadError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io(error) => error.into(),
+            Self::NotOpened(error) => error.kind(),
             Self::Changed(_) => ErrorKind::Changed,
             Self::Damaged(_) => ErrorKind::Damaged,
             Self::NotRepresentable(_) => ErrorKind::Option,

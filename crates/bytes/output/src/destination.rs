@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{OutputStore, ReadError, Replaced};
+use byte_source::{ReadError, Replaced, Stat, Store};
 
 use crate::stored_record::{read_record, write_record};
 use crate::{Error, IfExists, OutputFile, OutputRecord, RemoteAddress, Result, check_target};
@@ -13,7 +13,7 @@ use crate::{Error, IfExists, OutputFile, OutputRecord, RemoteAddress, Result, ch
 /// Where outputs go: a local path into its folder, and an address to the store, if there is one.
 #[derive(Clone, Default)]
 pub struct Destination {
-    store: Option<Arc<dyn OutputStore>>,
+    store: Option<Arc<dyn Store>>,
     /// True if local outputs are not synced.
     is_unsynced: bool,
 }
@@ -27,7 +27,7 @@ impl fmt::Debug for Destination {
 
 impl Destination {
     /// Creates a destination that writes outputs at addresses into `store`.
-    pub fn with_store(store: Arc<dyn OutputStore>) -> Self {
+    pub fn with_store(store: Arc<dyn Store>) -> Self {
         Self { store: Some(store), ..Self::default() }
     }
 
@@ -41,7 +41,7 @@ impl Destination {
     ///
     /// # Errors
     /// [`Error::RemoteOutput`] when the target is an address and there is no store.
-    pub fn store_of(&self, target: &Path) -> Result<Option<&Arc<dyn OutputStore>>> {
+    pub fn store_of(&self, target: &Path) -> Result<Option<&Arc<dyn Store>>> {
         if RemoteAddress::from_path(target).is_none() {
             return Ok(None);
         }
@@ -105,13 +105,13 @@ impl Destination {
 ///
 /// # Errors
 /// [`Error::Exists`] or [`Error::NotOwnOutput`], and [`Error::Write`] when the store does not answer.
-pub(crate) fn replaced(store: &dyn OutputStore, target: &Path, if_exists: IfExists) -> Result<Replaced> {
+pub(crate) fn replaced(store: &dyn Store, target: &Path, if_exists: IfExists) -> Result<Replaced> {
     let path = || target.to_owned();
     if if_exists == IfExists::Replace {
         return Ok(Replaced::Anything);
     }
-    let found = store.find(target).map_err(|reason| Error::Write { path: path(), reason })?;
-    match (found, if_exists) {
+    let found = store.stat(target).map_err(|reason| Error::Write { path: path(), reason })?;
+    match (found.and_then(Stat::file), if_exists) {
         (None, _) => Ok(Replaced::Nothing),
         (Some(_), IfExists::Fail) => Err(Error::Exists { path: path() }),
         (Some(file), _) if file.is_own => Ok(Replaced::Version(file)),

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::{Crc32, OutputStore, Upload};
+use byte_source::{Crc32, Store, Upload};
 
 use crate::destination::{replaced, upload_error};
 use crate::local::LocalOutput;
@@ -28,12 +28,7 @@ pub struct OutputFile {
 #[derive(Debug)]
 enum Medium {
     Local(LocalOutput),
-    Upload {
-        target: PathBuf,
-        store: Arc<dyn OutputStore>,
-        upload: Box<dyn Upload>,
-        registered: RegisteredUpload,
-    },
+    Upload { target: PathBuf, store: Arc<dyn Store>, upload: Box<dyn Upload>, registered: RegisteredUpload },
 }
 
 impl OutputFile {
@@ -54,7 +49,7 @@ impl OutputFile {
         Ok(Self { medium: Medium::Local(LocalOutput::create(target.into(), needed, false)?), checksum: None })
     }
 
-    pub(crate) fn from_upload(target: PathBuf, store: Arc<dyn OutputStore>, upload: Box<dyn Upload>) -> Self {
+    pub(crate) fn from_upload(target: PathBuf, store: Arc<dyn Store>, upload: Box<dyn Upload>) -> Self {
         let registered = RegisteredUpload::register(upload.abort_handle());
         Self { medium: Medium::Upload { target, store, upload, registered }, checksum: None }
     }

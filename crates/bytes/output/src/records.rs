@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use byte_source::StoredFile;
+use byte_source::FileStat;
 use serde::{Deserialize, Serialize};
 
 use crate::{IfExists, OutputFile};
@@ -73,14 +73,14 @@ impl FileRecord {
     }
 
     /// Creates the record of a file in a store, which has no times.
-    pub fn of_stored(path: impl Into<String>, file: &StoredFile, crc32: Option<u32>) -> Self {
+    pub fn from_stat(path: impl Into<String>, file: &FileStat, crc32: Option<u32>) -> Self {
         let etag = file.etag.clone();
-        Self { path: path.into(), len: file.len, modified: None, changed: None, crc32, etag }
+        Self { path: path.into(), len: file.len.unwrap_or(0), modified: None, changed: None, crc32, etag }
     }
 
     /// Returns true if a file in a store is the recorded one. Records of earlier versions have no entity tag.
-    pub fn is_version(&self, found: &StoredFile) -> bool {
-        found.is_own && self.len == found.len && (self.etag.is_none() || self.etag == found.etag)
+    pub fn is_version(&self, found: &FileStat) -> bool {
+        found.is_own && found.len == Some(self.len) && (self.etag.is_none() || self.etag == found.etag)
     }
 
     /// Returns true if the length and the time of the last change of the bytes are those of this record.
@@ -316,13 +316,13 @@ mod tests {
 
     #[test]
     fn a_file_in_a_store_is_known_by_its_mark_its_length_and_its_etag() {
-        let file = StoredFile { len: 3, is_own: true, etag: Some("1".to_owned()), version: None };
-        let record = FileRecord::of_stored("x", &file, None);
+        let file = FileStat { len: Some(3), is_own: true, etag: Some("1".to_owned()), version: None };
+        let record = FileRecord::from_stat("x", &file, None);
         assert!(record.is_version(&file));
-        assert!(!record.is_version(&StoredFile { is_own: false, ..file.clone() }));
-        assert!(!record.is_version(&StoredFile { len: 4, ..file.clone() }));
-        assert!(!record.is_version(&StoredFile { etag: Some("2".to_owned()), ..file.clone() }));
-        assert!(!record.is_version(&StoredFile { etag: None, ..file.clone() }));
+        assert!(!record.is_version(&FileStat { is_own: false, ..file.clone() }));
+        assert!(!record.is_version(&FileStat { len: Some(4), ..file.clone() }));
+        assert!(!record.is_version(&FileStat { etag: Some("2".to_owned()), ..file.clone() }));
+        assert!(!record.is_version(&FileStat { etag: None, ..file.clone() }));
         let earlier = FileRecord { etag: None, ..record };
         assert!(earlier.is_version(&file));
     }

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use byte_source::{OutputStore, ReadError};
+use byte_source::{ReadError, Stat, Store};
 
 use crate::records::RECORDS_NAME;
 use crate::{Destination, Error, IfExists, OutputRecord, Result, file_name, parent_folder};
@@ -16,13 +16,13 @@ const RECORD_MAX: u64 = 64 << 20;
 ///
 /// # Errors
 /// When the service cannot be reached or refuses access.
-pub(crate) fn read_record(store: &dyn OutputStore, output: &Path) -> Result<Option<OutputRecord>, ReadError> {
+pub(crate) fn read_record(store: &dyn Store, output: &Path) -> Result<Option<OutputRecord>, ReadError> {
     let path = record_path(output);
-    let found = store.find(&path)?;
-    if !found.is_some_and(|found| found.is_own && found.len <= RECORD_MAX) {
+    let found = store.stat(&path)?.and_then(Stat::file);
+    if !found.is_some_and(|found| found.is_own && found.len.is_some_and(|len| len <= RECORD_MAX)) {
         return Ok(None);
     }
-    let source = store.open(&path)?;
+    let Some(source) = store.open(&[path])?.into_iter().next() else { return Ok(None) };
     let bytes = source.read_range(0..source.len().min(RECORD_MAX))?;
     Ok(serde_json::from_slice(&bytes).ok())
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
-use byte_source::StoredFile;
+use byte_source::FileStat;
 use futures_util::TryStreamExt;
 use object_store::path::Path as ObjectPath;
 use object_store::{Attribute, GetOptions, GetRange, ObjectMeta, ObjectStore};
@@ -130,7 +130,7 @@ impl Bucket {
     ///
     /// # Errors
     /// When the service refuses access.
-    pub(crate) fn find(&self, key: &str) -> Result<Option<(StoredFile, Option<String>)>> {
+    pub(crate) fn find(&self, key: &str) -> Result<Option<(FileStat, Option<String>)>> {
         let (address, path) = (self.address_of(key), self.path_of(key)?);
         let options = GetOptions { head: true, ..GetOptions::default() };
         let found = match block_on(&address, self.store.get_opts(&path, options)) {
@@ -140,7 +140,7 @@ impl Bucket {
         let mark = found.attributes.get(&Attribute::Metadata(MARK.into())).map(|mark| (**mark).to_owned());
         let ObjectMeta { size, e_tag, version, .. } = found.meta;
         let etag = e_tag.filter(|etag| etag != NO_ETAG);
-        Ok(Some((StoredFile { len: size, is_own: mark.is_some(), etag, version }, mark)))
+        Ok(Some((FileStat { len: Some(size), is_own: mark.is_some(), etag, version }, mark)))
     }
 
     /// Lists the objects below a prefix, or with `is_flat` those in its folder alone.

@@ -1,10 +1,11 @@
 //! A remote folder: files whose addresses and lengths are known.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use byte_source::{ReadError, Source, SourceFolder};
+use byte_source::{FileStat, Listing, Location, ReadError, Source, Stat, Store};
 use url::Url;
 
 #[cfg(feature = "buckets")]
@@ -33,7 +34,8 @@ const LISTING_MAX: u64 = 64 << 20;
 /// Where a file is, and its version if it was listed.
 type FolderFile = (Place, Option<Version>);
 
-/// Folder on the Hub or in a bucket, or the files that an index on a web server names.
+/// Folder on the Hub or in a bucket, or the files that an index on a web server names, as a [`Store`]. Its files were listed once,
+/// and are those of that moment.
 #[derive(Debug)]
 pub struct RemoteFolder {
     path: PathBuf,
@@ -50,7 +52,7 @@ impl RemoteFolder {
     ///
     /// # Errors
     /// When the Hub refuses the listing, or requests are switched off.
-    pub(crate) fn on_hub(address: &HubAddress, options: &RemoteOptions) -> Result<Self> {
+    pub(crate) fn from_hub(address: &HubAddress, options: &RemoteOptions) -> Result<Self> {
         let client = options.client()?;
         let target = hub::listing_target(address, options)?;
         let cache = options.cache.as_deref();
@@ -84,7 +86,7 @@ impl RemoteFolder {
     /// # Errors
     /// When the service refuses the listing, or requests are switched off.
     #[cfg(feature = "buckets")]
-    pub(crate) fn in_bucket(address: &BucketAddress, bucket: &Bucket, is_flat: bool) -> Result<Self> {
+    pub(crate) fn from_bucket(address: &BucketAddress, bucket: &Bucket, is_flat: bool) -> Result<Self> {
         let place = |name: &str| {
             let key =
                 if address.key.is_empty() { name.to_owned() } else { format!("{}/{name}", address.key) };
@@ -103,7 +105,7 @@ impl RemoteFolder {
     ///
     /// # Errors
     /// When the index cannot be read, or the server answers otherwise than with a document or that there is none.
-    pub(crate) fn of_index(url: &Url, documents: &[&str], options: &RemoteOptions) -> Result<Self> {
+    pub(crate) fn from_index(url: &Url, documents: &[&str], options: &RemoteOptions) -> Result<Self> {
         let client = options.client()?;
         let next_to = |name: &str| {
             let mut url = url.clone();
@@ -157,7 +159,10 @@ impl RemoteFolder {
     }
 
     /// Returns the folder of files on a web server, which are not opened. Each keeps its query.
-    pub(crate) fn of_urls<'u>(urls: impl Iterator<Item = &'u Url>, options: &RemoteOptions) -> Result<Self> {
+    pub(crate) fn from_urls<'u>(
+        urls: impl Iterator<Item = &'u Url>,
+        options: &RemoteOptions,
+    ) -> Result<Self> {
         let (mut path, mut files) = (String::new(), HashMap::new());
         for url in urls {
             let address = shown_url(url);
@@ -203,7 +208,7 @@ impl RemoteFolder {
         let opened = opened.remove(name);
         let (client, file) = (Arc::clone(&self.client), self.files.get(name).cloned());
         let Some((place, listed)) = file else {
-            let address = self.path_of(name).display().to_string();
+            let address = self.path.join(name).display().to_string();
             return Err(Error::NotFound { address, message: String::new() });
         };
         Ok(Slot::start(move || match opened {
@@ -213,37 +218,73 @@ impl RemoteFolder {
     }
 }
 
-impl SourceFolder for RemoteFolder {
-    fn path(&self) -> &Path {
-        &self.path
+impl RemoteFolder {
+    /// Returns true if there are no files.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
 
-    fn name(&self) -> String {
-        self.name.clone()
+    /// Returns true if there is a file of this path relative to the folder.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.files.contains_key(name)
     }
 
-    fn files(&self) -> &[String] {
-        &self.names
+    /// Returns the location of the folder.
+    pub(crate) fn into_location(self) -> Location {
+        let path = self.path.clone();
+        Location::new(Arc::new(self), path)
     }
 
-    fn len_of(&self, file: &str) -> Option<u64> {
-        Some(self.files.get(file)?.1.as_ref()?.len)
+    /// Returns the location of a file in the folder.
+    pub(crate) fn into_file(self, name: &str) -> Location {
+        self.into_location().join(name)
     }
 
-    fn version_of(&self, file: &str) -> Option<String> {
-        let version = self.files.get(file)?.1.as_ref()?;
-        version.etag.as_ref().or(version.commit.as_ref()).cloned()
+    /// Returns a path relative to the folder; `None` if it is not in the folder.
+    fn inside<'p>(&self, path: &'p Path) -> Option<&'p str> {
+        path.strip_prefix(&self.path).ok()?.to_str()
     }
 
-    fn open(&self, files: &[&str]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+    /// Returns the paths of the files below a folder, relative to it, sorted.
+    fn below_path<'f>(&'f self, folder: &Path) -> impl Iterator<Item = &'f str> {
+        let inside = self
+            .inside(folder)
+            .map(|inside| if inside.is_empty() { String::new() } else { format!("{inside}/") });
+        self.names.iter().filter_map(move |name| name.strip_prefix(inside.as_deref()?))
+    }
+}
+
+impl Store for RemoteFolder {
+    fn list(&self, folder: &Path) -> io::Result<Listing> {
+        Ok(Listing::from_paths(self.below_path(folder)))
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Option<Stat>> {
+        let Some(inside) = self.inside(path) else { return Ok(None) };
+        if let Some((_, version)) = self.files.get(inside) {
+            let etag = version.as_ref().and_then(|it| it.etag.as_ref().or(it.commit.as_ref()).cloned());
+            let len = version.as_ref().map(|version| version.len);
+            return Ok(Some(Stat::File(FileStat { len, etag, ..FileStat::default() })));
+        }
+        let is_folder = inside.is_empty() || self.below_path(path).next().is_some();
+        Ok(is_folder.then_some(Stat::Folder))
+    }
+
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
         let edge = if files.len() > 1 { SHARD_EDGE } else { EDGE };
         let mut sources: Vec<Arc<dyn Source>> = Vec::with_capacity(files.len());
         for files in files.chunks(PARALLEL_MAX) {
-            let slots: Vec<_> = files.iter().map(|name| self.open_one(name, edge)).collect::<Result<_>>()?;
+            let names = files.iter().map(|path| self.inside(path).unwrap_or_default());
+            let slots: Vec<_> = names.map(|name| self.open_one(name, edge)).collect::<Result<_>>()?;
             for slot in slots {
                 sources.push(slot.wait(&self.client.options)?);
             }
         }
         Ok(sources)
+    }
+
+    fn folder_name(&self, folder: &Path) -> String {
+        let name = folder.file_name().filter(|_| folder != self.path);
+        name.map_or_else(|| self.name.clone(), |name| name.to_string_lossy().into_owned())
     }
 }

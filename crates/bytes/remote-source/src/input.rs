@@ -4,9 +4,9 @@ use std::collections::HashSet;
 #[cfg(feature = "http")]
 use std::sync::Arc;
 
-use byte_source::InputSource;
+use byte_source::Location;
 #[cfg(feature = "http")]
-use byte_source::SourceFolder;
+use byte_source::Source;
 
 #[cfg(feature = "http")]
 use crate::BucketAddress;
@@ -35,7 +35,7 @@ pub struct Neighbours<'n> {
 /// # Errors
 /// [`Error::Disabled`].
 #[cfg(not(feature = "http"))]
-pub fn open_input(address: &Address, _: Neighbours<'_>, _: &RemoteOptions) -> Result<InputSource> {
+pub fn open_input(address: &Address, _: Neighbours<'_>, _: &RemoteOptions) -> Result<Location> {
     Err(Error::Disabled { address: address.to_string() })
 }
 
@@ -48,13 +48,12 @@ pub fn open_input(
     address: &Address,
     neighbours: Neighbours<'_>,
     options: &RemoteOptions,
-) -> Result<InputSource> {
+) -> Result<Location> {
     let file_name = address.file_name().to_owned();
-    let file = || Ok(InputSource::File(Arc::new(RemoteFile::open(address, options)?)));
+    let file = || Ok(into_location(RemoteFile::open(address, options)?));
     match address {
         Address::Http(url) if file_name.ends_with(INDEX_SUFFIX) => {
-            let folder = RemoteFolder::of_index(url, neighbours.documents, options)?;
-            Ok(InputSource::Folder { folder: Arc::new(folder), file: Some(file_name) })
+            Ok(RemoteFolder::from_index(url, neighbours.documents, options)?.into_file(&file_name))
         }
         Address::Http(_) => file(),
         // A name without an extension is rather that of a folder.
@@ -80,7 +79,7 @@ pub fn open_files(
     addresses: &[Address],
     keeps: &dyn Fn(&str) -> bool,
     options: &RemoteOptions,
-) -> Result<InputSource> {
+) -> Result<Vec<Location>> {
     let Some(first) = addresses.first() else {
         return Err(Error::Address { address: String::new(), expected: "one or more" });
     };
@@ -103,7 +102,7 @@ fn open_listed(
     _: &[Address],
     _: &dyn Fn(&str) -> bool,
     _: &RemoteOptions,
-) -> Result<InputSource> {
+) -> Result<Vec<Location>> {
     Err(Error::Disabled { address: first.to_string() })
 }
 
@@ -113,22 +112,22 @@ fn open_listed(
     addresses: &[Address],
     keeps: &dyn Fn(&str) -> bool,
     options: &RemoteOptions,
-) -> Result<InputSource> {
+) -> Result<Vec<Location>> {
     let urls = addresses.iter().filter_map(|address| match address {
         Address::Http(url) => Some(url),
         _ => None,
     });
     let folder = match first.folder() {
-        Address::Http(_) => RemoteFolder::of_urls(urls, options)?,
-        Address::Hub(hub) => RemoteFolder::on_hub(&hub, options)?,
+        Address::Http(_) => RemoteFolder::from_urls(urls, options)?,
+        Address::Hub(hub) => RemoteFolder::from_hub(&hub, options)?,
         Address::Bucket(bucket) => list_bucket(&bucket, options)?,
     };
     if let Some(missing) = addresses.iter().find(|address| !folder.contains(address.file_name())) {
         return Err(Error::NotFound { address: missing.to_string(), message: String::new() });
     }
     let is_given = |name: &str| addresses.iter().any(|address| address.file_name() == name);
-    let folder = folder.retain(&|name| is_given(name) || keeps(name));
-    Ok(InputSource::Folder { folder: Arc::new(folder), file: None })
+    let folder = folder.retain(&|name| is_given(name) || keeps(name)).into_location();
+    Ok(addresses.iter().map(|address| folder.join(address.file_name())).collect())
 }
 
 /// Refuses the address, because this build does not read buckets.
@@ -139,12 +138,12 @@ fn list_bucket(address: &BucketAddress, _: &RemoteOptions) -> Result<RemoteFolde
 
 #[cfg(feature = "buckets")]
 fn list_bucket(address: &BucketAddress, options: &RemoteOptions) -> Result<RemoteFolder> {
-    RemoteFolder::in_bucket(address, &options.bucket(address)?, true)
+    RemoteFolder::from_bucket(address, &options.bucket(address)?, true)
 }
 
 /// Refuses the address, because this build does not read buckets.
 #[cfg(all(feature = "http", not(feature = "buckets")))]
-fn open_in_bucket(address: &BucketAddress, _: Neighbours<'_>, _: &RemoteOptions) -> Result<InputSource> {
+fn open_in_bucket(address: &BucketAddress, _: Neighbours<'_>, _: &RemoteOptions) -> Result<Location> {
     Err(Error::Disabled { address: address.to_string() })
 }
 
@@ -154,7 +153,7 @@ fn open_in_bucket(
     address: &BucketAddress,
     neighbours: Neighbours<'_>,
     options: &RemoteOptions,
-) -> Result<InputSource> {
+) -> Result<Location> {
     let bucket = options.bucket(address)?;
     let client = Arc::clone(&bucket.client);
     let (parent, name) = address.key.rsplit_once('/').unwrap_or(("", &address.key));
@@ -165,50 +164,56 @@ fn open_in_bucket(
         let place = Place::Object { bucket: bucket.clone(), key: address.key.clone() };
         match RemoteFile::open_place(&client, place, None, EDGE) {
             Err(error @ Error::NotFound { .. }) => missing = Some(error),
-            opened => return Ok(InputSource::File(Arc::new(opened?))),
+            opened => return Ok(into_location(opened?)),
         }
     }
     if !is_folder && (is_set || neighbours.of_files) {
         let parent = BucketAddress { key: parent.to_owned(), ..address.clone() };
-        let folder = RemoteFolder::in_bucket(&parent, &bucket, true)?;
+        let folder = RemoteFolder::from_bucket(&parent, &bucket, true)?;
         if folder.contains(name) {
-            return Ok(InputSource::Folder { folder: Arc::new(folder), file: Some(name.to_owned()) });
+            return Ok(folder.into_file(name));
         }
     }
-    let folder = match RemoteFolder::in_bucket(address, &bucket, false) {
+    let folder = match RemoteFolder::from_bucket(address, &bucket, false) {
         // Whoever may read an object need not be allowed to list others.
         Err(error) if !matches!(error, Error::Cancelled(_)) => return Err(missing.unwrap_or(error)),
         folder => folder?,
     };
-    if !folder.files().is_empty() {
-        return Ok(InputSource::Folder { folder: Arc::new(folder), file: None });
+    if !folder.is_empty() {
+        return Ok(folder.into_location());
     }
     if is_folder && !name.is_empty() {
         // An object may have a name without an extension.
         let place = Place::Object { bucket, key: address.key.clone() };
-        return Ok(InputSource::File(Arc::new(RemoteFile::open_place(&client, place, None, EDGE)?)));
+        return Ok(into_location(RemoteFile::open_place(&client, place, None, EDGE)?));
     }
     Err(Error::NotFound { address: address.to_string(), message: "the bucket has no such object".to_owned() })
 }
 
+/// Returns the location of a file, without what is next to it.
+#[cfg(feature = "http")]
+fn into_location(file: RemoteFile) -> Location {
+    Location::from(Arc::new(file) as Arc<dyn Source>)
+}
+
 /// Lists a repository, and returns the folder of an address in it, or the file and its folder.
 #[cfg(feature = "http")]
-fn open_on_hub(hub: &HubAddress, options: &RemoteOptions) -> Result<InputSource> {
+fn open_on_hub(hub: &HubAddress, options: &RemoteOptions) -> Result<Location> {
     let (parent, name) = hub.path.rsplit_once('/').unwrap_or(("", &hub.path));
     let parent = HubAddress { path: parent.to_owned(), ..hub.clone() };
-    let folder = RemoteFolder::on_hub(&parent, options)?;
+    let folder = RemoteFolder::from_hub(&parent, options)?;
     if name.is_empty() {
-        return Ok(InputSource::Folder { folder: Arc::new(folder), file: None });
+        return Ok(folder.into_location());
     }
     if folder.contains(name) {
-        return Ok(InputSource::Folder { folder: Arc::new(folder), file: Some(name.to_owned()) });
+        return Ok(folder.into_file(name));
     }
     let folder = folder.below(name, hub);
-    if folder.files().is_empty() {
+    if folder.is_empty() {
         let message = "the repository has no such file or folder".to_owned();
         return Err(Error::NotFound { address: hub.to_string(), message });
     }
-    Ok(InputSource::Folder { folder: Arc::new(folder), file: None })
+    Ok(folder.into_location())
 }
 
 #[cfg(test)]

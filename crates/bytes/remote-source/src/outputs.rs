@@ -1,10 +1,10 @@
 //! Outputs in buckets.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{OutputStore, ReadError, Source, StoredFile, Upload};
+use byte_source::{Listing, ReadError, Source, Stat, Store, Upload};
 
 use crate::bucket::Bucket;
 use crate::fetcher::Place;
@@ -42,26 +42,30 @@ impl BucketOutputs {
     }
 }
 
-impl OutputStore for BucketOutputs {
-    fn find(&self, target: &Path) -> io::Result<Option<StoredFile>> {
-        let (bucket, key) = self.object(target)?;
-        Ok(bucket.find(&key)?.map(|(file, _)| file))
-    }
-
-    fn files_in(&self, folder: &Path) -> io::Result<Vec<String>> {
+/// A folder is listed without the folders in it.
+impl Store for BucketOutputs {
+    fn list(&self, folder: &Path) -> io::Result<Listing> {
         let (bucket, key) = self.bucket(folder)?;
-        Ok(bucket.list(&key, true)?.into_keys().collect())
+        Ok(Listing { files: bucket.list(&key, true)?.into_keys().collect(), ..Listing::default() })
     }
 
-    fn open(&self, target: &Path) -> Result<Arc<dyn Source>, ReadError> {
-        let (bucket, key) = self.object(target)?;
-        let client = Arc::clone(&bucket.client);
-        let file = RemoteFile::open_place(&client, Place::Object { bucket, key }, None, EDGE)?;
-        Ok(Arc::new(file))
+    fn stat(&self, path: &Path) -> io::Result<Option<Stat>> {
+        let (bucket, key) = self.object(path)?;
+        Ok(bucket.find(&key)?.map(|(file, _)| Stat::File(file)))
     }
 
-    fn create(&self, target: &Path, len: u64) -> io::Result<Box<dyn Upload>> {
-        let (bucket, key) = self.object(target)?;
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+        let open = |path: &PathBuf| {
+            let (bucket, key) = self.object(path)?;
+            let client = Arc::clone(&bucket.client);
+            let file = RemoteFile::open_place(&client, Place::Object { bucket, key }, None, EDGE)?;
+            Ok(Arc::new(file) as Arc<dyn Source>)
+        };
+        files.iter().map(open).collect()
+    }
+
+    fn create(&self, path: &Path, len: u64) -> io::Result<Box<dyn Upload>> {
+        let (bucket, key) = self.object(path)?;
         Ok(Box::new(BucketUpload::new(bucket, key, len)?))
     }
 }

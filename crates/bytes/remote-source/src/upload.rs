@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use byte_source::{Replaced, StoredFile, Upload};
+use byte_source::{FileStat, Replaced, Upload};
 use bytes::Bytes;
 use object_store::path::Path as ObjectPath;
 use object_store::{
@@ -280,7 +280,7 @@ impl Shared {
         let condition = match replaced {
             Replaced::Anything => None,
             Replaced::Nothing => Some(Condition::Absent),
-            Replaced::Version(StoredFile { etag, version, .. }) => {
+            Replaced::Version(FileStat { etag, version, .. }) => {
                 Some(Condition::Version { etag: etag.clone(), generation: version.clone() })
             }
         };

@@ -9,13 +9,16 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{MappedFile, ReadError, Region, SeekableSource, Source, SourceReader, WINDOW};
+use byte_source::{
+    Location, MappedFile, MemoryStore, ReadError, Region, SeekableSource, Source, SourceReader, Store,
+    WINDOW, Window,
+};
+use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use torch_import::Container;
 
-use crate::folder_names::FolderNames;
-use crate::layouts::LAYOUTS;
-use crate::{Error, Result, TrainerLayout};
+use crate::folder::list;
+use crate::{Error, Result, TrainerFolder, TrainerLayout};
 
 const EXTENSION: &str = "nemo";
 const GZIP: &[u8] = b"\x1f\x8b";
@@ -37,15 +40,10 @@ impl TrainerArchive {
         path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION))
     }
 
-    /// Finds the checkpoint in the archive at `path`.
-    ///
-    /// # Errors
-    /// When the archive cannot be read, is damaged, or has no checkpoint.
-    pub fn open(path: &Path) -> Result<Self> {
+    /// Converts the error of opening the archive at `path`.
+    pub fn unread(path: &Path, reason: ReadError) -> Error {
         let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let source = MappedFile::open(path);
-        let fail = |reason: torch_import::Error| Error::File { file, reason: Box::new(reason) };
-        Self::from_source(Arc::new(source.map_err(|reason| fail(reason.into()))?))
+        Error::File { file, reason: Box::new(reason.into()) }
     }
 
     /// Finds the checkpoint in an archive.
@@ -62,31 +60,25 @@ impl TrainerArchive {
             source = decompress(&*source).map_err(fail)?;
         }
         let members = read_members(&*source).map_err(fail)?;
-        let names: Arc<[String]> = members.iter().map(|(name, _)| name.clone()).collect();
-        let root = FolderNames::of_members(&path, &names);
-        let places = root.folders.iter().map(|name| root.below(name)).collect::<Result<Vec<_>>>()?;
-        let open = |names: &[String]| -> Vec<Arc<dyn Source>> {
-            let wanted = |name: &String| members.iter().find(|(member, _)| member == name);
-            let found = names.iter().filter_map(wanted);
-            found
-                .filter_map(|(name, range)| Member::in_archive(path.join(name), &source, range.clone()))
-                .collect()
-        };
+        let members = members
+            .into_iter()
+            .filter_map(|(name, range)| Member::in_archive(path.join(name), &source, range));
+        let store = Arc::new(members.collect::<MemoryStore>());
+        let open = |paths: &[PathBuf]| store.open(paths).map_err(|reason| fail(reason.into()));
+        let root = list(&Location::new(Arc::<MemoryStore>::clone(&store), &path))?;
+        let places = root.listing.folders.iter().map(|name| list(&root.location.join(name)));
+        let places = places.collect::<Result<Vec<_>>>()?;
         for folder in std::iter::once(&root).chain(&places) {
-            for layout in LAYOUTS {
-                if let Some(files) = layout.files(folder)? {
-                    let prefix = folder.folder.strip_prefix(&path).unwrap_or(Path::new(""));
-                    let in_archive = |name: &String| prefix.join(name).to_string_lossy().into_owned();
-                    let files: Vec<String> = files.iter().map(in_archive).collect();
-                    return Ok(Self { layout: Some(*layout), members: open(&files), file });
-                }
+            if let Some(found) = TrainerFolder::at(folder)? {
+                return Ok(Self { layout: Some(found.layout), members: open(&found.files)?, file });
             }
         }
         let is_weights =
             |name: &&String| Path::new(name).extension().is_some_and(|extension| extension == "ckpt");
-        let weights: Vec<String> = root.files.iter().filter(is_weights).cloned().collect();
+        let weights: Vec<PathBuf> =
+            root.listing.files.iter().filter(is_weights).map(|name| path.join(name)).collect();
         match weights.as_slice() {
-            [_] => Ok(Self { layout: None, members: open(&weights), file }),
+            [_] => Ok(Self { layout: None, members: open(&weights)?, file }),
             _ => Err(Error::Unsupported { file, reason: "the archive has no checkpoint that is known" }),
         }
     }
@@ -97,7 +89,7 @@ impl TrainerArchive {
     /// When a member is damaged.
     pub fn containers(&self) -> Result<Vec<Container>> {
         let open = |source: &Arc<dyn Source>| match self.layout {
-            Some(layout) => layout.open_source(Arc::clone(source)),
+            Some(layout) => layout.open(Arc::clone(source)),
             None => Container::from_source(Arc::clone(source))
                 .map_err(|reason| Error::File { file: self.file.clone(), reason: Box::new(reason) }),
         };
@@ -175,6 +167,7 @@ impl Member {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Source for Member {
     fn path(&self) -> &Path {
         &self.path
@@ -188,8 +181,32 @@ impl Source for Member {
         self.region.read_at(buffer, offset)
     }
 
+    fn is_empty(&self) -> bool {
+        Source::is_empty(&self.region)
+    }
+
+    fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        self.region.read_range(range)
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
+        self.region.read_ranges(ranges)
+    }
+
+    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        self.region.read_window(range)
+    }
+
+    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+        self.region.read_first(range)
+    }
+
     fn in_memory(&self) -> Option<&[u8]> {
         self.region.in_memory()
+    }
+
+    fn is_mappable(&self) -> bool {
+        self.region.is_mappable()
     }
 
     fn file(&self) -> Option<(&File, u64)> {

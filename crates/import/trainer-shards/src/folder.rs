@@ -1,10 +1,9 @@
 //! Finds the folder of a trainer's checkpoint: the given folder, or the newest step in it.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::folder_names::FolderNames;
+use byte_source::{Folder, Location};
+
 use crate::layouts::LAYOUTS;
 use crate::megatron::is_rank_folder;
 use crate::{Error, Result, TrainerLayout};
@@ -20,7 +19,7 @@ const TRACKER_MAX: u64 = 64;
 pub struct TrainerFolder {
     pub layout: &'static dyn TrainerLayout,
     /// Folder that has the files: the given one, or a step in it.
-    pub folder: PathBuf,
+    pub folder: Location,
     /// Paths of the files to read.
     pub files: Vec<PathBuf>,
     /// Other steps in the given folder, which are not read.
@@ -31,48 +30,48 @@ impl TrainerFolder {
     /// Finds the checkpoint of a trainer in `folder`. Returns `None` if no trainer's layout fits.
     ///
     /// # Errors
-    /// When the folder cannot be read, or the trainer has not finished it.
-    pub fn at(folder: &Path) -> Result<Option<Self>> {
-        Self::compare(&FolderNames::read(folder)?)
+    /// When a folder below it cannot be read, or the trainer has not finished it.
+    pub fn at(folder: &Folder) -> Result<Option<Self>> {
+        for layout in LAYOUTS {
+            if let Some(files) = layout.files(folder)? {
+                let files = files.iter().map(|name| folder.path().join(name)).collect();
+                let folder = folder.location.clone();
+                return Ok(Some(Self { layout: *layout, folder, files, other_steps: Vec::new() }));
+            }
+        }
+        Ok(None)
     }
 
     /// Finds the newest checkpoint of a trainer in the sub-folders of `folder`, or in theirs: `checkpoint-100/` or
     /// `checkpoint-100/pytorch_model_fsdp_0/`. Returns `None` if there is none.
     ///
     /// # Errors
-    /// When the folder cannot be read, or the trainer has not finished the newest step.
-    pub fn newest_step(folder: &Path) -> Result<Option<Self>> {
-        let names = FolderNames::read(folder)?;
-        if let Some(found) = Self::newest_of(&names, |below| Self::compare(&FolderNames::read(below)?))? {
+    /// When the trainer has not finished the newest step.
+    pub fn newest_step(folder: &Folder) -> Result<Option<Self>> {
+        if let Some(found) = Self::newest_of(folder, |below| Self::at(&list(below)?))? {
             return Ok(Some(found));
         }
-        Self::newest_of(&names, |below| {
-            Self::newest_of(&FolderNames::read(below)?, |below| Self::compare(&FolderNames::read(below)?))
-        })
+        Self::newest_of(folder, |below| Self::newest_of(&list(below)?, |below| Self::at(&list(below)?)))
     }
 
     /// Returns true if `folder` is that of one of several ranks of Megatron-LM, such as `mp_rank_00`.
-    pub fn is_one_of_several_ranks(folder: &Path) -> bool {
-        let name = folder.file_name().and_then(|name| name.to_str());
-        let parent =
-            folder.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
-        let (Some(name), Some(parent)) = (name.filter(|name| is_rank_folder(name)), parent) else {
-            return false;
-        };
-        let others = FolderNames::read(parent).map(|names| names.folders).unwrap_or_default();
+    pub fn is_one_of_several_ranks(folder: &Location) -> bool {
+        let name = folder.path().file_name().and_then(|name| name.to_str());
+        let Some(name) = name.filter(|name| is_rank_folder(name)) else { return false };
+        let others = list(&folder.parent()).map(|parent| parent.listing.folders).unwrap_or_default();
         others.iter().any(|other| other != name && is_rank_folder(other))
     }
 
     /// Finds the newest step among the sub-folders of a folder: the one that the trainer recorded as finished, or the one
     /// with the highest number.
-    fn newest_of(names: &FolderNames, find: impl Fn(&Path) -> Result<Option<Self>>) -> Result<Option<Self>> {
-        let mut below = names.folders.clone();
+    fn newest_of(folder: &Folder, find: impl Fn(&Location) -> Result<Option<Self>>) -> Result<Option<Self>> {
+        let mut below = folder.listing.folders.clone();
         below.truncate(STEPS_MAX);
         let mut steps = Vec::new();
-        let recorded = recorded_step(names);
+        let recorded = recorded_step(folder);
         below.sort_by_cached_key(|name| (recorded.as_ref() == Some(name), step_order(name)));
         for name in below.iter().rev() {
-            match find(&names.folder.join(name)) {
+            match find(&folder.location.join(name)) {
                 Ok(Some(found)) => steps.push((name.clone(), Ok(found))),
                 Ok(None) | Err(Error::Io { .. }) => {}
                 Err(error) => steps.push((name.clone(), Err(error))),
@@ -89,32 +88,28 @@ impl TrainerFolder {
         found.other_steps.extend(steps.into_iter().map(|(name, _)| name));
         Ok(Some(found))
     }
+}
 
-    fn compare(names: &FolderNames) -> Result<Option<Self>> {
-        for layout in LAYOUTS {
-            if let Some(files) = layout.files(names)? {
-                let files = files.iter().map(|name| names.folder.join(name)).collect();
-                let folder = names.folder.clone();
-                return Ok(Some(Self { layout: *layout, folder, files, other_steps: Vec::new() }));
-            }
-        }
-        Ok(None)
-    }
+/// Lists a folder.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub(crate) fn list(folder: &Location) -> Result<Folder> {
+    folder.list().map_err(|reason| Error::Io { path: folder.path().to_owned(), reason })
 }
 
 /// Returns the name of the step that Megatron-LM finished last, if the folder has it.
-fn recorded_step(names: &FolderNames) -> Option<String> {
-    let path = names.folder.join(TRACKER);
-    let mut text = String::new();
-    if !names.contains(TRACKER) || File::open(path).ok()?.take(TRACKER_MAX).read_to_string(&mut text).is_err()
-    {
+fn recorded_step(folder: &Folder) -> Option<String> {
+    if !folder.listing.has_file(TRACKER) {
         return None;
     }
-    let step = match text.trim() {
+    let tracker = folder.location.join(TRACKER).open().ok()?;
+    let text = tracker.read_range(0..tracker.len().min(TRACKER_MAX)).ok()?;
+    let step = match str::from_utf8(&text).ok()?.trim() {
         "release" => "release".to_owned(),
         number => format!("iter_{:07}", number.parse::<u64>().ok()?),
     };
-    names.folders.contains(&step).then_some(step)
+    folder.listing.has_folder(&step).then_some(step)
 }
 
 /// Returns a key that orders the names of steps: the last number in the name, then the name.

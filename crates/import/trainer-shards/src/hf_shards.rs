@@ -4,13 +4,12 @@
 //! `DCP_SHARDING_INFO` has the start of each part. The shape of the whole is where the last part ends; neither it nor the
 //! number of ranks is in the files.
 
-use byte_source::Observer;
+use byte_source::{Folder, Observer};
 use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::Deserialize;
 use tensor::{Dtype, Tile};
 use torch_import::{Checkpoint, CheckpointAssembly, CheckpointValue, Container, ItemPath};
 
-use crate::folder_names::FolderNames;
 use crate::join::join_tiles;
 use crate::trainer_layout::{JoinedCheckpoint, TrainerLayout};
 use crate::{Error, Result, TrainerSummary};
@@ -43,9 +42,9 @@ impl TrainerLayout for HfShards {
         "torch.distributed.checkpoint (safetensors)"
     }
 
-    fn files(&self, folder: &FolderNames) -> Result<Option<Vec<String>>> {
+    fn files(&self, folder: &Folder) -> Result<Option<Vec<String>>> {
         let found: Vec<String> =
-            folder.files.iter().filter(|name| rank_of(name).is_some()).cloned().collect();
+            folder.listing.files.iter().filter(|name| rank_of(name).is_some()).cloned().collect();
         Ok((!found.is_empty()).then_some(found))
     }
 

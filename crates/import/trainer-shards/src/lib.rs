@@ -5,11 +5,13 @@
 //! `pickle-vm` records the classes of a trainer, and the layouts read their attributes.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), trainer_shards::Error> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use byte_source::Location;
 //! use trainer_shards::TrainerFolder;
 //!
-//! if let Some(found) = TrainerFolder::at("step-1000".as_ref())? {
-//!     let containers: Result<Vec<_>, _> = found.files.iter().map(|path| found.layout.open(path, &byte_source::map_file)).collect();
+//! if let Some(found) = TrainerFolder::at(&Location::local("step-1000").list()?)? {
+//!     let sources = found.folder.store().open(&found.files)?;
+//!     let containers: Result<Vec<_>, _> = sources.into_iter().map(|source| found.layout.open(source)).collect();
 //!     let joined = found.layout.join(&containers?, &())?;
 //!     println!("{}: {} tensors", joined.summary, joined.checkpoint.tensors().count());
 //! }
@@ -23,7 +25,6 @@ mod dcp;
 mod error;
 mod flat_parts;
 mod folder;
-mod folder_names;
 mod hf_shards;
 mod join;
 mod layouts;
@@ -39,7 +40,6 @@ mod zero_names;
 pub use archive::TrainerArchive;
 pub use error::{Error, Result, TrainerRemedy};
 pub use folder::TrainerFolder;
-pub use folder_names::FolderNames;
 pub use layouts::LAYOUTS;
 pub use rank_files::RankFile;
 pub use summary::TrainerSummary;

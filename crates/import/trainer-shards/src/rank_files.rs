@@ -5,7 +5,7 @@
 //! the classes in `torch/distributed/tensor` and
 //! `torch/distributed/_shard/sharded_tensor` of PyTorch 2.15; files that PyTorch 2.15 wrote with 1 to 8 ranks.
 
-use byte_source::Observer;
+use byte_source::{Folder, Observer};
 use foldhash::{HashMap, HashSet, HashSetExt};
 use tensor::{Dtype, Tensor, Tile};
 use torch_import::{
@@ -13,7 +13,6 @@ use torch_import::{
     ShardPosition,
 };
 
-use crate::folder_names::FolderNames;
 use crate::join::join_tiles;
 use crate::mesh;
 use crate::trainer_layout::{JoinedCheckpoint, TrainerLayout};
@@ -85,8 +84,8 @@ impl TrainerLayout for RankFiles {
         "one file a rank (FSDP)"
     }
 
-    fn files(&self, folder: &FolderNames) -> Result<Option<Vec<String>>> {
-        let parsed = folder.files.iter().filter_map(|name| Some((name, RankFile::parse(name)?)));
+    fn files(&self, folder: &Folder) -> Result<Option<Vec<String>>> {
+        let parsed = folder.listing.files.iter().filter_map(|name| Some((name, RankFile::parse(name)?)));
         let mut found: Vec<(&String, RankFile)> = parsed.filter(|(_, file)| file.is_of_weights()).collect();
         found.sort_by_key(|(_, file)| file.rank);
         let Some((name, first)) = found.first().cloned() else { return Ok(None) };

@@ -4,10 +4,9 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Observer, OpenedFile, Source};
+use byte_source::{Folder, Observer, Source};
 use torch_import::{Checkpoint, Container};
 
-use crate::folder_names::FolderNames;
 use crate::{Error, Result, TrainerSummary};
 
 /// Files that one trainer writes, and how their parts fit together.
@@ -19,30 +18,18 @@ pub trait TrainerLayout: Debug + Sync {
     ///
     /// # Errors
     /// When the folder is of this layout, and a file is missing or the trainer is still writing.
-    fn files(&self, folder: &FolderNames) -> Result<Option<Vec<String>>>;
+    fn files(&self, folder: &Folder) -> Result<Option<Vec<String>>>;
 
     /// Returns the name of one of the files for messages.
     fn file_name(&self, path: &Path) -> String {
         path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
-    /// Opens one of the files with `open_file`.
+    /// Opens one of the files as a container.
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
-    fn open(&self, path: &Path, open_file: &dyn Fn(&Path) -> OpenedFile) -> Result<Container> {
-        let fail = |reason: torch_import::Error| Error::File {
-            file: self.file_name(path),
-            reason: Box::new(reason),
-        };
-        self.open_source(open_file(path).map_err(|reason| fail(reason.into()))?)
-    }
-
-    /// Opens one of the files, which may be in another one.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is damaged.
-    fn open_source(&self, source: Arc<dyn Source>) -> Result<Container> {
+    fn open(&self, source: Arc<dyn Source>) -> Result<Container> {
         let file = self.file_name(source.path());
         Container::from_source(source).map_err(|reason| Error::File { file, reason: Box::new(reason) })
     }

@@ -8,13 +8,13 @@
 
 use std::path::Path;
 
-use byte_source::Observer;
+use byte_source::{Folder, Observer};
 use foldhash::{HashMap, HashSet};
 use tensor::Tensor;
 use torch_import::{Checkpoint, CheckpointAssembly, Container, ItemPath};
 
 use crate::attributes::Objects;
-use crate::folder_names::FolderNames;
+use crate::folder::list;
 use crate::trainer_layout::{JoinedCheckpoint, TrainerLayout};
 use crate::zero::{ModelStates, ZeroFile, join_frozen};
 use crate::{Error, Result, TrainerSummary};
@@ -38,19 +38,19 @@ impl TrainerLayout for Universal {
         "DeepSpeed universal checkpoint"
     }
 
-    fn files(&self, folder: &FolderNames) -> Result<Option<Vec<String>>> {
-        let has = |name: &str| folder.folders.iter().any(|other| other == name);
+    fn files(&self, folder: &Folder) -> Result<Option<Vec<String>>> {
+        let has = |name: &str| folder.listing.has_folder(name);
         if !has(ZERO) {
             return Ok(None);
         }
-        let parameters = folder.below(ZERO)?;
+        let parameters = list(&folder.location.join(ZERO))?;
         let (mut files, mut without) = (Vec::new(), None);
         let mut weights = 0_usize;
-        for name in parameters.folders.clone() {
-            let names = parameters.below(&name)?;
-            let found = std::iter::once(WEIGHT).chain(MOMENTS).filter(|file| names.contains(file));
+        for name in parameters.listing.folders.clone() {
+            let names = list(&parameters.location.join(&name))?.listing;
+            let found = std::iter::once(WEIGHT).chain(MOMENTS).filter(|file| names.has_file(file));
             files.extend(found.map(|file| format!("{ZERO}/{name}/{file}")));
-            if names.contains(WEIGHT) {
+            if names.has_file(WEIGHT) {
                 weights = weights.saturating_add(1);
             } else {
                 without.get_or_insert(name);
@@ -65,9 +65,9 @@ impl TrainerLayout for Universal {
         }
         if has(TEMPORARY) {
             let reason = format!("the folder {TEMPORARY} shows that its conversion has not ended");
-            return Err(Error::Unfinished { folder: folder.folder.clone(), reason });
+            return Err(Error::Unfinished { folder: folder.path().to_owned(), reason });
         }
-        files.extend(folder.files.iter().filter(|name| name.ends_with(MODEL)).cloned());
+        files.extend(folder.listing.files.iter().filter(|name| name.ends_with(MODEL)).cloned());
         Ok(Some(files))
     }
 

@@ -5,14 +5,13 @@
 //! group, which are padded at the end; ZeRO-3 cuts each parameter, and pads it. Buffers of floating-point numbers become float32. Frozen parameters
 //! keep their dtype: rank 0 has them whole, and after ZeRO-3 each rank has a part.
 
-use byte_source::Observer;
+use byte_source::{Folder, Observer};
 use foldhash::{HashMap, HashSet, HashSetExt};
 use tensor::{Dtype, Tensor, Tile, contiguous_strides};
 use torch_import::{Checkpoint, CheckpointAssembly, CheckpointNote, Container, ItemContent, ItemPath};
 
 use crate::attributes::Objects;
 use crate::flat_parts::FlatParts;
-use crate::folder_names::FolderNames;
 use crate::join::join_tiles;
 use crate::trainer_layout::{JoinedCheckpoint, TrainerLayout};
 use crate::zero_names::ZeroFiles;
@@ -56,8 +55,8 @@ impl TrainerLayout for Zero {
         "DeepSpeed ZeRO"
     }
 
-    fn files(&self, folder: &FolderNames) -> Result<Option<Vec<String>>> {
-        ZeroFiles::find(&folder.files)
+    fn files(&self, folder: &Folder) -> Result<Option<Vec<String>>> {
+        ZeroFiles::find(&folder.listing.files)
     }
 
     fn join(&self, containers: &[Container], observer: &dyn Observer) -> Result<JoinedCheckpoint> {

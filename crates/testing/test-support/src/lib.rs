@@ -16,6 +16,7 @@ mod null_sink;
 mod process;
 mod remote;
 mod safetensors;
+mod store_suite;
 mod tensors;
 
 pub use archive::stored_zip;
@@ -23,4 +24,5 @@ pub use null_sink::NullSink;
 pub use process::{each_in_own_process, peak_memory};
 pub use remote::RemoteSource;
 pub use safetensors::safetensors;
+pub use store_suite::{STORE_FILES, StoreClaims, check_store};
 pub use tensors::{tensor, zeros};

@@ -33,7 +33,7 @@ fn converted(architecture: ArchitectureChoice, keep_extra: bool) -> (TempDir, Pa
 
 fn against(carton: &Path, checkpoint: &Path) -> VerifyReport {
     let mut options = VerifyOptions::new(carton);
-    options.against = vec![checkpoint.to_owned()];
+    options.against = vec![checkpoint.into()];
     verify(&options, &()).expect("a carton")
 }
 

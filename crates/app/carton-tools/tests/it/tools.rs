@@ -102,7 +102,7 @@ fn each_tensor_of_a_model_that_runs_is_listed_once() {
     let found = names(Path::new(&converted.output));
     assert_eq!(found.len(), converted.tensors, "{found:?}");
     let mut options = VerifyOptions::new(&converted.output);
-    options.against = vec![checkpoint];
+    options.against = vec![checkpoint.into()];
     let report = verify(&options, &()).expect("a carton");
     assert_eq!((report.findings, report.tensors_compared), (Vec::new(), Some(converted.tensors)));
 }
@@ -112,7 +112,7 @@ fn a_carton_is_equal_to_its_checkpoint() {
     let (_folder, checkpoint, carton) =
         converted(&[("w", 1), ("a.b", 2), ("__tensors__.x", 3)], Selection::default());
     let mut options = VerifyOptions::new(&carton);
-    options.against = vec![checkpoint.clone()];
+    options.against = vec![checkpoint.clone().into()];
     let report = verify(&options, &()).expect("a carton");
     assert_eq!(report.findings, []);
     assert_eq!((report.ok, report.tensors_compared), (true, Some(3)));
@@ -131,7 +131,7 @@ fn only_own_names_are_compared_with_a_checkpoint() {
     let (_folder, checkpoint, carton) = converted(&[("w", 1), ("v", 2)], Selection::default());
     let findings = |selection: Selection| {
         let mut options = VerifyOptions::new(&carton);
-        options.against = vec![checkpoint.clone()];
+        options.against = vec![checkpoint.clone().into()];
         options.selection = selection;
         let report = verify(&options, &()).expect("a carton");
         report.findings.into_iter().map(|finding| finding.what).collect::<Vec<_>>()
@@ -150,7 +150,7 @@ fn only_own_names_are_compared_with_a_checkpoint() {
     assert_eq!(findings(Selection::default()), ["tensor `v` differs from the checkpoint in its elements"]);
     let (_folder, checkpoint, carton) = converted(&[("w", 1), ("v", 2)], including("w"));
     let mut options = VerifyOptions::new(carton);
-    options.against = vec![checkpoint];
+    options.against = vec![checkpoint.into()];
     let report = verify(&options, &()).expect("a carton");
     assert_eq!(report.findings.len(), 1);
     assert_eq!(report.findings[0].what, "tensor `v` is missing");
@@ -280,7 +280,7 @@ fn zip_of_another_program() -> Vec<u8> {
 fn a_verification_can_be_stopped() {
     let (_folder, checkpoint, carton) = converted(&[("w", 1)], Selection::default());
     let mut options = VerifyOptions::new(&carton);
-    options.against = vec![checkpoint];
+    options.against = vec![checkpoint.into()];
     let report = stop_everywhere(|observer| verify(&options, observer), || {});
     assert!(report.ok);
 }

@@ -1,6 +1,7 @@
 //! Companions of a checkpoint, and the documents that a model was trained with.
 
-use checkpoint_files::{DocumentCache, has_tokenizer, is_companion_name};
+use byte_source::Location;
+use checkpoint_files::{CheckpointSources, DocumentCache, has_tokenizer, is_companion_name};
 
 use crate::made_folder::Folder;
 
@@ -36,7 +37,8 @@ fn the_tokenizer_of_a_checkpoint_is_preferred_to_the_shared_one() {
     let folder = Folder::with(&["tokenizer.model", "7B/model.safetensors"]);
     let checkpoint = folder.path().join("7B/model.safetensors");
     let tokenizers = || {
-        let (companions, _) = checkpoint_files::companions(&checkpoint).expect("a folder");
+        let (companions, _) =
+            CheckpointSources::file(&Location::from(&checkpoint)).companions().expect("a folder");
         companions.into_iter().map(|(_, path)| path.canonicalize().expect("it is there")).collect::<Vec<_>>()
     };
     let real = |name: &str| folder.path().join(name).canonicalize().expect("it is there");
@@ -74,7 +76,7 @@ fn documents_of_a_training_are_in_the_step_or_above() {
 fn a_document_can_be_replaced() {
     let folder = Folder::with(&["model.safetensors"]);
     folder.write("config.json", b"{}");
-    let mut documents = DocumentCache::next_to(&folder.path().join("model.safetensors"));
+    let mut documents = DocumentCache::next_to(&folder.path().join("model.safetensors").into());
     documents.replace_config("other".to_owned());
     assert_eq!(documents.config().expect("a text"), Some("other"));
 }

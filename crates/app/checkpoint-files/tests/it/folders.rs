@@ -2,7 +2,7 @@
 //!
 //! Facts: the files that the models of model hubs have, and those that training programs leave.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use checkpoint_files::{
     CheckpointSources, DOCUMENT_MAX, DocumentCache, Error, FilesNote, FolderDiagnosis, ShardPolicy,
@@ -294,13 +294,14 @@ fn a_refusal_stops_the_reading() {
 
 #[test]
 fn no_paths_are_an_error() {
-    assert!(matches!(CheckpointSources::find(&[], ShardPolicy::RequireAll), Err(Error::NoPaths)));
+    assert!(matches!(CheckpointSources::find::<PathBuf>(&[], ShardPolicy::RequireAll), Err(Error::NoPaths)));
 }
 
 /// The names of the companions of `checkpoint`, and the notes on those that are left out.
 #[cfg(unix)]
 fn companions(checkpoint: &Path) -> (Vec<String>, Vec<String>) {
-    let (files, notes) = checkpoint_files::companions(checkpoint).expect("a folder");
+    let sources = CheckpointSources::file(&checkpoint.into());
+    let (files, notes) = sources.companions().expect("a folder");
     (files.into_iter().map(|(name, _)| name).collect(), notes.iter().map(ToString::to_string).collect())
 }
 
@@ -422,15 +423,18 @@ fn a_document_has_a_largest_length() {
     let folder = Folder::with(&[]);
     folder.write("config.json", b"1234");
     let path = folder.path().join("config.json");
-    assert_eq!(read_document(&path, 4).expect("short enough"), "1234");
-    assert!(matches!(read_document(&path, 3), Err(Error::DocumentTooLarge { len: 4, limit: 3, .. })));
+    assert_eq!(read_document(&path.clone().into(), 4).expect("short enough"), "1234");
+    assert!(matches!(
+        read_document(&path.clone().into(), 3),
+        Err(Error::DocumentTooLarge { len: 4, limit: 3, .. })
+    ));
     // A file whose length the system does not know.
     #[cfg(target_os = "linux")]
     assert!(matches!(
-        read_document(Path::new("/proc/self/status"), 3),
+        read_document(&"/proc/self/status".into(), 3),
         Err(Error::DocumentTooLarge { len: 4, limit: 3, .. })
     ));
-    let mut documents = DocumentCache::next_to(&path);
+    let mut documents = DocumentCache::next_to(&path.into());
     documents.replace_params("{}".to_owned());
     assert_eq!(documents.params().expect("a text"), Some("{}"));
 }

@@ -1,55 +1,25 @@
 //! Folders that are not on this machine.
 
-use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{BufferSource, InputSource, ReadError, Source, SourceFolder};
+use byte_source::{BufferSource, Location, MemoryStore, Source};
 use checkpoint_files::{CheckpointSources, Error, FilesNote, FolderDiagnosis, ShardPolicy};
 
 use crate::made_folder::{names, one_tensor};
 
-#[derive(Debug)]
-struct MemoryFolder {
-    names: Vec<String>,
-    contents: BTreeMap<String, Vec<u8>>,
-}
-
-impl SourceFolder for MemoryFolder {
-    fn path(&self) -> &Path {
-        Path::new("far://m")
-    }
-
-    fn name(&self) -> String {
-        "m".to_owned()
-    }
-
-    fn files(&self) -> &[String] {
-        &self.names
-    }
-
-    fn open(&self, files: &[&str]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
-        let open = |name: &&str| {
-            let contents = self.contents.get(*name).ok_or(io::ErrorKind::NotFound)?;
-            Ok(Arc::new(BufferSource::new(self.path_of(name), contents.clone())) as Arc<dyn Source>)
-        };
-        files.iter().map(open).collect::<io::Result<Vec<_>>>().map_err(ReadError::from)
-    }
-}
-
-/// A folder with these files. Safetensors files hold a tensor, other files their own names.
-fn input(files: &[&str], file: Option<&str>) -> InputSource {
-    let bytes = |name: &str| {
-        if name.ends_with(".safetensors") { one_tensor(name) } else { name.as_bytes().to_vec() }
+/// A folder with these files, or one of them. Safetensors files hold a tensor, other files their own names.
+fn input(files: &[&str], file: Option<&str>) -> Location {
+    let source = |name: &&str| {
+        let bytes = if name.ends_with(".safetensors") { one_tensor(name) } else { name.as_bytes().to_vec() };
+        Arc::new(BufferSource::new(Path::new("far://m").join(name), bytes)) as Arc<dyn Source>
     };
-    let contents: BTreeMap<_, _> = files.iter().map(|&name| (name.to_owned(), bytes(name))).collect();
-    let folder = MemoryFolder { names: contents.keys().cloned().collect(), contents };
-    InputSource::Folder { folder: Arc::new(folder), file: file.map(str::to_owned) }
+    let folder = Location::new(Arc::new(files.iter().map(source).collect::<MemoryStore>()), "far://m");
+    file.map_or_else(|| folder.clone(), |name| folder.join(name))
 }
 
 fn find(files: &[&str], file: Option<&str>) -> Result<CheckpointSources, Error> {
-    CheckpointSources::find_source(&input(files, file), ShardPolicy::RequireAll)
+    CheckpointSources::find(&[input(files, file)], ShardPolicy::RequireAll)
 }
 
 #[test]
@@ -94,20 +64,10 @@ fn a_remote_file_is_one_of_those_that_were_listed() {
     assert!(matches!(find(&shards, part), Err(Error::RankPart { .. })));
     // Alone, if the caller wants that.
     let alone = |file| {
-        CheckpointSources::find_source(&input(&shards, file), ShardPolicy::ThisFileOnly)
-            .expect("a file")
-            .notes
+        CheckpointSources::find(&[input(&shards, file)], ShardPolicy::ThisFileOnly).expect("a file").notes
     };
     assert!(alone(second).is_empty());
     assert!(matches!(alone(part).as_slice(), [FilesNote::RankPart { .. }]));
-}
-
-#[test]
-fn remote_files_of_ranks_are_refused() {
-    for part in [".metadata", "__0_0.distcp"] {
-        let found = find(&[part, "model.safetensors"], None);
-        assert!(matches!(&found, Err(Error::RemoteTrainer { file, .. }) if file == part), "{found:?}");
-    }
 }
 
 #[test]
@@ -121,7 +81,7 @@ fn a_remote_folder_without_a_checkpoint_says_what_is_there() {
 #[test]
 fn a_single_source_has_nothing_next_to_it() {
     let source: Arc<dyn Source> = Arc::new(BufferSource::new("x.safetensors", one_tensor("w")));
-    let sources = CheckpointSources::find_source(&source.into(), ShardPolicy::RequireAll).expect("a file");
+    let sources = CheckpointSources::find(&[source], ShardPolicy::RequireAll).expect("a file");
     assert_eq!(sources.open().expect("a file").len(), 1);
     assert!(sources.companions().expect("nothing is read").0.is_empty());
     assert_eq!(sources.documents.config().expect("nothing is read"), None);

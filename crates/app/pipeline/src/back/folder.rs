@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use byte_source::OutputStore;
+use byte_source::Store;
 use output::IfExists;
 use safetensors_format::is_model_file;
 
@@ -79,15 +79,15 @@ pub(super) fn plan_output_folder(files: &mut OutputFiles<'_>, job: &OutputJob<'_
 ///
 /// # Errors
 /// When a file may not be replaced, the folder contains files of another model, or the store does not answer.
-fn check_stored_folder(store: &dyn OutputStore, files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
+fn check_stored_folder(store: &dyn Store, files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
     let mut new = HashSet::new();
     for path in files.paths() {
         job.destination.check_target(path, &job.inputs(), job.if_exists)?;
         new.insert(output::file_name(path));
     }
-    let names = store.files_in(job.target);
-    let names = names.map_err(|reason| Error::Io { path: job.target.to_owned(), reason })?;
-    match names.into_iter().find(|name| is_model_file(name) && !new.contains(name)) {
+    let listing = store.list(job.target);
+    let listing = listing.map_err(|reason| Error::Io { path: job.target.to_owned(), reason })?;
+    match listing.files.into_iter().find(|name| is_model_file(name) && !new.contains(name)) {
         Some(name) => Err(Error::OtherModelInFolder { path: job.target.join(name) }),
         None => Ok(()),
     }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use byte_source::Blob;
+use byte_source::{Blob, Location};
 use checkpoint_files::{CheckpointSources, Companion, ShardPolicy};
 use output::{Destination, IfExists};
 use tensor::{Dtype, Tensors};
@@ -209,7 +209,7 @@ impl<'j> OutputJob<'j> {
 
     /// Returns the paths of all inputs, which an output must not replace.
     pub(crate) fn inputs(&self) -> Vec<&Path> {
-        let others = self.conversion.other_inputs.iter().map(PathBuf::as_path);
+        let others = self.conversion.other_inputs.iter().map(Location::path);
         self.model.sources.inputs().chain(others).collect()
     }
 

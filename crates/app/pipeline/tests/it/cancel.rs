@@ -187,7 +187,7 @@ fn a_cancelled_batch_stops() {
     write_safetensors(&second, &[3]);
     std::fs::create_dir(&out).expect("a temporary folder");
     let mut options = ConvertOptions::new(&path);
-    options.inputs.push(second);
+    options.inputs.push(second.into());
     options.output = Some(out.clone());
     let mut done = Vec::new();
     let error = convert_each(&options, Resume::ConvertAll.into(), &StopAt::new(3 << 20), &mut |result| {

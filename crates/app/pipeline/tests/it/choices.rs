@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{BufferSource, InputSource, ReadError, Source, SourceFolder};
+use byte_source::{BufferSource, Location, MemoryStore, ReadError, Source, Stores};
 use checkpoint_files::FilesNote;
 use pipeline::{
     ArchitectureChoice, BatchOptions, CartonOptions, Cast, CastFrom, CastOptions, ConvertOptions, Dtype,
@@ -29,7 +29,7 @@ fn checked_in(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path)
 }
 
-fn options(input: impl Into<PathBuf>, kind: OutputKind, output: &Path) -> ConvertOptions {
+fn options(input: impl Into<Location>, kind: OutputKind, output: &Path) -> ConvertOptions {
     let mut options = ConvertOptions::new(input);
     options.target = Target::from(kind);
     options.output = Some(output.to_owned());
@@ -233,44 +233,21 @@ fn a_dry_run_of_a_batch_leaves_the_records_as_they_are() {
     assert_eq!(std::fs::read_to_string(&path).expect("it is there"), line);
 }
 
-/// A folder elsewhere, whose files are the same checkpoint.
-#[derive(Debug)]
-struct Folder(Vec<String>);
-
-impl SourceFolder for Folder {
-    fn path(&self) -> &Path {
-        Path::new("far://m")
-    }
-
-    fn name(&self) -> String {
-        "m".to_owned()
-    }
-
-    fn files(&self) -> &[String] {
-        &self.0
-    }
-
-    fn open(&self, files: &[&str]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
-        let file = torch_file(format!("}}(Vw\n{TENSOR}u.").as_bytes());
-        let open = |name: &&str| Arc::new(BufferSource::new(self.path_of(name), file.clone())) as _;
-        Ok(files.iter().map(open).collect())
-    }
-}
-
 #[test]
 fn inputs_of_a_batch_elsewhere_are_opened_when_their_turn_comes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = folder.path().join("out");
     let run = |name: &str| {
         let inputs = ["x/a.pth", "y/a.pth", "gone.pth"].map(|file| PathBuf::from("https://far").join(file));
-        let mut options = ConvertOptions::from_inputs(inputs.to_vec());
+        let mut options = ConvertOptions::from_inputs(inputs);
         options.output = Some(output.clone());
         let file = torch_file(format!("}}(V{name}\n{TENSOR}u.").as_bytes());
-        options.given.open_with(move |path| {
+        options.stores = Stores::with_addresses(move |path| {
             if path.ends_with("gone.pth") {
                 return Err(ReadError::from(std::io::ErrorKind::NotFound));
             }
-            Ok(Some(InputSource::File(Arc::new(BufferSource::new(path, file.clone())))))
+            let source: Arc<dyn Source> = Arc::new(BufferSource::new(path, file.clone()));
+            Ok(Some(source.into()))
         });
         let mut done = |_| Ok(());
         let report = convert_each(&options, BatchOptions::from(true), &(), &mut done);
@@ -287,9 +264,12 @@ fn inputs_of_a_batch_elsewhere_are_opened_when_their_turn_comes() {
 #[test]
 fn a_folder_elsewhere_has_one_pickle_to_trace() {
     let open = |names: &[&str]| {
-        let folder = Arc::new(Folder(names.iter().map(|name| (*name).to_owned()).collect()));
-        let source = InputSource::Folder { folder, file: None };
-        open_pickles(Path::new("far://m"), Some(&source)).map(|(path, _)| path)
+        let file = torch_file(format!("}}(Vw\n{TENSOR}u.").as_bytes());
+        let source = |name: &&str| {
+            Arc::new(BufferSource::new(Path::new("far://m").join(name), file.clone())) as Arc<dyn Source>
+        };
+        let store = names.iter().map(source).collect::<MemoryStore>();
+        open_pickles(&Location::new(Arc::new(store), "far://m")).map(|(path, _)| path)
     };
     let path = open(&["pytorch_model.bin"]).expect("one pickle");
     assert_eq!(path, Path::new("far://m/pytorch_model.bin"));
@@ -305,7 +285,7 @@ fn a_folder_elsewhere_has_one_pickle_to_trace() {
 #[test]
 fn the_folder_of_a_trainer_has_a_pickle_to_trace() {
     let folder = checked_in("crates/import/trainer-shards/tests/data/dcp");
-    let (path, _) = open_pickles(&folder, None).expect("it describes the checkpoint");
+    let (path, _) = open_pickles(&folder.clone().into()).expect("it describes the checkpoint");
     assert_eq!(path, folder.join(".metadata"));
 }
 

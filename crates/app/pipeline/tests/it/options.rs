@@ -61,20 +61,21 @@ fn each_option_of_a_carton_leaves_the_others_as_they_are() {
 
 #[test]
 fn a_batch_expects_each_output_where_it_is_written() {
-    let mut options = ConvertOptions::new("llama-7b/model.pth");
+    let input = Path::new("llama-7b/model.pth");
+    let mut options = ConvertOptions::new(input);
     let folder = Path::new("out");
-    assert_eq!(expected_output(&options, None), Path::new("llama-7b/model.carton"));
-    assert_eq!(expected_output(&options, Some(folder)), Path::new("out/model.carton"));
+    assert_eq!(expected_output(input, &options, None), Path::new("llama-7b/model.carton"));
+    assert_eq!(expected_output(input, &options, Some(folder)), Path::new("out/model.carton"));
     options.output = Some("x.carton".into());
-    assert_eq!(expected_output(&options, Some(folder)), Path::new("x.carton"));
+    assert_eq!(expected_output(input, &options, Some(folder)), Path::new("x.carton"));
     // A repository has a folder for each model.
     options.target = Target::Triton(TritonOptions::default());
-    assert_eq!(expected_output(&options, None), Path::new("x.carton/llama-7b"));
-    assert_eq!(expected_output(&options, Some(folder)), Path::new("out/llama-7b"));
+    assert_eq!(expected_output(input, &options, None), Path::new("x.carton/llama-7b"));
+    assert_eq!(expected_output(input, &options, Some(folder)), Path::new("out/llama-7b"));
     options.output = None;
-    assert_eq!(expected_output(&options, None), Path::new("llama-7b/llama-7b"));
+    assert_eq!(expected_output(input, &options, None), Path::new("llama-7b/llama-7b"));
     options.target = Target::Triton(TritonOptions::default().name("m"));
-    assert_eq!(expected_output(&options, Some(folder)), Path::new("out/m"));
+    assert_eq!(expected_output(input, &options, Some(folder)), Path::new("out/m"));
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn a_digest_of_an_archive_relies_on_checksums_only_if_there_are_some() {
         let at = usize::try_from(weight.data.start).expect("small");
         let digest = |bytes: &[u8]| {
             let (_folder, path) = folder_with("x.pth", bytes);
-            inputs_digest("test", std::iter::once(path.as_path()), InputContent::Tensors).expect("it exists")
+            inputs_digest("test", &[path.into()], InputContent::Tensors).expect("it exists")
         };
         let before = digest(&bytes);
         bytes[at] ^= 1;

@@ -151,7 +151,7 @@ fn a_checkpoint_of_140_gb_is_described_by_a_few_ranges() {
     let source: Arc<dyn Source> = Arc::<RemoteSource>::clone(&file);
     assert!(source.len() > 140_000_000_000, "{}", source.len());
 
-    let report = inspect(&InspectOptions::from_source(Arc::clone(&source)), &()).expect("it is sound");
+    let report = inspect(&InspectOptions::new(Arc::clone(&source)), &()).expect("it is sound");
     assert_eq!((report.tensors.len(), report.totals.parameters), (724, 724 * 96_700_000));
     expect_little(&file, "inspect");
 
@@ -165,7 +165,7 @@ fn a_checkpoint_of_140_gb_is_described_by_a_few_ranges() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for kind in [OutputKind::Carton, OutputKind::Safetensors, OutputKind::Torch] {
         let output = folder.path().join("out");
-        let mut options = ConvertOptions::from_source(Arc::clone(&source));
+        let mut options = ConvertOptions::new(Arc::clone(&source));
         (options.target, options.output, options.dry_run) = (Target::from(kind), Some(output.clone()), true);
         let report = convert(&options, &()).expect("it can be converted");
         assert_eq!(report.tensors, 724);
@@ -252,8 +252,11 @@ fn converted_once(folder: &Path, path: &Path) {
 
             let file = Arc::new(of_file(path));
             let other = format!("remote.{name}");
-            convert(&options(&other, ConvertOptions::from_source(Arc::<RemoteSource>::clone(&file))), &())
-                .expect("it can be converted");
+            convert(
+                &options(&other, ConvertOptions::new(Arc::<RemoteSource>::clone(&file) as Arc<dyn Source>)),
+                &(),
+            )
+            .expect("it can be converted");
             let found = std::fs::read(folder.join(&other)).expect("it was written");
             assert!(found == expected, "{name}: the outputs differ");
 
@@ -278,12 +281,11 @@ fn a_local_header_that_disagrees_is_found_with_the_first_read_of_its_data() {
         *file.parts.iter().filter(|(_, part)| part.starts_with(b"PK\x03\x04")).nth(3).expect("four").0;
     file.parts.get_mut(&header).expect("it is there")[14] ^= 1;
     let source: Arc<dyn Source> = Arc::new(file);
-    let report =
-        inspect(&InspectOptions::from_source(Arc::clone(&source)), &()).expect("nothing of it is read");
+    let report = inspect(&InspectOptions::new(Arc::clone(&source)), &()).expect("nothing of it is read");
     assert_eq!(report.tensors.len(), 3);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = Some(folder.path().join("x.carton"));
-    let mut options = ConvertOptions::from_source(source);
+    let mut options = ConvertOptions::new(source);
     options.output = output;
     let error = convert(&options, &()).expect_err("the headers disagree");
     assert_eq!(error.kind(), byte_source::ErrorKind::Damaged, "{error:?}");
@@ -345,9 +347,7 @@ fn real_files_are_read_the_same_from_a_source() {
     for path in files {
         let source: Arc<dyn Source> = Arc::new(of_file(&path));
         let local = inspect(&InspectOptions::new(&path), &());
-        let mut options = InspectOptions::from_source(Arc::clone(&source));
-        options.input.clone_from(&path);
-        let remote = inspect(&options, &());
+        let remote = inspect(&InspectOptions::new(Arc::clone(&source)), &());
         match (local, remote) {
             (Ok(local), Ok(remote)) => {
                 let text = |report| serde_json::to_string(report).expect("a report");

@@ -1,11 +1,11 @@
 //! Batches whose outputs are in a store: what the next batch skips, and that it replaces nothing of another program.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use byte_source::{BufferSource, OutputStore, ReadError, Replaced, Source, StoredFile, Upload};
+use byte_source::{BufferSource, Listing, Location, ReadError, Source, Stat, Store, Upload};
 use pipeline::{
     BatchItem, BatchOptions, Cast, CastFrom, ConvertOptions, Destination, Dtype, Error, IfExists, OutputKind,
     Resume, SafetensorsOptions, Target, convert, convert_each,
@@ -14,112 +14,67 @@ use pipeline::{
 /// Where the record of the first input's output is.
 const RECORD: &str = "s3://bucket/out/.torch2carton.outputs/a.pth.json";
 
-/// An object: its bytes, and whether this program wrote it.
-#[derive(Clone, Debug)]
-struct Object {
-    bytes: Vec<u8>,
-    is_own: bool,
-    etag: u64,
-}
-
-type Objects = Arc<Mutex<BTreeMap<PathBuf, Object>>>;
-
-/// A store in memory, which counts the entity tags.
+/// A store in memory that may be down.
 #[derive(Debug, Default)]
 struct MemoryStore {
-    objects: Objects,
+    objects: byte_source::MemoryStore,
     /// True if no object can be looked at.
-    is_down: Mutex<bool>,
+    is_down: AtomicBool,
+    /// True if the last byte of each object is another one when it is read.
+    is_damaged: AtomicBool,
 }
 
 impl MemoryStore {
+    /// Puts an object of another program, or of this one.
     fn put(&self, path: &str, bytes: &[u8], is_own: bool) {
-        put(&self.objects, Path::new(path), bytes.to_vec(), is_own);
+        if is_own {
+            let mut upload = self.objects.create(Path::new(path), 0).expect("memory");
+            upload.write_all(bytes).expect("memory");
+            upload.complete(&byte_source::Replaced::Anything).expect("memory");
+        } else {
+            self.objects.insert(Arc::new(BufferSource::new(path, bytes.to_vec())));
+        }
     }
 
     fn get(&self, path: &str) -> Option<Vec<u8>> {
-        lock(&self.objects).get(Path::new(path)).map(|object| object.bytes.clone())
+        let source = Location::new(Arc::new(self.objects.clone()), path).open().ok()?;
+        Some(source.read_range(0..source.len()).expect("memory").to_vec())
     }
 
     fn names(&self) -> Vec<String> {
-        lock(&self.objects).keys().map(|path| path.display().to_string()).collect()
+        let bucket = Location::new(Arc::new(self.objects.clone()), "s3://bucket");
+        let names = bucket.files_below().expect("memory");
+        names.iter().map(|name| format!("s3://bucket/{name}")).collect()
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+impl Store for MemoryStore {
+    fn list(&self, folder: &Path) -> io::Result<Listing> {
+        self.objects.list(folder)
+    }
 
-fn put(objects: &Objects, path: &Path, bytes: Vec<u8>, is_own: bool) {
-    let mut objects = lock(objects);
-    let etag = objects.values().map(|object| object.etag).max().unwrap_or(0).saturating_add(1);
-    objects.insert(path.to_owned(), Object { bytes, is_own, etag });
-}
-
-fn stored(object: &Object) -> StoredFile {
-    let (len, etag) = (object.bytes.len() as u64, Some(object.etag.to_string()));
-    StoredFile { len, is_own: object.is_own, etag, version: None }
-}
-
-impl OutputStore for MemoryStore {
-    fn find(&self, target: &Path) -> io::Result<Option<StoredFile>> {
-        if *lock(&self.is_down) {
+    fn stat(&self, path: &Path) -> io::Result<Option<Stat>> {
+        if self.is_down.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        Ok(lock(&self.objects).get(target).map(stored))
+        self.objects.stat(path)
     }
 
-    fn files_in(&self, folder: &Path) -> io::Result<Vec<String>> {
-        let objects = lock(&self.objects);
-        let inside = objects.keys().filter(|path| path.parent() == Some(folder));
-        Ok(inside.map(|path| output::file_name(path)).collect())
-    }
-
-    fn open(&self, target: &Path) -> Result<Arc<dyn Source>, ReadError> {
-        let object = lock(&self.objects).get(target).cloned().ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(BufferSource::new(target, object.bytes)))
-    }
-
-    fn create(&self, target: &Path, _: u64) -> io::Result<Box<dyn Upload>> {
-        let (objects, target) = (Arc::clone(&self.objects), target.to_owned());
-        Ok(Box::new(MemoryUpload { objects, target, bytes: Vec::new() }))
-    }
-}
-
-#[derive(Debug)]
-struct MemoryUpload {
-    objects: Objects,
-    target: PathBuf,
-    bytes: Vec<u8>,
-}
-
-impl Write for MemoryUpload {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.bytes.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Upload for MemoryUpload {
-    fn complete(self: Box<Self>, replaced: &Replaced) -> io::Result<()> {
-        let found = lock(&self.objects).get(&self.target).map(stored);
-        let is_allowed = match replaced {
-            Replaced::Anything => true,
-            Replaced::Nothing => found.is_none(),
-            Replaced::Version(version) => found.as_ref() == Some(version),
-        };
-        if !is_allowed {
-            return Err(io::ErrorKind::AlreadyExists.into());
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+        let opened = self.objects.open(files)?;
+        if !self.is_damaged.load(Ordering::Relaxed) {
+            return Ok(opened);
         }
-        put(&self.objects, &self.target, self.bytes, true);
-        Ok(())
+        let damage = |source: Arc<dyn Source>| {
+            let mut bytes = source.read_range(0..source.len())?.to_vec();
+            *bytes.last_mut().expect("it is not empty") ^= 1;
+            Ok(Arc::new(BufferSource::new(source.path(), bytes)) as Arc<dyn Source>)
+        };
+        opened.into_iter().map(damage).collect()
     }
 
-    fn abort_handle(&self) -> Arc<dyn Fn() + Send + Sync> {
-        Arc::new(|| {})
+    fn create(&self, path: &Path, len: u64) -> io::Result<Box<dyn Upload>> {
+        self.objects.create(path, len)
     }
 }
 
@@ -181,7 +136,7 @@ fn a_batch_goes_on_from_the_records_in_the_store() {
     assert_eq!(run(&options, Resume::ConvertAll), "cc");
     assert_eq!(run(&options, Resume::SkipComplete), "ss", "the records are those of the last batch");
 
-    lock(&store.objects).remove(Path::new("s3://bucket/out/b.pth"));
+    store.objects.remove(Path::new("s3://bucket/out/b.pth"));
     assert_eq!(run(&options, Resume::SkipComplete), "sc");
     // The same bytes, but from another run, whose options nobody knows.
     let a = store.get("s3://bucket/out/a.pth").expect("it was written");
@@ -204,13 +159,9 @@ fn a_damaged_object_is_found_if_all_of_it_is_read() {
     let place = Place::new(&["a.safetensors"]);
     let options = place.options();
     assert_eq!(run(&options, Resume::SkipComplete), "c");
-    {
-        let mut objects = lock(&place.store.objects);
-        let object = objects.get_mut(Path::new("s3://bucket/out/a.pth")).expect("it was written");
-        *object.bytes.last_mut().expect("it is not empty") ^= 1;
-    }
-    assert_eq!(run(&options, Resume::SkipComplete), "s");
+    place.store.is_damaged.store(true, Ordering::Relaxed);
     assert_eq!(run(&options, Resume::SkipVerified), "c");
+    place.store.is_damaged.store(false, Ordering::Relaxed);
     assert_eq!(run(&options, Resume::SkipVerified), "s");
 }
 
@@ -247,7 +198,7 @@ fn nothing_is_recorded_by_a_dry_run_or_read_without_need() {
     assert_eq!(run(&options, Resume::SkipComplete), "c");
     assert_eq!(place.store.names(), [""; 0]);
     options.dry_run = false;
-    *lock(&place.store.is_down) = true;
+    place.store.is_down.store(true, Ordering::Relaxed);
     let mut errors = Vec::new();
     let mut done = |item| {
         if let BatchItem::Failed { error, .. } = item {

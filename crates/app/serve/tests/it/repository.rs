@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use byte_source::Stores;
 use serde_json::{Value, json};
 use serve::{Error, ModelSource, ModelVersion, RepositoryFolder, ServeOptions, Server};
 
@@ -17,7 +18,7 @@ fn models(path: &Path) -> (ModelSource, Opened) {
     let opened = Opened::default();
     let (log, root) = (opened.clone(), path.to_owned());
     let load = move |found: &ModelVersion| {
-        let path = &found.path;
+        let path = found.location.path();
         let relative = path.strip_prefix(&root).expect("it is in the folder").display().to_string();
         log.lock().expect("no panic").push(relative);
         if fs::read_to_string(path)? == "broken" {
@@ -25,7 +26,8 @@ fn models(path: &Path) -> (ModelSource, Opened) {
         }
         Ok(Arc::new(Echo) as Arc<dyn serve::InferModel>)
     };
-    let folder = RepositoryFolder { path: path.to_owned(), extension: "carton".to_owned(), remote: None };
+    let folder =
+        RepositoryFolder { path: path.to_owned(), extension: "carton".to_owned(), stores: Stores::default() };
     (ModelSource::Folder { folder, load: Box::new(load) }, opened)
 }
 
@@ -114,8 +116,11 @@ fn a_model_that_is_unloaded_answers_what_it_has() {
     write(folder.path(), "a/1.carton", "");
     let (model, gate) = Gated::new();
     let model: Arc<dyn serve::InferModel> = Arc::new(model);
-    let source =
-        RepositoryFolder { path: folder.path().to_owned(), extension: "carton".to_owned(), remote: None };
+    let source = RepositoryFolder {
+        path: folder.path().to_owned(),
+        extension: "carton".to_owned(),
+        stores: Stores::default(),
+    };
     let load = { Box::new(move |_: &ModelVersion| Ok(model.clone())) };
     let server = Running::with_models(ModelSource::Folder { folder: source, load }, |_| {});
     let body = br#"{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[1]}]}"#;

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Blob, BufferSource, InputSource, MappedFile, Prefetched, ReadError, Region, SeekableSource, Source,
-    SourceFolder, Window, map_file,
+    Blob, BufferSource, MappedFile, Prefetched, ReadError, Region, SeekableSource, Source, Window, map_file,
 };
 use test_support::RemoteSource;
 
@@ -222,44 +221,4 @@ fn a_seekable_source_reads_like_a_file() {
     assert_eq!(read_at(SeekFrom::Start(20), 5).expect("nothing is there"), (20, String::new()));
     let error = read_at(SeekFrom::End(-11), 1).expect_err("before the start");
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
-}
-
-/// A folder of two files, whose bytes are their names.
-#[derive(Debug)]
-struct Folder([String; 2]);
-
-impl SourceFolder for Folder {
-    fn path(&self) -> &Path {
-        Path::new("host/folder")
-    }
-
-    fn name(&self) -> String {
-        "folder".to_owned()
-    }
-
-    fn files(&self) -> &[String] {
-        &self.0
-    }
-
-    fn open(&self, files: &[&str]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
-        let open = |file: &&str| Arc::new(BufferSource::new(self.path_of(file), file.to_string())) as _;
-        Ok(files.iter().map(open).collect())
-    }
-}
-
-#[test]
-fn a_folder_names_its_files_and_bounds_what_is_read() {
-    let folder = Arc::new(Folder(["a.json".to_owned(), "b/c".to_owned()]));
-    assert!(folder.contains("a.json") && folder.contains("b/c") && !folder.contains("b"));
-    assert_eq!(folder.read("a.json", 6).expect("it has six bytes"), "a.json");
-    let error = folder.read("a.json", 5).expect_err("it is longer").to_string();
-    assert_eq!(error, "host/folder/a.json has 6 bytes, more than 5");
-    let address = |file: Option<&str>| {
-        let file = file.map(str::to_owned);
-        InputSource::Folder { folder: Arc::clone(&folder) as _, file }.path()
-    };
-    assert_eq!(address(None), Path::new("host/folder"));
-    assert_eq!(address(Some("b/c")), Path::new("host/folder/b/c"));
-    let file: Arc<dyn Source> = Arc::new(BufferSource::new("host/x", Vec::new()));
-    assert_eq!(InputSource::from(file).path(), Path::new("host/x"));
 }

@@ -486,8 +486,7 @@ fn a_repository_is_read_from_the_cache_alone() {
     let read = |options: &RemoteOptions| {
         let address = Address::parse("hf://o/m").expect("an address");
         let input = remote_source::open_input(&address, remote_source::Neighbours::default(), options)?;
-        let byte_source::InputSource::Folder { folder, .. } = input else { panic!("a repository") };
-        let source = folder.open(&["a.safetensors"]).expect("it was listed").remove(0);
+        let source = input.join("a.safetensors").open().expect("it was listed");
         Ok::<_, Error>(source.read_range(0..1_000_000).expect("it was read before"))
     };
     assert_eq!(read(&options).expect("it answers"), file);

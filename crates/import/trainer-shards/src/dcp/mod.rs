@@ -11,14 +11,13 @@ mod zstd;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Observer, Source};
+use byte_source::{Folder, Observer, Source};
 use tensor::Tile;
 use torch_import::{Checkpoint, CheckpointAssembly, Container, ContainerFormat, ItemPath, PickledObjects};
 
 use self::metadata::{DcpEntry, DcpMetadata, TensorEntry};
 use self::parts::PartFiles;
 use crate::attributes::Objects;
-use crate::folder_names::FolderNames;
 use crate::join::join_tiles;
 use crate::trainer_layout::{JoinedCheckpoint, TrainerLayout};
 use crate::{Error, Result, TrainerSummary};
@@ -39,13 +38,13 @@ impl TrainerLayout for Dcp {
         "torch.distributed.checkpoint"
     }
 
-    fn files(&self, folder: &FolderNames) -> Result<Option<Vec<String>>> {
-        let names = || folder.files.iter().map(String::as_str);
+    fn files(&self, folder: &Folder) -> Result<Option<Vec<String>>> {
+        let names = || folder.listing.files.iter().map(String::as_str);
         let is_parts =
             |name: &str| Path::new(name).extension().is_some_and(|extension| extension == "distcp");
         let parts: Vec<&str> = names().filter(|name| is_parts(name)).collect();
         let metadata: Vec<&str> = names().filter(|name| is_metadata(name)).collect();
-        let unfinished = |reason: String| Error::Unfinished { folder: folder.folder.clone(), reason };
+        let unfinished = |reason: String| Error::Unfinished { folder: folder.path().to_owned(), reason };
         if let Some(name) = names().find(|name| name.strip_suffix(".tmp").is_some_and(is_metadata)) {
             return Err(unfinished(format!("{name} shows that a save is not finished")));
         }
@@ -58,12 +57,12 @@ impl TrainerLayout for Dcp {
             };
         }
         // The metadata of all ranks are the newer save's only if there are no others.
-        let metadata = if folder.contains(METADATA) { vec![METADATA] } else { metadata };
-        let common = COMMON.into_iter().map(|(name, _)| name).find(|name| folder.contains(name));
+        let metadata = if folder.listing.has_file(METADATA) { vec![METADATA] } else { metadata };
+        let common = COMMON.into_iter().map(|(name, _)| name).find(|name| folder.listing.has_file(name));
         Ok(Some(parts.into_iter().chain(metadata).chain(common).map(str::to_owned).collect()))
     }
 
-    fn open_source(&self, source: Arc<dyn Source>) -> Result<Container> {
+    fn open(&self, source: Arc<dyn Source>) -> Result<Container> {
         let file = self.file_name(source.path());
         if file.ends_with(PARTS) {
             return Ok(Container::parts_from_source(source));

@@ -12,7 +12,7 @@ mod split;
 
 use std::path::Path;
 
-use byte_source::Observer;
+use byte_source::{Folder, Observer};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use tensor::{Tensor, Tile};
 use torch_import::{CheckpointAssembly, CheckpointNote, Container, ItemPath};
@@ -20,7 +20,6 @@ use torch_import::{CheckpointAssembly, CheckpointNote, Container, ItemPath};
 use self::rank::MegatronRank;
 use self::sizes::Sizes;
 use self::split::{Split, expert_number, layer_number, with_number};
-use crate::folder_names::FolderNames;
 use crate::join::join_tiles;
 use crate::trainer_layout::{JoinedCheckpoint, TrainerLayout};
 use crate::{Error, Result, TrainerSummary};
@@ -37,7 +36,7 @@ impl TrainerLayout for MegatronRanks {
         "Megatron-LM"
     }
 
-    fn files(&self, folder: &FolderNames) -> Result<Option<Vec<String>>> {
+    fn files(&self, folder: &Folder) -> Result<Option<Vec<String>>> {
         rank_folder::files(folder)
     }
 

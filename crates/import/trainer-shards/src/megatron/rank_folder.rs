@@ -3,8 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
+use byte_source::Folder;
+
 use super::sizes::Sizes;
-use crate::folder_names::FolderNames;
+use crate::folder::list;
 use crate::{Error, Result};
 
 /// Names of the file with a rank's model; the last is that of `NeMo`.
@@ -82,8 +84,8 @@ impl fmt::Display for RankFolder {
 }
 
 /// Returns the files of all ranks in the order of the ranks; `None` if there is no folder of a rank.
-pub(super) fn files(folder: &FolderNames) -> Result<Option<Vec<String>>> {
-    let parsed = folder.folders.iter().filter_map(|name| Some((RankFolder::parse(name)?, name)));
+pub(super) fn files(folder: &Folder) -> Result<Option<Vec<String>>> {
+    let parsed = folder.listing.folders.iter().filter_map(|name| Some((RankFolder::parse(name)?, name)));
     let mut found: Vec<(RankFolder, &String)> = parsed.collect();
     found.sort();
     let Some((first, first_name)) = found.first() else { return Ok(None) };
@@ -93,8 +95,8 @@ pub(super) fn files(folder: &FolderNames) -> Result<Option<Vec<String>>> {
         if (numbers.others.len(), numbers.of_nemo) != (first.others.len(), first.of_nemo) {
             return Err(Error::WorldSizes { first: (*first_name).clone(), second: (*name).clone() });
         }
-        let names = folder.below(name)?;
-        match FILES.into_iter().find(|file| names.contains(file)) {
+        let names = list(&folder.location.join(name))?.listing;
+        match FILES.into_iter().find(|file| names.has_file(file)) {
             Some(file) => {
                 present.get_or_insert(file);
                 files.push(format!("{name}/{file}"));
@@ -107,7 +109,7 @@ pub(super) fn files(folder: &FolderNames) -> Result<Option<Vec<String>>> {
     if let Some(name) = missing {
         let file = format!("{name}/{}", present.unwrap_or("model_optim_rng.pt"));
         let reason = format!("{file} is missing");
-        return Err(Error::Unfinished { folder: folder.folder.clone(), reason });
+        return Err(Error::Unfinished { folder: folder.path().to_owned(), reason });
     }
     let (ranks, file) = (files.len() as u64, present.unwrap_or_default());
     let missing = |numbers: RankFolder| Error::MissingRank {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use byte_source::Location;
 use trainer_shards::{TrainerArchive, TrainerFolder};
 
 use crate::support::{changed, data, error, floats, join, replace};
@@ -75,8 +76,8 @@ fn a_tensor_of_an_unknown_module_is_refused() {
 #[test]
 fn one_of_several_ranks_is_known() {
     let folder = data("megatron");
-    assert!(TrainerFolder::is_one_of_several_ranks(&folder.join("mp_rank_00")));
-    assert!(!TrainerFolder::is_one_of_several_ranks(&folder));
+    assert!(TrainerFolder::is_one_of_several_ranks(&folder.join("mp_rank_00").into()));
+    assert!(!TrainerFolder::is_one_of_several_ranks(&folder.into()));
 }
 
 /// Writes an archive with the ranks of `data/megatron` under the names that `NeMo` gives them.
@@ -95,7 +96,8 @@ fn archives_of_nemo_are_read_without_unpacking() {
     let temporary = tempfile::tempdir().expect("a temporary folder");
     let path = temporary.path().join("x.nemo");
     archive(&path);
-    let found = TrainerArchive::open(&path).expect("an archive");
+    let open = || TrainerArchive::from_source(Location::from(&path).open().expect("a file"));
+    let found = open().expect("an archive");
     let layout = found.layout.expect("several ranks");
     let joined = layout.join(&found.containers().expect("members"), &()).expect("two ranks");
     assert_eq!(floats(&joined, "model.embedding.word_embeddings.weight"), numbers(32));
@@ -105,7 +107,7 @@ fn archives_of_nemo_are_read_without_unpacking() {
         (4000, "x.nemo: damaged tar archive: it ends within member `mp_rank_00/model_weights.ckpt`"),
     ] {
         fs::write(&path, &whole[..len.min(whole.len())]).expect("a file");
-        let found = TrainerArchive::open(&path).map(|_| ()).expect_err("a damaged archive");
+        let found = open().map(|_| ()).expect_err("a damaged archive");
         assert_eq!(found.to_string(), reason);
     }
 }

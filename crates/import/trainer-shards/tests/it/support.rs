@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use byte_source::Blob;
+use byte_source::{Blob, Location};
 use tempfile::TempDir;
 use trainer_shards::{JoinedCheckpoint, Result, TrainerFolder};
 
@@ -12,12 +12,11 @@ pub(crate) fn data(name: &str) -> PathBuf {
 }
 
 pub(crate) fn join(folder: &Path) -> Result<JoinedCheckpoint> {
-    let found = TrainerFolder::at(folder)?.expect("a trainer's folder");
-    let containers = found
-        .files
-        .iter()
-        .map(|path| found.layout.open(path, &byte_source::map_file))
-        .collect::<Result<Vec<_>>>()?;
+    let folder = Location::from(folder).list().expect("a folder");
+    let found = TrainerFolder::at(&folder)?.expect("a trainer's folder");
+    let sources = found.folder.store().open(&found.files).expect("files that were listed");
+    let containers =
+        sources.into_iter().map(|source| found.layout.open(source)).collect::<Result<Vec<_>>>()?;
     found.layout.join(&containers, &())
 }
 

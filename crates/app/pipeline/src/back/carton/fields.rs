@@ -18,7 +18,7 @@ const APPENDED: &[&str] = &["self_test", "example"];
 
 /// Merges the fields of the file at `path` into `config`. `has` returns true for the paths of files in the carton.
 pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -> Result<Config> {
-    let text = checkpoint_files::read_document(path, TOML_MAX)?;
+    let text = checkpoint_files::read_document(&path.into(), TOML_MAX)?;
     let wrong = |place: String, message: &str| Error::Toml {
         path: path.to_owned(),
         place,

@@ -200,7 +200,7 @@ fn check(files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
     let store = job.destination.store_of(&path)?;
     let config = path.join(CONFIG_PATH);
     let is_model = match store {
-        Some(store) => store.find(&config).map_err(|reason| Error::Write { path: config, reason })?.is_some(),
+        Some(store) => store.stat(&config).map_err(|reason| Error::Write { path: config, reason })?.is_some(),
         None => config.exists(),
     };
     if is_model {

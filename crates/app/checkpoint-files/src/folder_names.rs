@@ -1,0 +1,107 @@
+//! Names of files in a folder, and their classification.
+//!
+//! Facts: the names that Hugging Face's `transformers` and `accelerate`, Lightning and `DeepSpeed` give their files.
+
+use std::path::{Path, PathBuf};
+
+use byte_source::Listing;
+use output::parent_folder;
+
+/// Suffix of the file name of an index.
+pub(crate) const INDEX_SUFFIX: &str = ".index.json";
+
+/// File name suffixes of checkpoints.
+const EXTENSIONS: &[&str] = &[
+    ".safetensors",
+    ".bin",
+    ".pth",
+    ".pt",
+    ".ckpt",
+    ".th",
+    ".torch",
+    ".pkl",
+    ".pickle",
+    ".pth.tar",
+    ".pt.tar",
+];
+/// Documents next to a checkpoint that describe the model.
+const DOCUMENTS: &[&str] = &["config.json", "params.json"];
+/// File name prefixes of training state next to a checkpoint.
+const TRAINING_STARTS: &[&str] = &["optimizer.", "scheduler.", "sampler.", "rng_state", "random_states"];
+const TRAINING_NAMES: &[&str] = &["scaler.pt", "training_args.bin"];
+const TRAINING_ENDS: &[&str] = &["_states.pt"];
+
+/// Returns the files with names of checkpoints.
+pub(crate) fn checkpoints(listing: &Listing) -> impl Iterator<Item = &str> {
+    listing.files.iter().map(String::as_str).filter(|name| is_checkpoint(name))
+}
+
+/// Returns the index files, which list the tensors of a set.
+pub(crate) fn indexes(listing: &Listing) -> impl Iterator<Item = &str> {
+    let is_index = |name: &&str| name.strip_suffix(INDEX_SUFFIX).is_some_and(is_checkpoint);
+    listing.files.iter().map(String::as_str).filter(is_index)
+}
+
+/// Returns the first dangling link with the name of a checkpoint, an index or a model document. Ignoring it could select
+/// another model.
+pub(crate) fn dangling_checkpoint_link(listing: &Listing) -> Option<&str> {
+    let counts = |name: &&str| {
+        is_checkpoint(name)
+            || name.strip_suffix(INDEX_SUFFIX).is_some_and(is_checkpoint)
+            || DOCUMENTS.contains(name)
+    };
+    listing.dangling_links.iter().map(String::as_str).find(counts)
+}
+
+/// Returns the path of the folder that contains `folder`, also for a path that ends with dots instead of a name.
+pub(crate) fn folder_above(folder: &Path) -> PathBuf {
+    match folder.file_name() {
+        Some(_) => parent_folder(folder).to_owned(),
+        None if folder == Path::new(".") => PathBuf::from(".."),
+        None => folder.join(".."),
+    }
+}
+
+fn is_checkpoint(name: &str) -> bool {
+    !name.starts_with('.')
+        && EXTENSIONS.iter().any(|extension| name.ends_with(extension))
+        && !is_training_state(name)
+}
+
+/// Returns true if the file name is that of training state.
+pub(crate) fn is_training_state(name: &str) -> bool {
+    TRAINING_NAMES.contains(&name)
+        || TRAINING_STARTS.iter().any(|start| name.starts_with(start))
+        || TRAINING_ENDS.iter().any(|end| name.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_ends_with_dots_has_a_folder_above() {
+        for (folder, above) in [("a/b", "a"), ("a", "."), (".", ".."), ("..", "../.."), ("a/..", "a/../..")] {
+            assert_eq!(folder_above(Path::new(folder)), Path::new(above), "{folder}");
+        }
+    }
+
+    #[test]
+    fn the_state_of_a_training_is_not_a_checkpoint() {
+        for name in [
+            "optimizer.pt",
+            "optimizer.bin",
+            "scheduler.pt",
+            "scaler.pt",
+            "rng_state_0.pth",
+            "random_states_0.pkl",
+            "sampler.bin",
+        ] {
+            assert!(!is_checkpoint(name), "{name}");
+        }
+        assert!(!is_checkpoint("mp_rank_00_model_states.pt"));
+        assert!(!is_checkpoint("training_args.bin"));
+        assert!(is_checkpoint("net.pth.tar"));
+        assert!(!is_checkpoint("tokenizer.model"));
+    }
+}
