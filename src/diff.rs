@@ -76,7 +76,7 @@ impl Diff {
     /// As [`Diff::run`], and when `out` cannot be written.
     pub fn write_page(&self, out: &mut dyn Write, observer: &dyn Observer) -> Result<DiffReport> {
         let report = self.run(observer)?;
-        report_page::write_diff_page(&report, out)?;
+        compare::page::write_diff_page(&report, out)?;
         Ok(report)
     }
 }

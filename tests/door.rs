@@ -34,7 +34,7 @@ fn golden(name: &str) -> PathBuf {
 
 /// The carton of a small model.
 fn llama(folder: &Path) -> PathBuf {
-    let checkpoint = tiny_llama::write(folder).expect("a temporary folder");
+    let checkpoint = test_support::tiny_llama::write(folder).expect("a temporary folder");
     let output = folder.join("llama.carton");
     let report = convert(checkpoint).output(&output).run(&()).expect("a whole checkpoint");
     assert!(report.carton().is_some_and(|carton| carton.is_model() && carton.manifest_sha256.is_some()));
@@ -117,7 +117,7 @@ fn a_checkpoint_is_inspected_scanned_and_traced() {
 #[test]
 fn a_set_of_shards_is_one_checkpoint() {
     let folder = folder();
-    let model = tiny_llama::write(folder.path()).expect("a temporary folder");
+    let model = test_support::tiny_llama::write(folder.path()).expect("a temporary folder");
     let whole =
         Checkpoint::open(model.parent().expect("it is in a folder")).expect("a checkpoint in a folder");
     assert_eq!(whole.tensors().len(), Checkpoint::open(&model).expect("a file").tensors().len());
@@ -289,7 +289,7 @@ fn a_program_reads_the_objects_of_a_pickle_and_their_storages() {
     use torch2carton::crates::torch_import::{Container, PersistentObject, PickledObjects};
 
     let folder = folder();
-    let checkpoint = tiny_llama::write(folder.path()).expect("a temporary folder");
+    let checkpoint = test_support::tiny_llama::write(folder.path()).expect("a temporary folder");
     let container = Container::open(&checkpoint).expect("a checkpoint");
     let objects = PickledObjects::read(&container).expect("a whole pickle").expect("a pickle");
     let entries = objects.heap().entries(objects.root()).expect("the root is a dict");

@@ -121,7 +121,7 @@ class Connection:
 
 
 def identity():
-    """The server of `crates/app/serve/examples/identity.rs`, which returns what it gets; built as the program was."""
+    """The server of `crates/run/serve/examples/identity.rs`, which returns what it gets; built as the program was."""
     program = Path(os.environ.get("T2C_IDENTITY") or Path(BINARY).parent / "examples/identity")
     if "T2C_IDENTITY" not in os.environ:
         profile = {"release": ["--release"]}.get(program.parent.parent.name, [])

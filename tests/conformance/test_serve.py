@@ -1,6 +1,6 @@
 """The server with Triton's own client (sync, gevent, asyncio), and byte by byte over sockets.
 
-Most checks ask a server whose models return their inputs (`crates/app/serve/examples/identity.rs`), so that every datatype
+Most checks ask a server whose models return their inputs (`crates/run/serve/examples/identity.rs`), so that every datatype
 passes in both directions. `extension_binary_data.md` of Triton is the specification.
 """
 

@@ -35,10 +35,10 @@ fn every_error_text_is_in_a_snapshot() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
     let (mut count, mut missing) = (0, Vec::new());
     for file in [
-        "app/carton-tools/src/error.rs",
-        "app/carton-tools/src/npy.rs",
-        "app/runtime/src/error.rs",
-        "model/generate/src/error.rs",
+        "tools/carton-tools/src/error.rs",
+        "tools/carton-tools/src/npy.rs",
+        "run/runtime/src/error.rs",
+        "run/generate/src/error.rs",
     ] {
         let text = std::fs::read_to_string(source.join(file)).expect("a source file");
         for kind in text.split("#[error(").skip(1) {

@@ -74,7 +74,7 @@ fn options_of_other_programs() {
 fn values_of_options_say_what_is_expected() {
     let scratch = scratch();
     let root = scratch.path();
-    tiny_llama::write(root).expect("the checkpoint is written");
+    test_support::tiny_llama::write(root).expect("the checkpoint is written");
     ok(root, &["consolidated.00.pth", "-q", "-o", "x.carton"]);
     write_pth(&root.join("a.pth"), &dict(&[("w", tensor(3))]));
     std::fs::copy(folder().join("scripts/words.pt"), root.join("words.pt")).expect("it can be copied");
@@ -104,7 +104,7 @@ fn notes_say_what_to_look_at() {
     let model = dict(&[("norm.weight", tensor(4)), ("bias", tensor(2))]);
     write_pth(&root.join("m/pytorch_model.bin"), &model);
     let mut texts = run(root, &["m", "-o", "m.carton"]).1;
-    tiny_llama::write(&root.join("llama")).expect("the checkpoint is written");
+    test_support::tiny_llama::write(&root.join("llama")).expect("the checkpoint is written");
     texts.push_str(&run(root, &["llama", "--dtype", "float8_e4m3fn", "-o", "x.safetensors"]).1);
     let text = texts.lines().filter(|line| line.starts_with("note:")).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(text);

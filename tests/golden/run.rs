@@ -9,7 +9,7 @@ use crate::cli::output;
 
 /// A carton `x.carton` of the README's small model in `root`, with these files in misc/.
 fn model(root: &Path, misc: &[(&str, &str)]) {
-    tiny_llama::write(root).expect("a temporary folder");
+    test_support::tiny_llama::write(root).expect("a temporary folder");
     let mut args = vec!["consolidated.00.pth", "-q", "--force", "-o", "x.carton"];
     for (name, text) in misc {
         write(root.join("misc").join(name), text);

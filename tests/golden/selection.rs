@@ -128,7 +128,7 @@ fn a_dry_run_lists_old_and_new_names() {
         root,
         &["a.pth", "-o", "x.safetensors", "--dry-run", "--strip-prefix", "model.", "--rename", "^a$=first"]
     ));
-    tiny_llama::write(&root.join("llama")).expect("the checkpoint is written");
+    test_support::tiny_llama::write(&root.join("llama")).expect("the checkpoint is written");
     let report = json(root, &["llama", "--names", "hf", "--dry-run", "--json", "-o", "hf"]);
     assert_eq!(report["listing"][0]["from"], "tok_embeddings.weight");
     assert_eq!(report["listing"][0]["name"], "model.embed_tokens.weight");

@@ -75,7 +75,7 @@ fn a_tensor_can_go_to_a_pipe() {
 fn without_arguments_a_carton_says_what_it_can_do() {
     let scratch = scratch();
     let root = scratch.path();
-    tiny_llama::write(root).expect("a temporary folder");
+    test_support::tiny_llama::write(root).expect("a temporary folder");
     ok(root, &["consolidated.00.pth", "-q", "--self-test", "-o", "model.carton"]);
     write_pth(&root.join("a.pth"), &dict(&[("it's", tensor(3))]));
     ok(root, &["a.pth", "-q"]);

@@ -70,7 +70,8 @@ fn matches(shown: &[String], printed: &[String]) -> bool {
 fn scratch() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
-    tiny_llama::write(&folder.path().join("demo/tiny-llama")).expect("the checkpoint is written");
+    test_support::tiny_llama::write(&folder.path().join("demo/tiny-llama"))
+        .expect("the checkpoint is written");
     std::os::unix::fs::symlink(tree.join("tests"), folder.path().join("tests")).expect("a link");
     folder
 }

@@ -39,7 +39,7 @@ pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
     let status = ExitCode::from(u8::from(!report.same));
     if let Some(target) = page {
         let mut page = Vec::new();
-        report_page::write_diff_page(&report, &mut page)?;
+        compare::page::write_diff_page(&report, &mut page)?;
         target.write(&page, quiet || args.json)?;
         if target.is_stdout() {
             return Ok(status);

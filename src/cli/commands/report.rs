@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use byte_source::Location;
 use compare::DiffOptions;
+use compare::page::ReportOptions;
 use output::IfExists;
 use pipeline::format_bytes;
-use report_page::ReportOptions;
 
 use crate::cli::args::Report;
 use crate::cli::ui::progress::Progress;
@@ -29,13 +29,13 @@ pub(crate) fn report(args: &Report, quiet: bool) -> Result<ExitCode> {
     match &inputs[..] {
         [a, b] => {
             let options = DiffOptions::new(a.clone(), b.clone());
-            report_page::write_diff_page(&compare::diff(&options, &progress)?, &mut page)?;
+            compare::page::write_diff_page(&compare::diff(&options, &progress)?, &mut page)?;
         }
         inputs => {
             let mut options = ReportOptions::new(inputs.first().cloned().unwrap_or_default());
             options.statistics = args.stats;
             options.steps.clone_from(&args.trace);
-            report_page::write_report(&options, &mut page, &progress)?;
+            compare::page::write_report(&options, &mut page, &progress)?;
         }
     }
     progress.clear();

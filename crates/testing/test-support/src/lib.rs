@@ -1,5 +1,5 @@
 //! Helpers that the tests of several crates share: archives and tensors in memory, a source that counts its reads, and cases
-//! that run in a process of their own.
+//! that run in a process of their own. [`tiny_llama`] writes the checkpoint of the README.
 //!
 //! ```
 //! use byte_source::Source;
@@ -18,6 +18,7 @@ mod remote;
 mod safetensors;
 mod store_suite;
 mod tensors;
+pub mod tiny_llama;
 
 pub use archive::stored_zip;
 pub use null_sink::NullSink;
