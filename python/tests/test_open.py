@@ -387,15 +387,16 @@ def test_the_version_is_that_of_the_native_module():
 def test_ctrl_c_stops_the_reading_of_a_pickle(place):
     (place / "large.pkl").write_bytes(pickle.dumps([(number, str(number)) for number in range(1_000_000)], 2))
     for work in (torch2carton.open, torch2carton.inspect, lambda path: torch2carton.open(path).objects):
-        start = time.perf_counter()
+        start, before = time.perf_counter(), time.process_time()
         work("large.pkl")
-        whole = time.perf_counter() - start
-        timer = threading.Timer(whole / 10, lambda: os.kill(os.getpid(), signal.SIGINT))
-        start = time.perf_counter()
+        seconds, whole = time.perf_counter() - start, time.process_time() - before
+        timer = threading.Timer(seconds / 10, lambda: os.kill(os.getpid(), signal.SIGINT))
+        before = time.process_time()
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             work("large.pkl")
-        assert time.perf_counter() - start < 0.7 * whole
+        # Processor time, because other programs may take the cores.
+        assert time.process_time() - before < 0.7 * whole
         timer.join()
 
 

@@ -33,6 +33,7 @@ impl Location {
         &self.path
     }
 
+    /// Returns the store that has the path.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }

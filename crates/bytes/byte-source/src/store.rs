@@ -98,6 +98,7 @@ pub enum Stat {
 }
 
 impl Stat {
+    /// Returns true for a file.
     pub fn is_file(&self) -> bool {
         matches!(self, Self::File(_))
     }
