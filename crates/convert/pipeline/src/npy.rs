@@ -24,7 +24,7 @@ impl NpyFile {
     /// Creates the file of a tensor, and reads no element.
     ///
     /// # Errors
-    /// Returns an error if NumPy has no form of the dtype, or no arrays of so many dimensions.
+    /// Returns an error if NumPy has no such dtype, or if the tensor has more dimensions than an array can have.
     pub fn new(tensor: &Tensor) -> Result<Self, ArrayError> {
         let (descr, _, elements) = numpy_tensor(tensor)?;
         let sizes: Vec<String> = elements.shape().iter().map(u64::to_string).collect();
