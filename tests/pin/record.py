@@ -106,8 +106,8 @@ def inputs(shared):
                 if found.suffix != ".md":
                     yield root, found.relative_to(root).as_posix()
     for name in sorted(SOURCES):
-        for path in sorted((shared / name).glob("*__*/**/*")):
-            if path.is_file():
+        for path in sorted((shared / name).glob("*/**/*")):
+            if path.is_file() and not path.is_relative_to(shared / name / "expected"):
                 yield shared / name, path.relative_to(shared / name).as_posix()
 
 
