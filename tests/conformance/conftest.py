@@ -25,47 +25,42 @@ def worker(key, script):
     return Worker(os.environ[f"T2C_{key}"], script)
 
 
-@pytest.fixture(scope="session")
-def newest():
-    process = worker("NEWEST", "torch_worker.py")
-    yield process
-    process.close()
+def worker_fixture(key, script, scope="module"):
+    """A fixture: a worker that ends with the tests of the scope."""
 
-
-@pytest.fixture(scope="session")
-def old():
-    process = worker("OLD", "torch_worker.py")
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="session")
-def carton_client():
-    process = worker("CARTON", "carton_worker.py")
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="module")
-def matrix_workers():
-    """`matrix_workers(key)`: a process of that version of torch that writes and reads the objects of matrix.py."""
-    made = {}
-
-    def get(key):
-        if key not in made:
-            made[key] = worker(key, "matrix_worker.py")
-        return made[key]
-
-    yield get
-    for process in made.values():
+    @pytest.fixture(scope=scope)
+    def started():
+        process = worker(key, script)
+        yield process
         process.close()
 
+    return started
 
-@pytest.fixture(scope="session")
-def triton_client():
-    process = worker("TRITON", "tritonclient_worker.py")
-    yield process
-    process.close()
+
+def workers_fixture(script):
+    """A fixture: `get(key)` starts a worker in that environment, once."""
+
+    @pytest.fixture(scope="module")
+    def started():
+        made = {}
+
+        def get(key):
+            if key not in made:
+                made[key] = worker(key, script)
+            return made[key]
+
+        yield get
+        for process in made.values():
+            process.close()
+
+    return started
+
+
+newest = worker_fixture("NEWEST", "torch_worker.py", "session")
+old = worker_fixture("OLD", "torch_worker.py", "session")
+carton_client = worker_fixture("CARTON", "carton_worker.py", "session")
+matrix_workers = workers_fixture("matrix_worker.py")  # writes and reads the objects of matrix.py
+triton_client = worker_fixture("TRITON", "tritonclient_worker.py", "session")
 
 
 @pytest.fixture(params=["old", "newest"], ids=["torch2.0.1", "torch-newest"])

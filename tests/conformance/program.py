@@ -37,6 +37,12 @@ def succeed(*arguments, **settings):
     return outcome
 
 
+def hashes(path, *flags):
+    """The dtype, shape and SHA-256 of each tensor, as `inspect` lists them."""
+    rows = json.loads(succeed("inspect", "--json", "--sha256", path, *flags).stdout)["tensors"]
+    return {row["name"]: {fact: row[fact] for fact in ("dtype", "shape", "sha256")} for row in rows}
+
+
 def refuse(*arguments, status=(1,), **settings):
     """It must fail with one of these statuses, print an error, and print nothing to standard output."""
     outcome = torch2carton(*arguments, **settings)

@@ -1,16 +1,32 @@
-"""A server as a process, and requests to it byte by byte over a socket."""
+"""Servers: the program's as a process with requests to it, and those of tests on the loopback interface."""
 
+import contextlib
+import http.client
+import http.server
 import json
 import os
 import signal
-import socket
+import ssl
 import subprocess
 import tempfile
+import threading
+from dataclasses import dataclass
+from http.client import HTTPMessage
 from pathlib import Path
 
 from program import BINARY, CLEAN
 
 TREE = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Response:
+    status: int
+    headers: HTTPMessage
+    body: bytes
+
+    def json(self):
+        return json.loads(self.body)
 
 
 class Server:
@@ -22,21 +38,17 @@ class Server:
         line = self.process.stdout.readline()
         assert "http://" in line, f"{command}: no address: {line}{self.log()}"
         self.url = line[line.index("http://") + len("http://"):].split()[0].rstrip("/")
-        host, _, port = self.url.rpartition(":")
-        self.address = host, int(port)
 
     def log(self):
         self.words.seek(0)
         return self.words.read().decode(errors="replace")[-3000:]
 
-    def connect(self, timeout=60):
-        return Connection(socket.create_connection(self.address, timeout=timeout))
-
-    def request(self, method, path, body=b"", headers=()):
+    def request(self, method, path, body=None, headers=()):
         """One request with a connection of its own."""
-        with self.connect() as connection:
-            connection.send(method, path, body, headers)
-            return connection.receive(method)
+        with contextlib.closing(http.client.HTTPConnection(self.url, timeout=60)) as connection:
+            connection.request(method, path, body, dict(headers))
+            answer = connection.getresponse()
+            return Response(answer.status, answer.headers, answer.read())
 
     def end(self, sig=signal.SIGTERM, timeout=60):
         """Asks the process to end; returns its exit status."""
@@ -54,72 +66,6 @@ class Server:
             stream.close()
 
 
-class Response:
-    def __init__(self, status, headers, body):
-        self.status, self.headers, self.body = status, headers, body
-
-    def json(self):
-        return json.loads(self.body)
-
-    def __repr__(self):
-        return f"{self.status} {self.headers} {self.body[:300]}"
-
-
-class Connection:
-    """A connection that sends exactly the bytes that a test gives, and reads responses one after the other."""
-
-    def __init__(self, stream):
-        self.stream, self.buffer = stream, b""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stream.close()
-
-    def send(self, method, path, body=b"", headers=()):
-        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *(f"{name}: {value}" for name, value in headers)]
-        names = {name.lower() for name, _ in headers}
-        if method == "POST" and not names & {"content-length", "transfer-encoding"}:
-            lines.append(f"Content-Length: {len(body)}")
-        self.stream.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-
-    def receive(self, method="POST"):
-        """The next response; skips none, so that 100 Continue is one too."""
-        head = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
-        status = int(head[0].split()[1])
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
-        if status < 200 or method == "HEAD":
-            body = b""
-        elif headers.get("transfer-encoding") == "chunked":
-            body = b""
-            while size := int(self.until(b"\r\n").split(b";")[0], 16):
-                body += self.exactly(size)
-                self.exactly(2)
-            self.until(b"\r\n")
-        else:
-            body = self.exactly(int(headers.get("content-length", 0)))
-        return Response(status, headers, body)
-
-    def until(self, end):
-        while end not in self.buffer:
-            self.more()
-        found, _, self.buffer = self.buffer.partition(end)
-        return found + end
-
-    def exactly(self, size):
-        while len(self.buffer) < size:
-            self.more()
-        found, self.buffer = self.buffer[:size], self.buffer[size:]
-        return found
-
-    def more(self):
-        got = self.stream.recv(1 << 16)
-        if not got:
-            raise ConnectionError(f"the server closed the connection; so far: {self.buffer[:300]}")
-        self.buffer += got
-
-
 def identity():
     """The server of `crates/run/serve/examples/identity.rs`, which returns what it gets; built as the program was."""
     program = Path(os.environ.get("T2C_IDENTITY") or Path(BINARY).parent / "examples/identity")
@@ -128,3 +74,55 @@ def identity():
         command = ["cargo", "build", "--quiet", "--locked", *profile, "-p", "serve", "--example", "identity"]
         subprocess.run(command, cwd=TREE, check=True)
     return program
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers requests without a log."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": len(body)}.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def asked_range(self, length):
+        """The start and end of the range that is asked for, or None."""
+        if wanted := self.headers.get("range"):
+            first, last = wanted.removeprefix("bytes=").split("-")
+            return int(first) if first else max(0, length - int(last)), min(int(last) + 1, length) if first and last else length
+        return None
+
+    def answer_range(self, data, **headers):
+        """The range that is asked for, or all."""
+        if asked := self.asked_range(len(data)):
+            start, end = asked
+            return self.answer(206, data[start:end], Content_Range=f"bytes {start}-{end - 1}/{len(data)}", **headers)
+        return self.answer(200, data, **headers)
+
+
+@contextlib.contextmanager
+def running(handler, certificate=None, **settings):
+    """A server with this handler, and the settings as its attributes; `address` and `port` say where it is."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads, server.handle_error = True, lambda *_: None
+    for name, value in settings.items():
+        setattr(server, name, value)
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    server.port = server.server_address[1]
+    server.address = f"127.0.0.1:{server.port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -78,19 +78,6 @@ def test_misc_files_next_to_the_checkpoint_are_included_and_listed(saved, tmp_pa
     assert not unlisted, f"the summary does not list {unlisted}: {outcome}"
 
 
-def test_the_tokenizer_is_found_in_the_parent_folder_too(saved, tmp_path):
-    path = saved("dtypes", "7B/weights.pth")
-    (tmp_path / "tokenizer.model").write_bytes(b"in the parent")
-    (tmp_path / "config.json").write_text("{}")
-    succeed(path)
-    assert Carton(path.with_suffix(".carton")).misc() == {"tokenizer.model": hashlib.sha256(b"in the parent").hexdigest()}
-
-
-def test_the_summary_reports_a_missing_tokenizer(case):
-    assert "no tokenizer found" in case("llama_float32", params=LLAMA_PARAMS).outcome.stderr
-    assert "tokenizer" not in case("dtypes").outcome.stderr, "a weights module does not take tokens"
-
-
 @pytest.mark.parametrize("file, name", [
     ("mymodel/consolidated.00.pth", "mymodel"), ("mymodel/model.pt", "mymodel"), ("mymodel/pytorch_model.bin", "mymodel"),
     ("mymodel/last.ckpt", "mymodel"), ("mymodel/best.pth", "mymodel"), ("folder/resnet50.pth", "resnet50"),

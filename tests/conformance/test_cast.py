@@ -6,7 +6,7 @@ import shutil
 import pytest
 from carton_file import Carton, Zip
 from checkpoints import LLAMA_PARAMS
-from conftest import worker
+from conftest import workers_fixture
 from program import refuse, succeed
 
 FLOATS = "float64 float32 float16 bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu".split()
@@ -16,20 +16,7 @@ COMPLEX = "complex128 complex64 complex32 bcomplex32".split()
 # Several numbers in a byte, bits, and numbers that belong to a scale.
 OTHER = "float4_e2m1fn_x2 bits8 qint8 quint4x2".split()
 
-
-@pytest.fixture(scope="module")
-def workers():
-    """A worker in each version of torch."""
-    made = {}
-
-    def get(key):
-        if key not in made:
-            made[key] = worker(key, "cast_worker.py")
-        return made[key]
-
-    yield get
-    for process in made.values():
-        process.close()
+workers = workers_fixture("cast_worker.py")  # in each version of torch
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import pickletools
 import re
 import shutil
 import subprocess
-import zipfile
 
 import pytest
 from program import succeed
@@ -36,13 +35,6 @@ def test_bash_completes(line, wanted, tmp_path):
     assert completed(tmp_path, *line.split()) == wanted.split()
 
 
-@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
-def test_bash_completes_every_subcommand(tmp_path):
-    listed = re.findall(r"^  ([a-z]+)  ", succeed("--help").stdout.split("Commands:")[1].split("Options:")[0], re.M)
-    assert {"convert", "inspect", "verify", "man", "help"} <= set(listed)
-    assert set(listed) <= set(completed(tmp_path, ""))
-
-
 def test_the_manual_page_is_valid_and_has_every_option():
     """groff, if it exists, is asked for warnings, and shows the page as a reader sees it."""
     page = succeed("man").stdout
@@ -56,15 +48,3 @@ def test_the_manual_page_is_valid_and_has_every_option():
     for command in commands:
         options = re.findall(r"^ +(?:-\w, )?(--[a-z0-9-]+)", succeed("help", command).stdout, re.M) if command != "help" else []
         assert [option for option in options if option not in text] == [], command
-
-
-@pytest.mark.parametrize("kind", ["dtypes", "module_state", "training_run", "parameters"])
-def test_trace_lists_what_pickletools_lists(kind, saved):
-    """One line for each instruction: the same opcodes in the same order."""
-    path = saved(kind)
-    with zipfile.ZipFile(path) as z:
-        pickle = z.read(next(n for n in z.namelist() if n.endswith("/data.pkl")))
-    wanted = [opcode.name for opcode, _, _ in pickletools.genops(pickle)]
-    every = "|".join(sorted({o.name for o in pickletools.opcodes}, key=len, reverse=True))
-    lines = [line for line in succeed("trace", path).stdout.splitlines() if re.search(rf"\b({every})\b", line)]
-    assert [re.search(rf"\b({every})\b", line).group(1) for line in lines] == wanted

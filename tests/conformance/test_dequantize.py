@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import worker
-from program import BINARY, succeed, torch2carton
+from conftest import worker_fixture
+from program import BINARY, succeed
 from served import Server
 
 HERE = Path(__file__).resolve().parent
@@ -44,26 +44,7 @@ def test_numbers_are_those_of_the_library(models, tmp_path):
     assert not wrong
 
 
-def test_diff_and_digest_see_the_numbers(models, tmp_path):
-    """A quantized model and its numbers have one digest and no difference. Each seed has half of the models."""
-    wrong = []
-    half = int(models.name.removeprefix("seed-")[0]) % 2
-    for model in sorted(models.iterdir())[half::2]:
-        output = tmp_path / f"{model.name}.safetensors"
-        succeed(model, "--dequantize", "-o", output)
-        digests = {line.split()[0] for line in succeed("digest", "-q", "--dequantize", model, output).stdout.splitlines()}
-        outcome = torch2carton("diff", "--dequantize", "--no-values", model, output)
-        stored = torch2carton("diff", "--no-values", model, output)
-        if len(digests) != 1 or outcome.status != 0 or stored.status != 1:
-            wrong.append((model.name, digests, outcome.stdout[:200], stored.status))
-    assert not wrong
-
-
-@pytest.fixture(scope="module")
-def reference():
-    process = worker("NEWEST", "run_worker.py")
-    yield process
-    process.close()
+reference = worker_fixture("NEWEST", "run_worker.py")
 
 
 def quantized(folder, target, block):

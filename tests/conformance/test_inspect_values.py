@@ -116,11 +116,3 @@ def test_statistics_are_those_of_numpy(file):
                 assert math.isclose(stats[key], array.std(), rel_tol=1e-14), name
             else:
                 assert same(number(stats[key]), getattr(array, key)()), (name, key)
-
-
-def test_special_numbers_fail(file):
-    path, _ = file
-    done = run("inspect", "--fail-on", "nan,inf", path)
-    assert done.returncode == 1 and b"NaN" in done.stderr
-    assert run("inspect", "--fail-on", "nan", "--include", "int*", path).returncode == 0
-    assert run("inspect", "--stats", path).returncode == 0

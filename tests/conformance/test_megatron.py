@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from program import listing, refuse, succeed
+from program import hashes, listing, refuse, succeed
 
 WORKER = Path(__file__).parent / "workers/megatron_worker.py"
 EXPERTS = {"model": {"num_moe_experts": 4, "moe_router_topk": 2, "qk_layernorm": True},
@@ -49,11 +49,6 @@ def saved(tmp_path_factory):
         return made[name]
 
     return get
-
-
-def hashes(path, *flags):
-    rows = json.loads(succeed("inspect", "--json", "--sha256", path, *flags).stdout)["tensors"]
-    return {row["name"]: {"dtype": row["dtype"], "shape": row["shape"], "sha256": row["sha256"]} for row in rows}
 
 
 def wanted(folder, name):
@@ -99,32 +94,6 @@ def test_the_newest_step_is_the_one_that_megatron_finished(saved, tmp_path):
     assert "mp_rank_01_001/model_optim_rng.pt" in refuse("inspect", ranks / "iter_0000009").stderr
 
 
-def test_what_is_missing_or_damaged_is_named(saved, tmp_path):
-    step = shutil.copytree(saved("tp2-pp2") / "ranks/iter_0000005", tmp_path / "step")
-    for folder in sorted(step.iterdir()):
-        path = folder / "model_optim_rng.pt"
-        whole = path.read_bytes()
-        for damaged in (b"", whole[:len(whole) // 2]):
-            path.write_bytes(damaged)
-            assert f"{folder.name}/{path.name}" in refuse("inspect", step).stderr
-        path.unlink()
-        assert f"{folder.name}/{path.name}" in refuse("inspect", step).stderr
-        folder.rmdir()
-        assert folder.name in refuse(step, "-o", tmp_path / "x.safetensors").stderr
-        folder.mkdir()
-        path.write_bytes(whole)
-    assert not (tmp_path / "x.safetensors").exists()
-    succeed("inspect", step)
-
-
-def test_a_rank_alone_is_a_part(saved, tmp_path):
-    rank = saved("tp2-pp2") / "ranks/iter_0000005/mp_rank_01_000"
-    assert "Megatron-LM's ranks" in refuse(rank / "model_optim_rng.pt", "-o", tmp_path / "out.safetensors").stderr
-    for path in (rank, rank / "model_optim_rng.pt"):
-        single = ["--single"] if path.is_file() else []
-        assert "Megatron-LM's ranks" in succeed(path, *single, "-o", tmp_path / "out.safetensors", "--force").stderr
-
-
 def archive(path, folder, mode):
     with tarfile.open(path, mode) as tar:
         for name in sorted(folder.rglob("*")):
@@ -158,18 +127,3 @@ def test_nemo_archives_are_read(saved, tmp_path, mode):
     for cut in (0, 1, 600, len(whole) // 2):
         (tmp_path / "cut.nemo").write_bytes(whole[:cut])
         assert "cut.nemo" in refuse("inspect", tmp_path / "cut.nemo").stderr
-
-
-def test_names_need_a_configuration(saved, tmp_path):
-    step = shutil.copytree(saved("tp2-pp2") / "dist/iter_0000005", tmp_path / "alone/step")
-    assert "config.json" in refuse(step, "--to", "safetensors", "--names", "hf", "-o", tmp_path / "out").stderr
-    given = tmp_path / "given/config.json"
-    given.parent.mkdir()
-    given.write_text(json.dumps(config := json.loads((saved("tp2-pp2") / "dist/config.json").read_text())))
-    succeed(step, "--to", "safetensors", "--names", "hf", "--misc", given, "-o", tmp_path / "given/out")
-    assert hashes(tmp_path / "given/out") == wanted(saved("tp2-pp2"), "hf")
-    assert (tmp_path / "given/out/config.json").read_text() == given.read_text()
-    for key, value in {"num_attention_heads": 3, "num_key_value_heads": 3, "vocab_size": 65, "model_type": "gemma"}.items():
-        (tmp_path / "alone/config.json").write_text(json.dumps(config | {key: value}))
-        refuse(step, "--to", "safetensors", "--names", "hf", "-o", tmp_path / "out")
-    assert not (tmp_path / "out").exists()

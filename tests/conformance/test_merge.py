@@ -174,18 +174,3 @@ def test_two_adapters_and_weights(tmp_path):
                 expected[target] += weight * scale * (other.double() @ tensor.double())
     for name, tensor in ours.items():
         assert ((tensor.double() - expected[name]).abs() <= ulp(tensor) / 2 + 1e-15).all(), name
-
-
-def test_every_output(tmp_path):
-    make(tmp_path, "llama", "plain", torch.bfloat16, 3)
-    merge = ("--merge", tmp_path / "lora")
-    succeed(tmp_path / "base", *merge, "-o", tmp_path / "ours.safetensors")
-    ours = load_file(tmp_path / "ours.safetensors")
-    succeed(tmp_path / "base", *merge, "-o", tmp_path / "ours.pth")
-    pickled = torch.load(tmp_path / "ours.pth", weights_only=True)
-    assert all(torch.equal(pickled[name], tensor) for name, tensor in ours.items())
-    succeed(tmp_path / "base", *merge, "--to", "safetensors", "--max-shard-size", "20KB", "-o", tmp_path / "sharded")
-    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "sharded").state_dict()
-    assert all(torch.equal(loaded[name], tensor) for name, tensor in ours.items())
-    succeed(tmp_path / "base", *merge, "-o", tmp_path / "ours.carton")
-    succeed("verify", tmp_path / "ours.carton")

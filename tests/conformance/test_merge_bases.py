@@ -1,10 +1,8 @@
-"""`--merge` onto bases of every kind: Meta's names, shards, the parts that trainers wrote, quantized weights. The results are those of
-the same base in one safetensors file, whose numbers `test_merge.py` compares with peft's."""
+"""`--merge` onto bases of other kinds: Meta's names, the parts that DeepSpeed wrote, quantized weights."""
 
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,8 @@ if why := os.environ.get("T2C_MISSING_PEFT"):
     pytest.skip(why, allow_module_level=True)
 from conftest import worker
 from program import refuse, succeed
-from test_merge import MODELS, SMALL, exact_sums, make, ulp  # first: it finds peft
+from test_merge import SMALL, exact_sums, make, ulp  # first: it finds peft
 import torch
-import torch.distributed.checkpoint
 from safetensors.torch import load_file, save_file
 from test_dequantize import quantized
 
@@ -71,33 +68,6 @@ def test_metas_names(tmp_path, variant):
     assert "n_heads" in done.stderr or "--n-heads" in done.stderr
 
 
-def test_shards_and_pickles(tmp_path):
-    make(tmp_path, "llama", "embedding", torch.float16, 8)
-    reference = merged(tmp_path / "base", tmp_path / "lora")
-    model = MODELS["llama"]().half()
-    model.load_state_dict(load_file(tmp_path / "base" / "model.safetensors"))
-    model.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
-    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
-    same(merged(tmp_path / "sharded", tmp_path / "lora"), reference)
-    torch.save({"epoch": 1, "state_dict": model.state_dict(), "best": 0.5}, tmp_path / "last.ckpt")
-    same(merged(tmp_path / "last.ckpt", tmp_path / "lora"), reference)
-    torch.save({f"module.{name}": tensor for name, tensor in model.state_dict().items()}, tmp_path / "ddp.pt")
-    same({name.removeprefix("module."): tensor for name, tensor in merged(tmp_path / "ddp.pt", tmp_path / "lora").items()}, reference)
-    succeed(tmp_path / "sharded", "--merge", tmp_path / "lora", "--to", "safetensors", "--max-shard-size", "20KB", "-o", tmp_path / "out")
-    pieces = [load_file(file) for file in (tmp_path / "out").glob("*.safetensors")]
-    assert len(pieces) > 2
-    same({name: tensor for piece in pieces for name, tensor in piece.items()}, reference)
-
-
-def test_a_distributed_checkpoint(tmp_path):
-    make(tmp_path, "qwen2", "bias", torch.bfloat16, 9)
-    reference = merged(tmp_path / "base", tmp_path / "lora")
-    tensors = load_file(tmp_path / "base" / "model.safetensors")
-    for name, state in (("flat", tensors), ("nested", {"model": tensors, "optim": {"step": torch.tensor(3)}})):
-        torch.distributed.checkpoint.save(state, checkpoint_id=tmp_path / name, no_dist=True)
-        same(merged(tmp_path / name, tmp_path / "lora"), reference)
-
-
 @pytest.mark.parametrize("stage", [1, 3])
 def test_zero(tmp_path, stage):
     """The weights of any names: an adapter for each matrix is made here."""
@@ -139,29 +109,3 @@ def test_quantized_weights(tmp_path):
     exact = exact_sums(tmp_path)
     for name, tensor in ours.items():
         assert ((tensor.double() - exact[name]).abs() <= ulp(tensor) / 2 * (1 + 1e-9) + 1e-16).all(), name
-
-
-MODELS_OF_SCHEMES = Path(__file__).parents[2] / "crates/model/quantization/tests/models"
-
-
-@pytest.mark.parametrize("model", sorted(MODELS_OF_SCHEMES.iterdir()), ids=lambda path: path.name)
-def test_every_scheme_of_quantized_weights(tmp_path, model):
-    """An adapter of all linear layers is merged into the numbers that the codes stand for."""
-    numbers = tmp_path / "numbers.safetensors"
-    succeed(model, "--dequantize", "-o", numbers)
-    generator = torch.Generator().manual_seed(11)
-    adapter = {}
-    for name, tensor in load_file(numbers).items():
-        if tensor.ndim == 2 and name.endswith(".weight"):
-            module = "base_model.model." + name.removesuffix(".weight")
-            adapter[module + ".lora_A.weight"] = torch.randn(3, tensor.shape[1], generator=generator) * 0.1
-            adapter[module + ".lora_B.weight"] = torch.randn(tensor.shape[0], 3, generator=generator) * 0.1
-    if not adapter:
-        pytest.skip("the model has no linear layers, only fused experts")
-    (tmp_path / "lora").mkdir()
-    save_file(adapter, tmp_path / "lora" / "adapter_model.safetensors")
-    (tmp_path / "lora" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 3, "lora_alpha": 6}')
-    ours = merged(model, tmp_path / "lora", "--dequantize")
-    same(ours, merged(numbers, tmp_path / "lora"))
-    changed = [name for name, tensor in load_file(numbers).items() if not torch.equal(tensor, ours[name])]
-    assert len(changed) == len(adapter) // 2

@@ -1,7 +1,6 @@
 """Models that run: logits compared with the reference's own code, with and without a cache, from one file and from several."""
 
 import json
-import shlex
 import zipfile
 from types import SimpleNamespace
 
@@ -9,25 +8,15 @@ import models
 import numpy
 import pytest
 from carton_file import Carton, without_colour
-from conftest import worker
+from conftest import worker_fixture
 from program import refuse, succeed
 
 ALLOWED = 1.5
 TIMES = 3
 
 
-@pytest.fixture(scope="module")
-def newest():
-    process = worker("NEWEST", "model_worker.py")
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="module")
-def old():
-    process = worker("OLD", "model_worker.py")
-    yield process
-    process.close()
+newest = worker_fixture("NEWEST", "model_worker.py")
+old = worker_fixture("OLD", "model_worker.py")
 
 
 @pytest.fixture(scope="module")
@@ -225,127 +214,6 @@ def checkpoint(newest, tmp_path):
     return write
 
 
-def summary(path, *arguments):
-    return without_colour(succeed(path, *arguments).stderr)
-
-
-def error(*arguments, **settings):
-    return without_colour(refuse(*arguments, **settings).stderr)
-
-
-def test_auto_explains_why_only_weights_were_made(checkpoint, tmp_path):
-    assert 'module    weights (no forward for model_type "t5"): returns' in summary(checkpoint("llama gqa", {"model_type": "t5"}))
-    assert "module    weights (no params.json or config.json next to it): returns" in summary(checkpoint("llama gqa", gone=True))
-    path = checkpoint("meta gqa", gone=True)
-    text = summary(path)
-    assert "module    weights (no params.json or config.json next to it): returns" in text
-    assert "note: the tensors have the names of a LLaMA; `--arch llama` says what else it needs to run" in text
-    assert "module    weights: returns" in summary(path, "--arch", "weights")
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "meta-llama/Llama-2-7b-hf"}))
-    assert "weights (an adapter, which runs only after it is merged into meta-llama/Llama-2-7b-hf)" in summary(path)
-
-
-@pytest.mark.parametrize("kind", ["meta gqa", "llama gqa"])
-def test_missing_facts_are_named_with_a_command_to_complete(kind, checkpoint, tmp_path):
-    """No number is guessed, so the command does nothing until a person fills it in."""
-    text = error(checkpoint(kind, gone=True), "--arch", "llama")
-    document, keys = ("params.json", "`n_heads`, `rope_theta` and `norm_eps`") if kind in models.META else (
-        "config.json", "`num_attention_heads`, `rope_theta` and `rms_norm_eps`")
-    assert f"there is no {document}, and {keys} cannot be inferred from the tensor shapes" in text and "--arch weights" in text
-    command = shlex.split(text.split("`torch2carton ")[1].split("`")[0])
-    assert command[1:] == ["--arch", "llama", "--n-heads", "N", "--rope-theta", "BASE", "--norm-eps", "EPS"]
-    assert "` (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5); --arch weights" in text
-    error(*command, status=(2,))
-    numbers = {"N": "4", "BASE": "10000", "EPS": "1e-5"}
-    assert "module    llama: tokens" in summary(*(numbers.get(word, word) for word in command))
-    partly = error(command[0], "--arch", "llama", "--n-heads", "4", "--rope-factor", "8", "--norm-eps", "0.0001")
-    assert "--n-heads 4 --rope-theta BASE --rope-factor 8 --norm-eps 0.0001`" in partly
-    wrong = error(command[0], "--arch", "llama", "--n-heads", "5", "--rope-theta", "10000", "--norm-eps", "1e-5")
-    assert "n_heads is given as 5, expected a divisor of " in wrong and "; change --n-heads, or" in wrong and ".json" not in wrong
-
-
-@pytest.mark.parametrize("kind, flag, value, file, there", [
-    ("meta gqa", "--n-heads", "2", "params.json", "4"), ("meta gqa", "--norm-eps", "1e-6", "params.json", "1e-5"),
-    ("meta rope x32", "--rope-factor", "8", "params.json", "32"), ("llama gqa", "--n-heads", "2", "config.json", "4"),
-    ("llama rope x8", "--rope-theta", "123", "config.json", "500000"), ("llama rope x8", "--rope-factor", "32", "config.json", "8"),
-])
-def test_a_flag_that_contradicts_the_document_is_refused(kind, flag, value, file, there, checkpoint, made, tmp_path):
-    path = checkpoint(kind)
-    name = flag.removeprefix("--").replace("-", "_")
-    assert f"{name} is given as {value}, but {file} says {there}; leave out {flag}" in error(path, flag, value)
-    assert not list(tmp_path.glob("*.carton"))
-    assert converted(tmp_path, path, flag, there).archive.read_bytes() == made(kind).archive.read_bytes()
-
-
-def test_flags_that_repeat_the_document_are_accepted(checkpoint, newest, made, tokens, tmp_path):
-    """With everything from the document on the command line, the module is the same."""
-    path = checkpoint("meta rope x8", gone=True)
-    flags = "--n-heads 4 --rope-theta 500000 --rope-factor 8 --norm-eps 1e-5".split()
-    archive = converted(tmp_path, path, *flags).archive
-    assert archive.read_bytes() == made("meta rope x8").archive.read_bytes()
-
-
-MISFITS = {
-    "quantized": ({"quantization_config": {"bits": 4}}, "`quantization_config` changes the result"),
-    "fp8": ({"quantization_config": {"quant_method": "fp8"}}, "the weights are quantized with `fp8`, expected float32"),
-    "gptq": ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantized with `gptq` (4 bits), expected float32"),
-    "awq": ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "quantized with `awq` (4 bits), expected float32"),
-    "bitsandbytes": ({"quantization_config": {"load_in_8bit": True}}, "quantized with `bitsandbytes` (8 bits)"),
-    "mxfp4": ({"quantization_config": {"quant_method": "mxfp4"}}, "the weights are quantized with `mxfp4`"),
-    "other activation": ({"hidden_act": "relu"}, '`hidden_act` is "relu", expected "silu"'),
-    "other scaling": ({"rope_scaling": {"type": "proportional", "factor": 2.0}}, '`rope_scaling.type` is "proportional"'),
-    "half of linear": ({"rope_parameters": {"rope_type": "linear"}}, "`rope_parameters.factor` is missing"),
-    "half of longrope": ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0] * 8}}, "`rope_scaling.long_factor` is missing"),
-    "short longrope": ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}},
-                       "`short_factor` is a list of 1, expected one factor for each of 8 pairs"),
-    "part of a head": ({"partial_rotary_factor": 0.5}, "`partial_rotary_factor` changes the result"),
-    "half of llama3": ({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "`rope_scaling.low_freq_factor`"),
-    "layers": ({"num_hidden_layers": 3}, "`num_hidden_layers` is 3, expected 2"),
-    "width": ({"hidden_size": 128}, "`model.embed_tokens.weight`: shape [96, 64], expected [96, 128] from vocab_size 96 and hidden_size 128"),
-    "heads": ({"num_attention_heads": 3}, "`num_attention_heads` is 3"),
-    "kv heads": ({"num_key_value_heads": 4}, "`model.layers.0.self_attn.k_proj.weight`: shape [32, 64], expected [64, 64]"),
-    "feed-forward": ({"intermediate_size": 128}, "`model.layers.0.mlp.gate_proj.weight`: shape [192, 64]"),
-    "vocabulary": ({"vocab_size": 97}, "`model.embed_tokens.weight`: shape [96, 64], expected [97, 64]"),
-    "no heads": ({"num_attention_heads": "gone"}, "no `num_attention_heads`"),
-    "text for a number": ({"rms_norm_eps": "tiny"}, '`rms_norm_eps` is "tiny"'),
-    "biases": ({"attention_bias": True}, "`model.layers.0.self_attn.q_proj.bias`"),
-}
-
-
-@pytest.mark.parametrize("kind", MISFITS)
-def test_a_config_json_that_does_not_fit_is_refused(kind, checkpoint, tmp_path):
-    changes, words = MISFITS[kind]
-    text = error(checkpoint("llama gqa", changes))
-    assert words in text and "--arch weights" in text
-    assert not list(tmp_path.glob("*.carton"))
-    assert "module    weights: returns" in summary(tmp_path, "--arch", "weights")
-
-
-@pytest.mark.parametrize("changes", [
-    {"torch_dtype": "float16"}, {"vocab_size": -1}, {"vocab_size": "gone", "intermediate_size": "gone"}, {"rope_scaling": None},
-    {"rope_scaling": {}}, {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}, {"rope_theta": 10000},
-    {"model_type": "gone", "architectures": ["LlamaForCausalLM"]}, {"hidden_size": "gone", "num_key_value_heads": "gone"},
-    {"head_dim": None}, {"head_dim": 16}, {"hidden_act": "silu"}, {"sliding_window": 4},
-], ids=str)
-def test_equivalent_spellings_in_config_json_give_the_same_model(changes, checkpoint, made, tmp_path):
-    ours = converted(tmp_path, checkpoint("llama gqa", changes))
-    assert ours.archive.read_bytes() == made("llama gqa").archive.read_bytes()
-
-
-@pytest.mark.parametrize("key", ["moe", "vision_chunk_size", "quantization_args", "lora_args"])
-def test_keys_of_other_models_are_refused(key, checkpoint):
-    text = error(checkpoint("meta gqa", {key: {"of": 2}}))
-    assert f"params.json: `{key}` changes the result" in text and "--arch weights" in text
-
-
-def test_an_architecture_that_does_not_fit_is_refused(checkpoint):
-    path = checkpoint("llama gqa")
-    where = path.with_name("config.json")
-    assert f'error: {where}: `model_type` is "llama", expected "mistral"' in error(path, "--arch", "mistral")
-    assert "[possible values: auto, llama, mistral, qwen2, qwen3, " in error(path, "--arch", "gpt2", status=(2,))
-    assert "there is no config.json" in error(checkpoint("llama gqa", gone=True), "--arch", "qwen2")
-
-
 def test_extra_tensors_are_refused_or_kept(newest, checkpoint, tmp_path):
     checkpoint("llama gqa", {"num_hidden_layers": 1})
     path = checkpoint("meta gqa", {"n_layers": 2})
@@ -354,7 +222,7 @@ def test_extra_tensors_are_refused_or_kept(newest, checkpoint, tmp_path):
     import os
     import subprocess
     subprocess.run([os.environ["T2C_NEWEST"], "-c", edit, str(path)], check=True)
-    text = error(path)
+    text = without_colour(refuse(path).stderr)
     assert "the model does not use `layers.1.attention.lora.weight`, `wq`" in text and "--keep-extra" in text
     ours = converted(tmp_path, path, "--keep-extra")
     assert "2 tensors that the model does not use are kept" in ours.words

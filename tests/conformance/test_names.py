@@ -8,8 +8,8 @@ import json
 import models
 import numpy
 import pytest
-from conftest import worker
-from program import refuse, succeed
+from conftest import worker_fixture
+from program import succeed
 
 # CLOSE is the largest difference of logits in float64. In a smaller dtype, our logits may differ from those in float64 by
 # ALLOWED times as much as the reference's do.
@@ -19,11 +19,7 @@ THERE = [*models.META]
 BACK = ["llama mha", "llama gqa", "llama mqa", "llama tied", "llama norm_eps"]
 
 
-@pytest.fixture(scope="module")
-def newest():
-    process = worker("NEWEST", "model_worker.py")
-    yield process
-    process.close()
+newest = worker_fixture("NEWEST", "model_worker.py")
 
 
 @pytest.fixture(scope="module")
@@ -95,19 +91,6 @@ def test_hugging_faces_checkpoint_runs_in_metas_code_and_comes_back(newest, toke
     compare(expected, logits)
 
 
-@pytest.mark.parametrize("kind", BACK)
-def test_the_codes_read_checkpoints_of_pickles_too(newest, tokens, tmp_path, kind):
-    source = make(newest, tmp_path / "hf", kind)
-    meta, back, logits, expected = (tmp_path / name for name in ("meta", "back", "found.npz", "expected.npz"))
-    newest.ask("reference", kind=kind, folder=str(source), tokens=str(tokens), outputs=str(expected))
-    succeed(source, "--names", "meta", "--to", "pth", "-o", meta)
-    newest.ask("run_metas", folder=str(meta), tokens=str(tokens), outputs=str(logits))
-    compare(expected, logits)
-    succeed(meta, "--names", "hf", "--to", "pth", "-o", back)
-    newest.ask("pretrained", folder=str(back), tokens=str(tokens), outputs=str(logits))
-    compare(expected, logits)
-
-
 @pytest.mark.parametrize("kind", ["meta gqa", "meta mqa"])
 def test_shards_become_the_folder_of_the_whole_file(newest, tmp_path, kind):
     whole, shards = (make(newest, tmp_path / f"{n}", kind, files=n) for n in (1, 2))
@@ -125,24 +108,3 @@ def test_frequencies_of_any_dtype_are_made_again(newest, tmp_path):
         succeed(source, "--names", "hf", "-o", source / "hf")
         succeed(source / "hf", "--names", "meta", "-o", source / "back")
         assert newest.ask("differences", one=str(source), other=str(source / "back")) == []
-
-
-@pytest.mark.parametrize(("kind", "reason"), [
-    ("llama biases", "Meta's layout has no biases, and there is `model.layers.0.mlp.down_proj.bias`"),
-    ("llama rope x8", "params.json cannot express RoPE scaling with low_freq_factor 1, high_freq_factor 4 and original context 64"),
-    ("mistral", "Meta's layout is for llama models, and this is a mistral model"),
-    ("qwen2", "Meta's layout is for llama models, and this is a qwen2 model"),
-])
-def test_what_metas_code_lacks_is_refused(newest, tmp_path, kind, reason):
-    source = make(newest, tmp_path / "hf", kind)
-    assert reason in refuse(source, "--names", "meta", "-o", tmp_path / "meta").stderr
-    assert not (tmp_path / "meta").exists()
-
-
-def test_other_frequencies_are_refused(newest, tmp_path):
-    folder = tmp_path / "meta"
-    folder.mkdir()
-    newest.ask("make", kind="meta mha", dtype="float32", folder=str(folder))
-    outcome = refuse(folder, "--names", "hf", "-o", tmp_path / "hf")
-    assert "`rope.freqs`: element 1 is 0.85714287, expected 0.31622776" in outcome.stderr, outcome
-    succeed(folder, "--names", "hf", "-o", tmp_path / "hf", "--exclude", "rope.freqs")

@@ -12,9 +12,8 @@ import re
 import shutil
 
 import numpy
-import pytest
 from carton_file import Carton
-from conftest import worker
+from conftest import worker_fixture
 from program import torch2carton
 from random_models import ARCHITECTURES, random_model
 from test_forward import call, forward  # noqa: F401  (a fixture)
@@ -37,11 +36,7 @@ CACHE_TOLERANCE = 1e-4
 GROWING = "dynamic", "longrope", "su"
 
 
-@pytest.fixture(scope="module")
-def models():
-    process = worker("NEWEST", "random_model_worker.py")
-    yield process
-    process.close()
+models = worker_fixture("NEWEST", "random_model_worker.py")
 
 
 def kinds_of_scaling(config):

@@ -1,19 +1,13 @@
-"""Requests through a proxy, with certificates of one's own, with the credentials of an instance, and Ctrl-C while a server stalls."""
+"""Requests through a proxy, with certificates of one's own and with the credentials of an instance; cartons in buckets."""
 
 import contextlib
 import html
-import http.server
 import json
-import os
-import re
 import select
 import shutil
-import signal
 import socket
-import ssl
 import subprocess
 import sys
-import threading
 import time
 import urllib.parse
 import zlib
@@ -21,10 +15,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from conftest import GOLDEN
-from program import BINARY, CLEAN, refuse, succeed
-from served import Server
+from program import BINARY, refuse, succeed
+from served import Handler, Server, running
 
 # A host that no resolver knows: only the proxy reaches it.
 HOST = "models.invalid"
@@ -35,13 +27,8 @@ def etag(data):
     return f'"{zlib.crc32(data):08x}"'
 
 
-class Files(http.server.BaseHTTPRequestHandler):
+class Files(Handler):
     """Sends ranges of the files of the server, as a web server, as S3, as Google or as Azure; `seen` has the requests."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
 
     def setup(self):
         super().setup()
@@ -50,34 +37,24 @@ class Files(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.seen.append((self.command, self.path, dict(self.headers)))
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
-        body = self.server.answers(self) if self.server.answers else None
+        if self.server.answers and (body := self.server.answers(self)) is not None:
+            return self.answer(200, body)
         data = self.server.files.get(path, self.server.files.get(path.rsplit("/", 1)[-1]))
-        if body is None and data is not None:
-            start, end = 0, len(data)
-            if wanted := self.headers.get("range"):
-                first, last = wanted.removeprefix("bytes=").split("-")
-                start = int(first) if first else max(0, end - int(last))
-                end = min(int(last) + 1, end) if first and last else end
-            self.send_response(206 if wanted else 200)
-            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
-            self.send_header("ETag", etag(data))
-            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
-            body = data[start:end]
-        else:
-            self.send_response(404 if body is None else 200)
-        self.send_header("Content-Length", str(len(body or b"")))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body or b"")
+        if data is None:
+            return self.answer(404)
+        return self.answer_range(data, ETag=etag(data), Last_Modified="Thu, 01 Jan 2026 00:00:00 GMT")
 
     do_HEAD = do_PUT = do_GET
 
 
-class Proxy(http.server.BaseHTTPRequestHandler):
+def files_at(certificate=None, files=None, answers=None):
+    return running(Files, certificate, files=files or {}, answers=answers, seen=[], connections=0)
+
+
+class Proxy(Handler):
     """Connects every host with one server."""
 
-    def log_message(self, *_):
-        pass
+    protocol_version = "HTTP/1.0"
 
     def do_CONNECT(self):
         self.server.seen.append((self.path, dict(self.headers)))
@@ -92,25 +69,6 @@ class Proxy(http.server.BaseHTTPRequestHandler):
                         self.close_connection = True
                         return
                     pair[ready].sendall(data)
-
-
-@contextlib.contextmanager
-def running(handler, certificate=None, **settings):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    server.seen, server.files, server.answers, server.connections = [], {}, None, 0
-    for name, value in settings.items():
-        setattr(server, name, value)
-    if certificate:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate)
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    server.handle_error = lambda *_: None
-    server.port = server.server_address[1]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +101,8 @@ def test_a_proxy_and_a_certificate_authority(model, certificates, tmp_path):
     authority, certificate = certificates
     local = succeed("digest", model).stdout.split()[0]
     trusted = {"SSL_CERT_FILE": authority}
-    with running(Files, certificate, files={"model.pth": model.read_bytes()}) as server, \
-            running(Proxy, target=("127.0.0.1", server.port)) as proxy:
+    with files_at(certificate, files={"model.pth": model.read_bytes()}) as server, \
+            running(Proxy, seen=[], target=("127.0.0.1", server.port)) as proxy:
         near = f"https://localhost:{server.port}/model.pth"
         assert local in succeed("digest", "--allow-http", near, env=trusted).stdout
         assert "certificate" in refuse("inspect", "--allow-http", near).stderr.lower()
@@ -166,7 +124,7 @@ def test_a_proxy_and_a_certificate_authority(model, certificates, tmp_path):
         # A host without a proxy; and http has a variable of its own.
         del proxy.seen[:]
         succeed("inspect", "--allow-http", near, env=through | {"NO_PROXY": "example.org, localhost"})
-        with running(Files, files={"model.pth": model.read_bytes()}) as plain:
+        with files_at(files={"model.pth": model.read_bytes()}) as plain:
             succeed("inspect", "--allow-http", f"http://127.0.0.1:{plain.port}/model.pth", env=through)
         assert proxy.seen == []
         unreachable = refuse("inspect", far, "--timeout", "2", env=trusted | {"HTTPS_PROXY": "http://127.0.0.1:9"})
@@ -175,7 +133,7 @@ def test_a_proxy_and_a_certificate_authority(model, certificates, tmp_path):
 
 
 def test_connections_are_used_again(model, tmp_path):
-    with running(Files, files={"model.pth": model.read_bytes()}) as server:
+    with files_at(files={"model.pth": model.read_bytes()}) as server:
         succeed("convert", "--allow-http", f"http://127.0.0.1:{server.port}/model.pth", "-o", tmp_path / "x.safetensors")
         assert server.connections < len(server.seen), (server.connections, server.seen)
         requests, server.connections = len(server.seen), 0
@@ -212,7 +170,7 @@ def answer_metadata(handler):
 
 def test_credentials_of_an_instance(model, tmp_path):
     (tmp_path / "token").write_text("container-token")
-    with running(Files, files={"model.pth": model.read_bytes()}) as server, running(Files, answers=answer_metadata) as metadata:
+    with files_at(files={"model.pth": model.read_bytes()}) as server, files_at(answers=answer_metadata) as metadata:
         base, at = f"http://127.0.0.1:{server.port}", f"http://127.0.0.1:{metadata.port}"
         # Neither a proxy nor --allow-http has to do with services on the machine itself.
         amazon = {"AWS_ENDPOINT_URL": base, "AWS_REGION": "r", "HOME": tmp_path, "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": f"127.0.0.1:{server.port}"}
@@ -252,143 +210,6 @@ def test_credentials_of_a_container_at_a_relative_address(model):
     assert found["store"] and all("Credential=AKRELATIVE/" in text for text in found["store"]), found
 
 
-def stall(server, part):
-    """Answers a request for a byte of a part of the file only after the test."""
-    size = len(server.files["model.pth"])
-
-    def answers(handler):
-        wanted = re.fullmatch(r"bytes=(\d*)-(\d+)", handler.headers.get("range", ""))
-        is_edge = not wanted[1] or int(wanted[1]) == 0 or int(wanted[2]) + 1 == size
-        if part == "edges" or part == "middle" and not is_edge:
-            server.reached.set()
-            server.go.wait(60)
-        if part == "body" and not is_edge:
-            handler.send_response(206)
-            length = int(wanted[2]) + 1 - int(wanted[1])
-            handler.send_header("Content-Range", f"bytes {wanted[1]}-{wanted[2]}/{size}")
-            handler.send_header("Content-Length", str(length))
-            handler.send_header("ETag", etag(server.files["model.pth"]))
-            handler.end_headers()
-            handler.wfile.write(server.files["model.pth"][int(wanted[1]):][:1000])
-            handler.wfile.flush()
-            server.reached.set()
-            server.go.wait(60)
-        return None
-
-    return answers
-
-
-def interrupt(command, env, reached):
-    process = subprocess.Popen(list(map(str, command)), env=CLEAN | {key: str(value) for key, value in env.items()}, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert reached.wait(60), process.communicate(timeout=10)
-    time.sleep(0.3)
-    before = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    error = process.communicate(timeout=60)[1]
-    return time.monotonic() - before, process.returncode, error
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("part", ["edges", "middle", "body"])
-def test_ctrl_c_while_an_input_stalls(model, tmp_path, part):
-    with running(Files, files={"model.pth": model.read_bytes()}, reached=threading.Event(), go=threading.Event()) as server:
-        server.answers = stall(server, part)
-        command = [BINARY, "convert", "--allow-http", f"http://127.0.0.1:{server.port}/model.pth", "-o", tmp_path / "out/x.carton"]
-        (tmp_path / "out").mkdir()
-        seconds, status, error = interrupt(command, {}, server.reached)
-        server.go.set()
-        assert seconds < 1.5 and status == 130, (seconds, status, error)
-        assert list((tmp_path / "out").iterdir()) == []
-
-
-class Bucket(http.server.BaseHTTPRequestHandler):
-    """Multipart uploads as S3 has them, one of whose requests stalls."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def handle_request(self):
-        server, url = self.server, urllib.parse.urlsplit(self.path)
-        query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        kind = {("POST", True): "start", ("POST", False): "complete", ("PUT", False): "part"}.get((self.command, "uploads" in query))
-        if kind == server.stalls and not (kind == "part" and query.get("partNumber") == "1"):
-            server.reached.set()
-            server.go.wait(server.seconds)
-        status, answer = 200, b""
-        if kind == "start":
-            server.uploads.add("u1")
-            answer = b"<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>"
-        elif kind == "complete":
-            if "u1" in server.uploads:
-                server.uploads.discard("u1")
-                server.objects.add(url.path)
-                answer = b'<CompleteMultipartUploadResult><ETag>"1"</ETag></CompleteMultipartUploadResult>'
-            else:
-                status = 404
-        elif self.command == "DELETE":
-            server.uploads.discard("u1")
-            status = 204
-        elif self.command in ("GET", "HEAD"):
-            status = 404
-        self.send_response(status)
-        self.send_header("ETag", '"1"')
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(answer)
-        assert len(body) >= 0
-
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("stalls, seconds", [("start", 0.6), ("part", 60)])
-def test_ctrl_c_while_an_upload_stalls(model, stalls, seconds):
-    settings = {"stalls": stalls, "seconds": seconds, "uploads": set(), "objects": set(), "reached": threading.Event(), "go": threading.Event()}
-    with running(Bucket, **settings) as server:
-        env = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.port}", "AWS_REGION": "r", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": SECRET}
-        command = [BINARY, "convert", "--allow-http", model, "-o", "s3://b/x.safetensors"]
-        taken, status, error = interrupt(command, env, server.reached)
-        server.go.set()
-        assert taken < 1.5 and status == 130, (taken, status, error)
-        assert server.uploads == set() and server.objects == set()
-
-
-def test_an_old_archive_is_read_in_part(tmp_path, monkeypatch):
-    """The tar archive of PyTorch 0.1: its storages are not read for a listing, and nothing is copied."""
-    monkeypatch.syspath_prepend(str(GOLDEN))
-    import other_containers
-    plain = {"a": ("FloatStorage", "F32", (4000, 2500), os.urandom(40_000_000)), "b": ("LongStorage", "I64", (3,), bytes(24)),
-             "c": ("HalfStorage", "F16", (1_000_000,), os.urandom(2_000_000))}
-    monkeypatch.setattr(other_containers, "PLAIN", plain)
-    path = tmp_path / "old.pth"
-    path.write_bytes(other_containers.tar())
-    with running(Files, files={"old.pth": path.read_bytes()}) as server:
-        address = f"http://127.0.0.1:{server.port}/old.pth"
-        ours = json.loads(succeed("inspect", "--json", "--allow-http", address).stdout)
-        traffic = ours.pop("remote")
-        assert traffic["bytes"] < 4_000_000 and traffic["requests"] < 10, traffic
-        theirs = json.loads(succeed("inspect", "--json", path).stdout)
-        assert json.dumps(ours).replace(address, "FILE") == json.dumps(theirs).replace(str(path), "FILE")
-        for output in "x.safetensors", "x.pth":
-            succeed("convert", "--allow-http", address, "-o", tmp_path / output)
-            succeed("convert", path, "-o", tmp_path / f"local-{output}")
-            assert (tmp_path / output).read_bytes() == (tmp_path / f"local-{output}").read_bytes()
-        for name in "tar.pth", "tar_view.pth":
-            data = (GOLDEN / "checkpoints" / name).read_bytes()
-            server.files[name] = data
-            remote = f"http://127.0.0.1:{server.port}/{name}"
-            assert succeed("digest", "--allow-http", remote).stdout.split()[0] == succeed("digest", GOLDEN / "checkpoints" / name).stdout.split()[0]
-        for damaged in sorted((GOLDEN / "hostile").glob("tar_*.pth")):
-            server.files[damaged.name] = damaged.read_bytes()
-            refuse("inspect", damaged)
-            refuse("inspect", "--allow-http", f"http://127.0.0.1:{server.port}/{damaged.name}")
-
-
 def carton_of(model, tmp_path, name="m"):
     path = tmp_path / f"{name}.carton"
     succeed("convert", model, "-o", path)
@@ -399,28 +220,6 @@ def ask(server, path):
     response = server.request("GET", path)
     assert response.status == 200, (path, response.status, response.body)
     return json.loads(response.body)
-
-
-def test_cartons_at_addresses_are_served(model, tmp_path, monkeypatch):
-    carton = carton_of(model, tmp_path)
-    data = carton.read_bytes()
-    with running(Files, files={"m.carton": data, "model.pth": model.read_bytes()}) as files:
-        base, temporary = f"http://127.0.0.1:{files.port}", tmp_path / "temporary"
-        temporary.mkdir()
-        monkeypatch.setitem(CLEAN, "TMPDIR", str(temporary))
-        server = Server(BINARY, "serve", "--allow-http", "--port", 0, "--verify", f"{base}/m.carton?signature={SECRET}")
-        try:
-            sent = len(files.seen)
-            assert ask(server, "/v2/models/m")["name"] == "m"
-            # The copy has no name, and nothing more is requested.
-            assert list(temporary.iterdir()) == [] and len(files.seen) == sent
-            assert server.end() == 0 and SECRET not in server.log()
-        finally:
-            server.close()
-        assert "is a checkpoint" in refuse("serve", "--allow-http", "--port", 0, f"{base}/model.pth").stderr
-        assert "does not exist" in refuse("serve", "--allow-http", "--port", 0, f"{base}/none.carton").stderr
-        assert "--allow-http" in refuse("serve", "--port", 0, f"{base}/m.carton").stderr
-        assert "it is a file" in refuse("serve", "--allow-http", "--port", 0, "--repository", f"{base}/m.carton").stderr
 
 
 @contextlib.contextmanager
@@ -438,7 +237,7 @@ def bucket_of(objects):
                        for key, data in objects.items() if key.startswith(query.get("prefix", "")))
         return f"<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>".encode()
 
-    with running(Files, answers=answers) as bucket:
+    with files_at(answers=answers) as bucket:
         yield bucket, {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{bucket.port}", "AWS_REGION": "r", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": SECRET}
 
 
@@ -507,68 +306,3 @@ def test_a_repository_in_a_bucket_is_served(model, tmp_path):
         for folder, reason in ("empty", "has no model: expected files NAME/VERSION.carton"), ("none", "does not exist"), ("r/m/2.carton", "it is a file"):
             error = refuse("serve", "--allow-http", "--port", 0, "--repository", f"s3://b/{folder}", env=env).stderr
             assert reason in error and f"s3://b/{folder}" in error, error
-
-
-def test_many_inputs_at_addresses(tmp_path):
-    """`batch` and `--each` take files, folders and indexes, and do not convert again what has not changed."""
-    shards = {f"s/pytorch_model-0000{n}-of-00002.bin": {f"layer.{n}": torch.full((5, n), float(n))} for n in (1, 2)}
-    index = {"weight_map": {f"layer.{n}": f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)}}
-    objects = {"a/model.pth": {"x": torch.ones(3)}, "b/model.pth": {"y": torch.ones(4)}, **shards}
-    for name, tensors in objects.items():
-        torch.save(tensors, tmp_path / "file")
-        objects[name] = (tmp_path / "file").read_bytes()
-    objects["s/pytorch_model.bin.index.json"] = json.dumps(index).encode()
-    objects["s/notes.txt"] = b"x"
-    whole = ["s3://b/a/model.pth", "s3://b/b/model.pth", "s3://b/s"]
-
-    with bucket_of(objects) as (bucket, env):
-        inputs = [*whole, "s3://b/s/pytorch_model.bin.index.json"]
-        for task, member, values in ("digest", "tensors", (1, 1, 2, 2)), ("scan", "verdict", ("clean",) * 3), ("inspect", "tensors", (1, 1, 2, 2)):
-            lines = [json.dumps({"input": it, "options": {"allow-http": True}}) for it in inputs[: len(values)]]
-            (tmp_path / "m.jsonl").write_text("\n".join(lines))
-            results = succeed("batch", tmp_path / "m.jsonl", "--task", task, "--jobs", 1, env=env).stdout
-            assert tuple(json.loads(line)[member] for line in results.splitlines()) == values, (task, results)
-        each = ["convert", "--each", "--allow-http", "--resume", *whole, "-o", tmp_path / "each", "--to", "safetensors"]
-        assert "3 converted, 0 skipped" in succeed(*each, env=env).stderr
-        assert sorted(path.name for path in (tmp_path / "each").iterdir() if path.is_dir() and path.name[0] != ".") == ["a", "b"]
-        assert (tmp_path / "each" / "s.safetensors").exists()
-        assert load_file(tmp_path / "each" / "b" / "model.safetensors").keys() == {"y"}
-        assert "0 converted, 3 skipped" in succeed(*each, env=env).stderr
-        objects["s/notes.txt"] = b"another"
-        assert "0 converted, 3 skipped" in succeed(*each, env=env).stderr
-        torch.save({"y": torch.zeros(4)}, tmp_path / "file")
-        objects["b/model.pth"] = (tmp_path / "file").read_bytes()
-        torch.save({"layer.2": torch.zeros(9)}, tmp_path / "file")
-        objects["s/pytorch_model-00002-of-00002.bin"] = (tmp_path / "file").read_bytes()
-        assert "2 converted, 1 skipped" in succeed(*each, env=env).stderr
-        assert load_file(tmp_path / "each" / "s.safetensors")["layer.2"].shape == (9,)
-        refused = refuse(*each, "s3://b/none.pth", env=env)
-        assert "s3://b/none.pth does not exist" in refused.stderr and "0 converted, 3 skipped, 1 failed" in refused.stderr
-        twice = refuse("convert", "--each", "--allow-http", "s3://b/s", "s3://b/s", "-o", tmp_path / "twice", env=env)
-        assert "1 converted, 1 failed" in twice.stderr
-    with running(Files, files={"model.pth": objects["a/model.pth"]}) as server:
-        address = f"http://127.0.0.1:{server.port}/model.pth"
-        done = succeed("convert", "--each", "--allow-http", "--json", f"{address}?signature={SECRET}", "-o", tmp_path / "signed")
-        line = json.loads(done.stdout)
-        assert line["file"] == address and line["remote"]["requests"] > 0 and SECRET not in done.stdout + done.stderr
-
-
-def test_shards_on_a_web_server(tmp_path):
-    """Several addresses with signatures of their own are one set; nothing else is asked for."""
-    tensors = {f"layer.{n}": torch.full((200_000,), float(n)) for n in range(4)}
-    names = [f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)]
-    for n, name in enumerate(names):
-        torch.save(dict(list(tensors.items())[n::2]), tmp_path / name)
-    with running(Files, files={name: (tmp_path / name).read_bytes() for name in names}) as server:
-        addresses = [f"http://127.0.0.1:{server.port}/a/{name}?signature={SECRET}-{name}" for name in names]
-        succeed("convert", "--allow-http", *addresses, "-o", tmp_path / "remote.safetensors")
-        succeed("convert", *(tmp_path / name for name in names), "-o", tmp_path / "local.safetensors")
-        assert (tmp_path / "remote.safetensors").read_bytes() == (tmp_path / "local.safetensors").read_bytes()
-        paths = {urllib.parse.urlsplit(path) for _, path, _ in server.seen}
-        assert {(it.path.rsplit("/", 1)[-1], it.query) for it in paths} == {(name, f"signature={SECRET}-{name}") for name in names}
-        elsewhere = addresses[1].replace("/a/", "/b/")
-        error = refuse("convert", "--allow-http", addresses[0], elsewhere, "-o", tmp_path / "x.safetensors").stderr
-        assert "one folder" in error and SECRET not in error
-        del server.files[names[1]]
-        error = refuse("convert", "--allow-http", *addresses, "-o", tmp_path / "x.safetensors").stderr
-        assert f"{names[1]} does not exist" in error and SECRET not in error

@@ -1,6 +1,5 @@
 """Outputs in buckets: they are what is written to a disk, whole or not there, and nothing is left after an error."""
 
-import http.server
 import json
 import os
 import re
@@ -15,6 +14,7 @@ import zipfile
 import pytest
 import torch
 from program import BINARY, CLEAN, refuse, succeed
+from served import Handler, running
 from test_remote import SECRET, WORKER, folder, free_port, moto, serving  # noqa: F401  (fixtures)
 
 # Beyond one part of 8 MiB, so that an upload has several.
@@ -94,41 +94,27 @@ def test_a_damaged_input_leaves_nothing(store, checkpoints):
     assert store("list") == [] and store("uploads") == []
 
 
-class Stalling(http.server.BaseHTTPRequestHandler):
+class Stalling(Handler):
     """Sends ranges of a file, but of its middle only after `go` is set."""
 
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
     def do_GET(self):
-        body, first, last = self.server.body, *self.headers["range"].removeprefix("bytes=").split("-")
-        start = int(first) if first else len(body) - int(last)
-        end = min(int(last) + 1, len(body)) if first else len(body)
-        if 12_000_000 < end < len(body):
+        body = self.server.body
+        if 12_000_000 < self.asked_range(len(body))[1] < len(body):
             self.server.reached.set()
             self.server.go.wait(60)
-        self.send_response(206)
-        for header in f"Content-Range: bytes {start}-{end - 1}/{len(body)}", f"Content-Length: {end - start}", "ETag: \"1\"":
-            self.send_header(*header.split(": ", 1))
-        self.end_headers()
-        self.wfile.write(body[start:end])
+        self.answer_range(body, ETag='"1"')
 
 
 @pytest.fixture
 def stalling(checkpoints):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stalling)
-    server.body, server.go, server.reached = (checkpoints / "large.pth").read_bytes(), threading.Event(), threading.Event()
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.go.set()
-    server.shutdown()
+    body = (checkpoints / "large.pth").read_bytes()
+    with running(Stalling, body=body, go=threading.Event(), reached=threading.Event()) as server:
+        yield server
+        server.go.set()
 
 
 def start(store, stalling, *flags):
-    source, target = f"http://127.0.0.1:{stalling.server_address[1]}/large.pth", f"{store.address}/x.safetensors"
+    source, target = f"http://127.0.0.1:{stalling.port}/large.pth", f"{store.address}/x.safetensors"
     command = [BINARY, "convert", "--allow-http", source, "-o", target, *flags]
     process = subprocess.Popen(list(map(str, command)), env=CLEAN | store.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)
@@ -220,22 +206,8 @@ def test_models_for_triton(store, tmp_path):
     assert store.get("models/c/config.pbtxt") == b"theirs" and "models/c/1/model.pt" not in store("list")
 
 
-class Google(http.server.BaseHTTPRequestHandler):
+class Google(Handler):
     """Multipart uploads of Google's XML interface, as far as they are used here."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
 
     def handle_request(self):
         url = urllib.parse.urlsplit(self.path)
@@ -311,17 +283,13 @@ class Google(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def google():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Google)
-    server.objects, server.uploads, server.requests, server.fails = {}, {}, [], False
-    server.keeps, server.loses_answers, server.while_copying, server.copying = False, 0, None, threading.Event()
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
+    state = {"objects": {}, "uploads": {}, "requests": [], "fails": False, "keeps": False, "loses_answers": 0, "while_copying": None}
+    with running(Google, copying=threading.Event(), **state) as server:
+        yield server
 
 
 def google_env(google):
-    return {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{google.server_address[1]}"}
+    return {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{google.port}"}
 
 
 def test_google(google, checkpoints, tmp_path):

@@ -7,12 +7,11 @@ are not written because of a tie are in the metadata, and must have the values o
 import json
 import os
 import re
-from pathlib import Path
 
 import matrix
 import pytest
-from conftest import SHARED, worker
-from program import listing, refuse, succeed, torch2carton
+from conftest import SHARED, worker_fixture
+from program import listing, succeed, torch2carton
 from test_corpus import NUMPY, corpus, expectation, is_read, table
 
 CORPUS_2 = SHARED / "corpus-2"
@@ -23,18 +22,8 @@ HELD = set(
     "float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2".split())
 
 
-@pytest.fixture(scope="module")
-def reference():
-    process = worker("NEWEST", "safetensors_worker.py")
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="module")
-def matrix_writer():
-    process = worker("NEWEST", "matrix_worker.py")
-    yield process
-    process.close()
+reference = worker_fixture("NEWEST", "safetensors_worker.py")
+matrix_writer = worker_fixture("NEWEST", "matrix_worker.py")
 
 
 def convert(path, out, *flags):
@@ -183,46 +172,6 @@ def test_the_bytes_are_those_of_save_file(reference, tmp_path):
         assert seen == set(reference.ask("dtypes")), "every dtype was tried"
 
 
-def test_two_runs_write_the_same_bytes(saved, tmp_path):
-    path = saved("sharing")
-    for number in (1, 2):
-        succeed(path, "-o", tmp_path / f"{number}.safetensors")
-    assert (tmp_path / "1.safetensors").read_bytes() == (tmp_path / "2.safetensors").read_bytes()
-
-
-def test_an_output_is_whole_or_absent(saved, tmp_path):
-    path = saved("dtypes")
-    target = tmp_path / "out" / "model.safetensors"
-    target.parent.mkdir()
-    refuse(path, "-o", target)  # complex128
-    assert listing(target.parent) == []
-    succeed(path, "-o", target, "--exclude", "complex128")
-    before = target.stat()
-    answer = refuse(path, "-o", target, "--exclude", "complex128", "--no-clobber", status=(1, 2))
-    assert str(target) in answer.stderr
-    refuse(path, "-o", target)
-    assert target.stat().st_mtime_ns == before.st_mtime_ns and target.stat().st_ino == before.st_ino
-    assert listing(target.parent) == [target.name]
-
-
-def test_a_full_disk_leaves_nothing(saved, tmp_path):
-    """A limit on the size of files stands for the disk."""
-    import resource
-    import signal
-    import subprocess
-
-    from program import BINARY, CLEAN
-
-    def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
-    path, target = saved("bit_patterns"), tmp_path / "model.safetensors"
-    done = subprocess.run([BINARY, path, "-o", target], env=CLEAN, capture_output=True, text=True, preexec_fn=limit)
-    assert done.returncode == 1 and done.stderr.startswith("error: "), done
-    assert listing(tmp_path) == [path.name]
-
-
 # --- Ties ------------------------------------------------------------------------------------------------------------
 
 
@@ -281,16 +230,6 @@ def test_shards_are_those_of_save_pretrained(kind, size, reference, tmp_path):
     old, new = (reference.ask("logits", folder=str(folder)) for folder in (tmp_path / "bin", ours))
     assert new == old
     assert not any(new["report"].values()), new["report"]
-
-
-def test_the_folder_is_reproducible_and_not_replaced(reference, tmp_path):
-    reference.ask("model_pair", kind="qwen2, tied", folder=str(tmp_path), max_shard_size="50KB")
-    for name in ("one", "two"):
-        succeed(tmp_path / "bin", "--to", "safetensors", "-o", tmp_path / name, "--max-shard-size", "50KB")
-    one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
-    assert one == two
-    refuse(tmp_path / "bin", "--to", "safetensors", "-o", tmp_path / "one", "--max-shard-size", "50KB", "--no-clobber", status=(1, 2))
-    assert {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()} == two
 
 
 # --- Headers ---------------------------------------------------------------------------------------------------------

@@ -8,18 +8,14 @@ import subprocess
 
 import pytest
 import runs
-from conftest import GOLDEN, worker
+from conftest import GOLDEN, worker_fixture
 from program import torch2carton
 
 FOLDERS = ("malicious", "malicious", "malicious", "hostile", "checkpoints")
 FILES = [f for d in FOLDERS for f in sorted((GOLDEN / d).rglob("*")) if f.is_file() and f.suffix != ".md" and f.stat().st_size < 20000]
 
 
-@pytest.fixture(scope="module")
-def python():
-    process = worker("NEWEST", "payload_worker.py")
-    yield process
-    process.close()
+python = worker_fixture("NEWEST", "payload_worker.py")
 
 
 def damaged(random, data):

@@ -11,7 +11,7 @@ import struct
 import sys
 
 import pytest
-from conftest import GOLDEN, worker
+from conftest import GOLDEN, worker_fixture
 from program import torch2carton
 
 sys.path.insert(0, str(GOLDEN))
@@ -41,11 +41,7 @@ CHANGES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def python():
-    process = worker("NEWEST", "unpickle_worker.py")
-    yield process
-    process.close()
+python = worker_fixture("NEWEST", "unpickle_worker.py")
 
 
 def made(random):

@@ -1,32 +1,23 @@
 """`--self-test`: the Carton client reads the test, and PyTorch returns the logits that it expects."""
 
-import json
-
 import models
 import numpy
 import pytest
 from carton_file import Carton, without_colour
-from conftest import worker
-from program import refuse, succeed
+from conftest import workers_fixture
+from program import succeed
 
 # How far from the logits of PyTorch those of a test may be, in units of the largest one. Both compute in the dtype of the weights.
 APART = {"float32": 1e-5, "float64": 1e-6}
 
-
-@pytest.fixture(scope="module")
-def workers():
-    """A worker in each version of torch."""
-    made = {key: worker(key, "model_worker.py") for key in ("NEWEST", "OLD")}
-    yield made
-    for process in made.values():
-        process.close()
+workers = workers_fixture("model_worker.py")  # in each version of torch
 
 
 def converted(workers, folder, kind, dtype, *flags, **settings):
     """The carton of such a checkpoint with a self test, and what was printed about it."""
     source = folder / "source"
     source.mkdir()
-    file = workers["NEWEST"].ask("make", kind=kind, dtype=dtype, folder=str(source), **settings)
+    file = workers("NEWEST").ask("make", kind=kind, dtype=dtype, folder=str(source), **settings)
     input_ = source if settings.get("files", 1) > 1 else source / file
     outcome = succeed(input_, "--self-test", "-o", folder / "x.carton", *flags)
     return folder / "x.carton", without_colour(outcome.stderr)
@@ -53,7 +44,7 @@ def assert_right(workers, tokens, logits, carton, dtype):
     archive.write_bytes(Carton(carton).read("model/model.pt"))
     numpy.savez(batch, test=tokens)
     largest = 0.0
-    for process in workers.values():
+    for process in map(workers, ("NEWEST", "OLD")):
         process.ask("run", archive=str(archive), tokens=str(batch), outputs=str(carton.with_suffix(".out.npz")))
         for found in numpy.load(carton.with_suffix(".out.npz")).values():
             assert found.shape == logits.shape
@@ -91,25 +82,3 @@ def test_weights_of_fewer_digits_have_inputs_alone(dtype, flags, workers, carton
     assert "without expected outputs" in words and "note: the self test has tokens and no expected logits" in words
     assert stored(carton_client, carton)[1] is None
     assert "tensor_data/self_test_tokens.bin" in Carton(carton).names and "tensor_data/self_test_logits.bin" not in Carton(carton).names
-
-
-def test_the_carton_is_one_that_our_tools_and_the_client_handle(workers, carton_client, tmp_path):
-    carton, _ = converted(workers, tmp_path, "meta gqa", "float32")
-    succeed("verify", carton)
-    succeed("unpack", carton, "-o", tmp_path / "folder")
-    succeed("pack", tmp_path / "folder", "-o", tmp_path / "again.carton")
-    assert Carton(tmp_path / "again.carton").read("MANIFEST") == Carton(carton).read("MANIFEST")
-    listed = json.loads(succeed("inspect", "--json", carton).stdout)
-    assert [tensor["name"] for tensor in listed["tensor_data"]] == ["self_test_tokens", "self_test_logits"]
-    planned = json.loads(succeed(tmp_path / "source", "--self-test", "--dry-run", "--json", "-o", tmp_path / "x.carton", "--force").stdout)
-    assert planned["self_test"] == {"inputs": ["tokens"], "expected_out": ["logits"]}
-    assert planned["nbytes"] == carton.stat().st_size
-    succeed(tmp_path / "source", "-o", tmp_path / "plain.carton")
-    plain = json.loads(succeed("inspect", "--json", tmp_path / "plain.carton").stdout)
-    assert plain["tensor_data"] == [] and "self_test" not in plain["config"]
-
-
-def test_there_is_nothing_to_test_in_weights(saved, tmp_path):
-    words = refuse(saved("dtypes"), "--self-test").stderr
-    assert "nothing to test" in words
-    assert not list(tmp_path.glob("*.carton"))

@@ -1,27 +1,15 @@
 """Several files as one checkpoint: shards that real torch split merge into the checkpoint bit for bit."""
 
-import hashlib
 import json
 
 import pytest
 from carton_file import Carton
 from checkpoints import LLAMA_PARAMS
-from conftest import worker
+from conftest import worker_fixture
 from program import succeed
 
 
-@pytest.fixture(scope="session")
-def splitter():
-    process = worker("NEWEST", "shard_worker.py")
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="session")
-def model_maker():
-    process = worker("NEWEST", "model_worker.py")
-    yield process
-    process.close()
+splitter = worker_fixture("NEWEST", "shard_worker.py")
 
 
 @pytest.fixture
@@ -46,30 +34,6 @@ def tensors(path):
     return {t["name"]: (t["dtype"], t["shape"], t["stride"], t["nbytes"], t["sha256"]) for t in listing}
 
 
-def objects(outcome):
-    """The JSON objects on stdout, one on each line, each with `schema_version` and `file` first."""
-    read = [json.loads(line) for line in outcome.stdout.splitlines()]
-    assert all(list(report)[:2] == ["schema_version", "file"] and report["schema_version"] == 1 for report in read)
-    return read
-
-
-def assert_the_report_is_right(report, folder):
-    """What `convert --json` says about a carton equals what is in the file."""
-    carton = Carton(folder / report["output"])
-    assert report["manifest_sha256"] == hashlib.sha256(carton.manifest).hexdigest()
-    assert report["written"] is True and report["nbytes"] == carton.path.stat().st_size
-    assert sorted(report["misc"]) == sorted(carton.misc())
-    assert (report["module"] == "weights") == (not carton.is_llama()) == ("why_weights" in report)
-    for ports, described in (("inputs", "input"), ("outputs", "output")):
-        wanted = [(port["name"], port["dtype"], [str(size) for size in port["shape"]]) for port in carton.toml.get(described, [])]
-        found = [(port["name"], port["dtype"], [str(size) for size in port["shape"]]) for port in report[ports]]
-        assert found == wanted
-    return carton
-
-
-# --- Meta's shards --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("embeddings", [1, 0], ids=["llama2", "llama3"])
 @pytest.mark.parametrize("kind", ["llama_bfloat16", "llama_float32", "llama_gqa"])
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -82,12 +46,6 @@ def test_metas_shards_merge_into_the_checkpoint(count, kind, embeddings, shards)
     merged = folder.with_name("Llama-tiny.carton")  # next to the folder, and named after it
     assert Carton(merged).is_llama()
     assert merged.read_bytes() == (folder / "whole/consolidated.carton").read_bytes()
-
-
-def test_shards_merge_without_params_json(shards):
-    folder = shards(2)
-    (folder / "params.json").unlink()
-    assert tensors(folder) == tensors(folder / "whole/consolidated.pth")
 
 
 # --- sets whose files hold whole tensors -------------------------------------------------------------------------------
@@ -108,20 +66,3 @@ def test_hugging_faces_sets_merge_into_the_checkpoint(count, safe, index, splitt
     if index:
         (index_json,) = folder.glob("*.index.json")
         assert tensors(index_json) == tensors(whole)
-
-
-@pytest.mark.parametrize("form", ["folder", "trailing slash", "dot"])
-def test_the_report_of_a_hugging_face_folder_is_right(form, model_maker, tmp_path):
-    folder = tmp_path / "Llama-tiny"
-    folder.mkdir()
-    model_maker.ask("make", kind="llama gqa", dtype="bfloat16", folder=str(folder), files=3, extension="safetensors")
-    path, cwd = {"folder": (folder, None), "trailing slash": (f"{folder}/", None), "dot": (".", folder)}[form]
-    (report,) = objects(succeed("convert", "--json", path, cwd=cwd))
-    carton = assert_the_report_is_right(report, cwd or tmp_path)
-    assert (cwd or tmp_path).joinpath(report["file"]).resolve() == folder  # of several shards, the folder
-    assert report["module"] == "llama" and [port["name"] for port in report["inputs"]][0] == "tokens"
-    made = (folder if form == "dot" else tmp_path) / "Llama-tiny.carton"  # next to the folder, but in `.`
-    assert carton.path.resolve() == made and list(tmp_path.rglob("*.carton")) == [made] and carton.toml["model_name"] == "Llama-tiny"
-    (listed,) = objects(succeed("inspect", "--json", folder))
-    sizes = [report[fact] for fact in ("tensors", "parameters", "bytes_by_dtype")]
-    assert sizes == [len(listed["tensors"]), listed["parameters"], listed["bytes_by_dtype"]]

@@ -106,8 +106,8 @@ def test_averages(tmp_path, count):
     check(load_file(tmp_path / "ours.safetensors"), mean(all), all[0])
 
 
-def test_training_checkpoints_shards_and_outputs(tmp_path):
-    """A training checkpoint, a sharded folder and a file with a prefix are one sum, in every output."""
+def test_training_checkpoints_and_shards(tmp_path):
+    """A training checkpoint, a sharded folder and a file with a prefix are one sum."""
     all = [{f"layers.{layer}.weight": torch.randn(64, 64, dtype=torch.float32).bfloat16() for layer in range(4)} for _ in range(3)]
     torch.save({"epoch": 3, "state_dict": all[0], "optimizer": {"state": {}, "param_groups": []}}, tmp_path / "last.ckpt")
     (tmp_path / "sharded").mkdir()
@@ -117,19 +117,7 @@ def test_training_checkpoints_shards_and_outputs(tmp_path):
     torch.save({"model": all[2]}, tmp_path / "other.pt")
     flags = ("--average", tmp_path / "sharded", "--average", tmp_path / "other.pt")
     succeed(tmp_path / "last.ckpt", *flags, "-o", tmp_path / "ours.safetensors")
-    ours = load_file(tmp_path / "ours.safetensors")
-    check(ours, mean(all), all[0])
-    succeed(tmp_path / "last.ckpt", *flags, "-o", tmp_path / "ours.pth")
-    pickled = torch.load(tmp_path / "ours.pth", weights_only=True)
-    assert all_equal(pickled, ours)
-    succeed(tmp_path / "last.ckpt", *flags, "-o", tmp_path / "ours.carton", "--digest")
-    succeed("verify", tmp_path / "ours.carton", "--against", tmp_path / "ours.safetensors")
-    succeed(tmp_path / "last.ckpt", *flags, "--to", "safetensors", "--max-shard-size", "16KB", "-o", tmp_path / "ours")
-    succeed("diff", tmp_path / "ours", tmp_path / "ours.safetensors")
-
-
-def all_equal(first, second):
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    check(load_file(tmp_path / "ours.safetensors"), mean(all), all[0])
 
 
 def test_differing_checkpoints(tmp_path):

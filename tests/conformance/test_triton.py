@@ -9,24 +9,11 @@ import models
 import numpy
 import pytest
 from carton_file import Carton
-from conftest import worker
-from program import listing, refuse, succeed
+from conftest import worker_fixture, workers_fixture
+from program import listing, succeed
 
-
-@pytest.fixture(scope="module")
-def workers():
-    """A worker in each version of torch."""
-    made = {key: worker(key, "model_worker.py") for key in ("NEWEST", "OLD")}
-    yield made
-    for process in made.values():
-        process.close()
-
-
-@pytest.fixture(scope="module")
-def client():
-    process = worker("TRITON", "triton_worker.py")
-    yield process
-    process.close()
+workers = workers_fixture("model_worker.py")  # in each version of torch
+client = worker_fixture("TRITON", "triton_worker.py")
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +26,15 @@ def tokens(tmp_path_factory):
 
 def made(workers, folder, kind="meta gqa", dtype="float32"):
     """The file of a checkpoint of this kind."""
-    return folder / workers["NEWEST"].ask("make", kind=kind, dtype=dtype, folder=str(folder))
+    return folder / workers("NEWEST").ask("make", kind=kind, dtype=dtype, folder=str(folder))
 
 
 def assert_same(workers, tokens, carton, repository, name):
     """Both modules have the same tensors and logits, in both versions of torch."""
     archive = carton.with_suffix(".pt")
     archive.write_bytes(Carton(carton).read("model/model.pt"))
-    for key, process in workers.items():
-        answer = process.ask("positional", archive=str(archive), positional=str(repository / name / "1/model.pt"), tokens=str(tokens))
+    for key in ("NEWEST", "OLD"):
+        answer = workers(key).ask("positional", archive=str(archive), positional=str(repository / name / "1/model.pt"), tokens=str(tokens))
         assert answer.pop("frozen") < 1e-4, key
         assert answer == {"arguments": [["self", "ClassType"], ["tokens", "TensorType"]], "returns": ["TensorType"], "state": True,
                           "logits": True, "fused": 0}, key
@@ -92,30 +79,8 @@ def test_names_of_methods_are_names_that_tensors_can_have(workers, tokens, tmp_p
     extra = tmp_path / "extra.safetensors"
     succeed(file, "-o", extra)
     for name in ("infer", "infer.weight", "freqs", "freqs.weight", "out", "tokens"):
-        workers["NEWEST"].ask("add_tensor", path=str(extra), output=str(tmp_path / "one.safetensors"), name=name)
+        workers("NEWEST").ask("add_tensor", path=str(extra), output=str(tmp_path / "one.safetensors"), name=name)
         arguments = tmp_path / "one.safetensors", "--keep-extra", "--force"
         succeed(*arguments, "-o", tmp_path / "x.carton")
         succeed(*arguments, "--to", "triton", "-o", tmp_path / "models")
         assert_same(workers, tokens, tmp_path / "x.carton", tmp_path / "models", "one")
-
-
-def test_a_repository_keeps_its_other_models_and_files_of_others(workers, tmp_path):
-    repository = tmp_path / "models"
-    file = made(workers, tmp_path)
-    to = "--to", "triton", "-o", repository
-    (repository / "other/1").mkdir(parents=True)
-    (repository / "other/config.pbtxt").write_text("platform: \"onnxruntime_onnx\"\n")
-    succeed(file, *to, "--name", "a")
-    before = (repository / "a/1/model.pt").read_bytes()
-    succeed(file, *to, "--name", "b", "--dtype", "float64")
-    succeed(file, *to, "--name", "a", "--dtype", "float64")
-    assert before != (repository / "a/1/model.pt").read_bytes() == (repository / "b/1/model.pt").read_bytes()
-    assert (repository / "other/config.pbtxt").read_text() == "platform: \"onnxruntime_onnx\"\n"
-    for text in ("not ours", (repository / "a/config.pbtxt").read_text().replace("KIND_AUTO", "KIND_CPU")):
-        (repository / "a/config.pbtxt").write_text(text)
-        refuse(file, *to, "--name", "a")
-        assert (repository / "a/config.pbtxt").read_text() == text
-    refuse(file, *to, "--name", "other")
-    assert listing(repository / "other") == ["1", "config.pbtxt"]
-    succeed(file, *to, "--name", "a", "--force")
-    refuse(file, *to, "--name", "a", "--no-clobber")
