@@ -39,6 +39,16 @@ class Server:
         assert "http://" in line, f"{command}: no address: {line}{self.log()}"
         self.url = line[line.index("http://") + len("http://"):].split()[0].rstrip("/")
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            stream.close()
+
     def log(self):
         self.words.seek(0)
         return self.words.read().decode(errors="replace")[-3000:]
@@ -57,13 +67,6 @@ class Server:
         else:
             self.process.send_signal(sig)
         return self.process.wait(timeout)
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            stream.close()
 
 
 def identity():

@@ -91,8 +91,7 @@ def test_a_carton_generates_what_transformers_does_with_the_numbers(reference, t
     assert answer["tokens"] == wanted["tokens"] and answer["text"] == wanted["text"]
     digests = {line.split()[0] for line in succeed("digest", "-q", ours, theirs).stdout.splitlines()}
     assert len(digests) == 1
-    server = Server(BINARY, "serve", "--port", "0", ours, "--name", "model")
-    try:
+    with Server(BINARY, "serve", "--port", "0", ours, "--name", "model") as server:
         # The logits at each place choose the next token.
         tokens = [*answer["prompt_tokens"], *wanted["tokens"]]
         body = json.dumps({"inputs": [{"name": "tokens", "shape": [1, len(tokens)], "datatype": "INT64", "data": tokens}]})
@@ -100,5 +99,3 @@ def test_a_carton_generates_what_transformers_does_with_the_numbers(reference, t
         (output,) = (it for it in json.loads(response.body)["outputs"] if it["name"] == "logits")
         logits = torch.tensor(output["data"]).reshape(output["shape"])[0]
         assert logits[len(answer["prompt_tokens"]) - 1 : -1].argmax(-1).tolist() == wanted["tokens"]
-    finally:
-        server.close()

@@ -84,16 +84,6 @@ def test_hugging_face_names_are_those_of_megatrons_tool(saved, tmp_path, name, l
     assert json.loads((tmp_path / "out/config.json").read_text())["vocab_size"] == 61
 
 
-def test_the_newest_step_is_the_one_that_megatron_finished(saved, tmp_path):
-    ranks = shutil.copytree(saved("tp2-pp2") / "ranks", tmp_path / "ranks")
-    shutil.copytree(ranks / "iter_0000005", ranks / "iter_0000009")
-    assert "using iter_0000005, not iter_0000009" in succeed("inspect", ranks).stdout
-    (ranks / "latest_checkpointed_iteration.txt").unlink()
-    assert "using iter_0000009, not iter_0000005" in succeed("inspect", ranks).stdout
-    (ranks / "iter_0000009/mp_rank_01_001/model_optim_rng.pt").unlink()
-    assert "mp_rank_01_001/model_optim_rng.pt" in refuse("inspect", ranks / "iter_0000009").stderr
-
-
 def archive(path, folder, mode):
     with tarfile.open(path, mode) as tar:
         for name in sorted(folder.rglob("*")):

@@ -3,12 +3,11 @@ peft's `merge_and_unload` makes of it."""
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from program import refuse, succeed
+from program import succeed
 
 if why := os.environ.get("T2C_MISSING_PEFT"):
     pytest.skip(why, allow_module_level=True)
@@ -16,7 +15,7 @@ if why := os.environ.get("T2C_MISSING_PEFT"):
 sys.path.append(str(next(Path(os.environ["T2C_PEFT"]).parent.parent.glob("lib/python*/site-packages"))))
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig,
                           MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
@@ -129,33 +128,6 @@ def test_numbers(tmp_path, model, variant):
     exact = exact_sums(tmp_path)
     succeed(tmp_path / "base", "--merge", tmp_path / "lora", "-o", tmp_path / "ours.safetensors")
     check(load_file(tmp_path / "ours.safetensors"), exact, peft)
-
-
-@pytest.mark.parametrize("model", ["llama", "mixtral", "gpt2"])
-def test_each_tensor_is_used_or_named(tmp_path, model):
-    variant = "experts" if model == "mixtral" else "embedding"
-    make(tmp_path, model, variant, torch.float32, 5)
-    whole = load_file(tmp_path / "lora" / "adapter_model.safetensors")
-    changes = {
-        "removed": lambda name: {key: value for key, value in whole.items() if key != name},
-        "renamed": lambda name: {key.replace("layers.", "layers.9") if key == name else key: value for key, value in whole.items()} if "layers." in name else None,
-        "cut": lambda name: {**whole, name: whole[name][:-1].contiguous()},
-        "transposed": lambda name: {**whole, name: whole[name].T.contiguous()} if whole[name].ndim == 2 and whole[name].shape[0] != whole[name].shape[1] else None,
-    }
-    shutil.copytree(tmp_path / "lora", tmp_path / "changed")
-    checked = 0
-    for name in whole:
-        for change, make_changed in changes.items():
-            tensors = make_changed(name)
-            # Without the copy of the base's weight, the base itself counts.
-            if tensors is None or (change == "removed" and name.endswith(".base_layer.weight")):
-                continue
-            save_file(tensors, tmp_path / "changed" / "adapter_model.safetensors")
-            done = refuse(tmp_path / "base", "--merge", tmp_path / "changed", "-o", tmp_path / "ours.safetensors")
-            module = name.removeprefix("base_model.model.").split(".lora_")[0].replace(".base_layer", "")
-            assert module in done.stderr or module.replace("layers.", "layers.9") in done.stderr, f"{change} {name}: {done.stderr}"
-            checked += 1
-    assert checked > 20
 
 
 def test_two_adapters_and_weights(tmp_path):

@@ -251,13 +251,10 @@ def test_a_folder_of_cartons_in_a_bucket_is_served_and_packed(model, tmp_path):
                "cartons/notes.txt": b"x", "empty/notes.txt": b"x"} | unpacked
 
     with bucket_of(objects) as (_, env):
-        server = Server(BINARY, "serve", "--allow-http", "--port", 0, "s3://b/cartons", env=env)
-        try:
+        with Server(BINARY, "serve", "--allow-http", "--port", 0, "s3://b/cartons", env=env) as server:
             for name in "a", "b":
                 assert ask(server, f"/v2/models/{name}")["name"] == name
             assert server.request("GET", "/v2/models/c").status == 404
-        finally:
-            server.close()
         assert "no packed cartons" in refuse("serve", "--allow-http", "--port", 0, "s3://b/empty", env=env).stderr
         packed = succeed("pack", "--allow-http", "s3://b/u", cwd=tmp_path, env=env)
         assert "u.carton" in packed.stderr + packed.stdout
@@ -277,8 +274,7 @@ def test_a_repository_in_a_bucket_is_served(model, tmp_path):
     objects = {"r/m/1.carton": data, "r/m/2.carton": data, "r/m/latest.carton": b"x", "r/u/3.carton/carton.toml": b"x", "r/notes.txt": b"x",
                "other/1.carton": data, "empty/notes.txt": b"x"}
     with bucket_of(objects) as (bucket, env):
-        server = Server(BINARY, "serve", "--allow-http", "--port", 0, "--repository", "s3://b/r", env=env)
-        try:
+        with Server(BINARY, "serve", "--allow-http", "--port", 0, "--repository", "s3://b/r", env=env) as server:
             assert ask(server, "/v2/models/m")["versions"] == ["1", "2"]
             log = server.log()
             assert "s3://b/r/m/latest.carton" in log and "s3://b/r/u/3.carton" in log and "carton.toml" not in log, log
@@ -301,8 +297,6 @@ def test_a_repository_in_a_bucket_is_served(model, tmp_path):
             assert server.request("GET", "/v2/models/m").status == 404
             assert server.request("POST", "/v2/repository/models/..%2Fother/load").status == 404
             assert server.end() == 0 and SECRET not in server.log()
-        finally:
-            server.close()
         for folder, reason in ("empty", "has no model: expected files NAME/VERSION.carton"), ("none", "does not exist"), ("r/m/2.carton", "it is a file"):
             error = refuse("serve", "--allow-http", "--port", 0, "--repository", f"s3://b/{folder}", env=env).stderr
             assert reason in error and f"s3://b/{folder}" in error, error

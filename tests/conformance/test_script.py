@@ -207,18 +207,6 @@ def test_what_optimize_for_inference_made_is_refused(saver, request, old_script,
     assert "`prim::ConstantMKLDNNTensor`" in refused and "torch.jit.optimize_for_inference" in refused
 
 
-def test_known_inputs_and_outputs_are_listed(made):
-    _, carton, _, outcome = made("IntWithDefault")
-    config = Carton(carton).toml
-    assert [(i["name"], i["dtype"], i["shape"]) for i in config["input"]] == [("times", "int64", [])]
-    assert "output" not in config
-    assert "carton.toml does not list the input `x`: the code does not say the dtypes and shapes; `--input x=float32[batch,3]` would" in outcome.stderr
-    _, carton, _, _ = made("Scalars")
-    listed = [(o["name"], o["dtype"], len(o["shape"])) for o in Carton(carton).toml["output"]]
-    assert listed == [("output_0", "int64", 0), ("output_1", "float64", 0), ("output_2", "uint8", 0), ("output_3", "int64", 1),
-                      ("output_4", "float64", 1), ("output_5", "uint8", 1)]
-
-
 @pytest.mark.parametrize("kind, names, found", [
     ("OneTensor", "scores", ["scores"]),
     ("TwoResults", "sum,positive", ["positive", "sum"]),
@@ -233,41 +221,12 @@ def test_outputs_get_the_names_that_are_given(kind, names, found, made, loader):
     assert sorted(loader.ask("call", wrapped=str(archive), inputs={"x": x})) == found
 
 
-@pytest.mark.parametrize("kind, flags, message", [
-    ("TwoResults", ["--output-names", "a"], "1 names for 2 outputs"),
-    ("OneTensor", ["--output-names", "a,b"], "2 names for 1 outputs"),
-    ("DictResult", ["--output-names", "a"], "1 names for 0 outputs"),
-    ("TwoResults", ["--output-names", "a,a"], "two outputs are called `a`"),
-    ("OneTensor", ["--input", "y=float32[3]"], "there is no input `y`; the inputs are x"),
-    ("OneTensor", ["--input", "x=float8_e5m2[3]"], "input `x`: float8_e5m2 cannot be made of what Carton passes"),
-    ("OneTensor", ["--no-wrap"], "does not take a Dict[str, Tensor] and return a dict"),
-    ("OneTensor", ["--arch", "weights", "--output-names", "a"], "about the code of a TorchScript module, which --arch does not keep"),
-])
-def test_options_that_do_not_fit_are_refused(kind, flags, message, newest_script, tmp_path):
-    newest_script.ask("save", kind=kind, path=str(tmp_path / "model.pt"))
-    assert message in refuse(tmp_path / "model.pt", *flags, status=(1, 2)).stderr
-
-
 def test_a_module_of_dicts_is_kept_as_it_is(made, loader):
     original, carton, archive, _ = made("DictOnly", "--no-wrap")
     assert archive.read_bytes() == original.read_bytes()
     assert sorted(loader.ask("call", wrapped=str(archive), inputs={"a": ones(2)})) == ["out a", "sum"]
     verified = json.loads(succeed("verify", "--json", "--against", original, "--", carton).stdout)
     assert verified["ok"]
-
-
-def test_every_record_is_kept(made):
-    original, _, archive, _ = made("QuantizedStatic")
-
-    def records(path):
-        with zipfile.ZipFile(path) as file:
-            return {name.partition("/")[2]: file.read(name) for name in file.namelist()}
-
-    kept, found = records(original), records(archive)
-    pickle = kept.pop("data.pkl")
-    assert {name: found.get(name) for name in kept} == kept
-    assert sorted(found.keys() - kept.keys()) == ["code/__torch__/torch2carton.py", "data.pkl"]
-    assert pickle[2:-1] in found["data.pkl"]
 
 
 def test_weights_have_no_code(made, newest):

@@ -4,6 +4,7 @@ The server has models that return their inputs (`crates/run/serve/examples/ident
 both directions. Requests byte by byte are tested in `crates/run/serve/tests` and `crates/run/kserve/tests`.
 """
 
+import contextlib
 import gzip
 import http.client
 import struct
@@ -24,9 +25,8 @@ def identity_server():
 
 @pytest.fixture(scope="module")
 def server():
-    server = identity_server()
-    yield server
-    server.close()
+    with identity_server() as server:
+        yield server
 
 
 def test_documents(server, triton_client):
@@ -112,10 +112,9 @@ def test_bodies_that_the_client_makes_and_parses(server, triton_client):
 
 def test_the_end_of_a_server(triton_client):
     """Requests in flight are answered, although another client is connected, and it ends with status 0."""
-    server, outcomes = identity_server(), []
-    asking = threading.Thread(target=lambda: outcomes.extend(triton_client.ask("in_flight", url=server.url, requests=4, delay_ms=500)))
-    try:
-        idle = http.client.HTTPConnection(server.url, timeout=60)
+    outcomes = []
+    with identity_server() as server, contextlib.closing(http.client.HTTPConnection(server.url, timeout=60)) as idle:
+        asking = threading.Thread(target=lambda: outcomes.extend(triton_client.ask("in_flight", url=server.url, requests=4, delay_ms=500)))
         idle.request("GET", "/v2/health/ready")
         assert idle.getresponse().read() == b""
         asking.start()
@@ -126,8 +125,5 @@ def test_the_end_of_a_server(triton_client):
             assert time.monotonic() < deadline, "the requests did not arrive"
             time.sleep(0.01)
         status = server.end(None)
-        idle.close()
         asking.join()
         assert (status, outcomes) == (0, ["right"] * 4), server.log()
-    finally:
-        server.close()

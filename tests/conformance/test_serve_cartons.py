@@ -1,5 +1,5 @@
 """`torch2carton serve` with Triton's own client: a decoder's logits are those of its TorchScript module, weights are those of
-the checkpoint, models are loaded and unloaded, and SIGTERM loses no request."""
+the checkpoint, and models are loaded and unloaded."""
 
 import json
 import shutil
@@ -17,20 +17,6 @@ DATATYPES = {"bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UI
              "int32": "INT32", "int64": "INT64", "float16": "FP16", "bfloat16": "BF16", "float32": "FP32", "float64": "FP64"}
 
 
-@pytest.fixture
-def serve():
-    """`serve(*arguments)` starts the program; it ends with the test."""
-    servers = []
-
-    def start(*arguments):
-        servers.append(Server(BINARY, "serve", "--port", "0", *arguments))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
-
-
 @pytest.fixture(scope="module")
 def llama(case):
     return case("llama_float32", params=LLAMA_PARAMS)
@@ -38,9 +24,8 @@ def llama(case):
 
 @pytest.fixture(scope="module")
 def llama_server(llama):
-    server = Server(BINARY, "serve", "--port", "0", llama.carton_path, "--name", "llama")
-    yield server
-    server.close()
+    with Server(BINARY, "serve", "--port", "0", llama.carton_path, "--name", "llama") as server:
+        yield server
 
 
 @pytest.fixture
@@ -100,11 +85,11 @@ def test_token_by_token_with_a_cache(llama_server, triton_client, tokens, logits
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["together", "alone"])
-def test_weights_are_those_of_the_checkpoint(case, serve, newest, triton_client, together):
+def test_weights_are_those_of_the_checkpoint(case, newest, triton_client, together):
     """Bit for bit, in each dtype that KServe has."""
     made = case("dtypes")
-    server = serve(made.carton_path)
-    found = triton_client.ask("weights", url=server.url, model=made.carton_path.stem, together=together)
+    with Server(BINARY, "serve", "--port", "0", made.carton_path) as server:
+        found = triton_client.ask("weights", url=server.url, model=made.carton_path.stem, together=together)
     wanted = newest.ask("describe_checkpoint", path=str(made.checkpoint))["tensors"]
     assert sorted(found) == sorted(tensor["name"] for tensor in wanted)
     compared = 0
@@ -116,20 +101,20 @@ def test_weights_are_those_of_the_checkpoint(case, serve, newest, triton_client,
     assert compared >= 9
 
 
-def test_a_repository(serve, llama, triton_client, tmp_path):
+def test_a_repository(llama, triton_client, tmp_path):
     """The newest version answers; a version can be named; models are loaded and unloaded by their name."""
     folder = tmp_path / "models/llama"
     folder.mkdir(parents=True)
     for version in (1, 3):
         shutil.copy(llama.carton_path, folder / f"{version}.carton")
-    server = serve("--repository", tmp_path / "models")
-    seen = triton_client.ask("repository", url=server.url, model="llama")
-    ready = [["1", "READY"], ["3", "READY"], True]
-    assert seen[0] == ready and seen[2] == ready and seen[1][-1] is False and "READY" not in [state for _, state in seen[1][:-1]], seen
-    assert seen[3] in ("400", "404"), seen
-    shown = server.request("GET", "/v2/models/llama").json()
-    assert sorted(shown["versions"]) == ["1", "3"]
-    body = struct.pack("<2q", 1, 2)
-    answers = {version: server.request("POST", f"/v2/models/llama{version}/infer", body, [(LENGTH, "0")]) for version in ("", "/versions/1", "/versions/3")}
+    with Server(BINARY, "serve", "--port", "0", "--repository", tmp_path / "models") as server:
+        seen = triton_client.ask("repository", url=server.url, model="llama")
+        ready = [["1", "READY"], ["3", "READY"], True]
+        assert seen[0] == ready and seen[2] == ready and seen[1][-1] is False and "READY" not in [state for _, state in seen[1][:-1]], seen
+        assert seen[3] in ("400", "404"), seen
+        shown = server.request("GET", "/v2/models/llama").json()
+        assert sorted(shown["versions"]) == ["1", "3"]
+        body = struct.pack("<2q", 1, 2)
+        answers = {version: server.request("POST", f"/v2/models/llama{version}/infer", body, [(LENGTH, "0")]) for version in ("", "/versions/1", "/versions/3")}
     versions = {version: json.loads(answer.body[:int(answer.headers[LENGTH.lower()])])["model_version"] for version, answer in answers.items()}
     assert versions == {"": "3", "/versions/1": "1", "/versions/3": "3"}

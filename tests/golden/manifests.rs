@@ -3,12 +3,14 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
 use crate::carton_tools::{names, ok, run, scratch};
 use crate::cli::output;
-use crate::made::{dict, tensor, write_pth};
+use crate::made::{dict, tensor, write_pth, write_safetensors};
+use crate::outputs::program;
 use crate::program::folder;
 
 /// `a.pth` and `b.pth`, which can be converted, and `broken.pth`, which is cut short.
@@ -354,4 +356,37 @@ fn the_folder_of_the_results_is_created() {
     manifest(root, &[json!({"input": "a.pth"})]);
     ok(root, &["batch", "m.jsonl", "-q", "--task", "scan", "--results", "new/deep/r.jsonl"]);
     assert!(root.join("new/deep/r.jsonl").is_file());
+}
+
+/// Whatever moment `kill -9` comes at, the next run goes on: each input has one result, and each output is what `--each` writes.
+#[test]
+fn a_killed_batch_goes_on() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let inputs: Vec<String> = (100..160).map(|number| format!("{number}.safetensors")).collect();
+    for (number, input) in (1..).zip(&inputs) {
+        write_safetensors(&root.join(input), &[], &[("w", &[number * 5000])]);
+    }
+    std::fs::write(root.join(&inputs[7]), b"cposix\nsystem\n(Vtouch hit\ntR.").expect("a temporary folder");
+    manifest(root, &inputs.iter().map(|input| json!({ "input": input })).collect::<Vec<_>>());
+    let each: Vec<&str> = inputs.iter().map(String::as_str).collect();
+    run(root, &[&["--each", "--to", "safetensors", "-o", "each", "-q"], &each[..]].concat());
+    let read = |folder: &str, name: &String| std::fs::read(root.join(folder).join(name));
+    let is_whole =
+        |name: &String| read("out", name).is_ok_and(|found| found == read("each", name).expect("an output"));
+    for millis in [5, 10, 20, 40, 80] {
+        let command = [CONVERT, &["--resume", "-q", "--jobs", "1"]].concat();
+        let mut running = program(root, &command).spawn().expect("it was built");
+        std::thread::sleep(Duration::from_millis(millis));
+        running.kill().expect("it was started");
+        running.wait().expect("it was started");
+        let outputs = root.join("out").exists().then(|| names(&root.join("out"))).unwrap_or_default();
+        assert!(outputs.iter().filter(|name| !name.starts_with('.')).all(is_whole), "{outputs:?}");
+    }
+    assert_eq!(resume(root, &["-q"]).0, Some(1));
+    let found = stable(results(root));
+    assert!(found.iter().map(|line| line["input"].as_str().expect("a path")).eq(&inputs));
+    assert!(found.iter().enumerate().all(|(number, line)| (line["status"] == "failed") == (number == 7)));
+    assert_eq!(names(&root.join("out")), [&inputs[..7], &inputs[8..]].concat(), "and no temporary file");
+    assert!(names(&root.join("out")).iter().all(is_whole) && !root.join("hit").exists());
 }

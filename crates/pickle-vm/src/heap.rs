@@ -302,7 +302,6 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Returns the bytes of memory that the objects take, without the blocks that they own.
     pub(crate) fn nbytes(&self) -> usize {
         let objects = self.len().saturating_mul(size_of::<Object<'_>>().saturating_add(size_of::<u32>()));
         let ids = [&self.items, &self.changed, &self.globals, &self.persistent, &self.dropped];

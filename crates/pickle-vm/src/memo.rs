@@ -30,7 +30,6 @@ impl Memo {
         self.len
     }
 
-    /// Returns the bytes of memory that the memo takes.
     pub(crate) fn nbytes(&self) -> usize {
         let dense = self.dense.capacity().saturating_mul(size_of::<ObjectId>());
         dense.saturating_add(self.sparse.len().saturating_mul(SPARSE_ENTRY))

@@ -41,20 +41,6 @@ def meta(kind, folder, count, embeddings=1, whole=None):
         torch.save(collections.OrderedDict(state), whole)
 
 
-def change(path, name, value=None, rows=None, rename=None, drop=False):
-    """Changes a shard so that it disagrees with the others."""
-    state = torch.load(path, weights_only=True)
-    if drop:
-        del state[name]
-    elif rename:
-        state[rename] = state.pop(name)
-    elif rows:
-        state[name] = state[name][:rows].clone()
-    else:
-        state[name].view(-1)[-1] = value
-    torch.save(state, path)
-
-
 def hugging_face(kind, folder, count, safe=False, index=True, whole=None):
     state = {name: tensor.contiguous() for name, tensor in checkpoints.MAKERS[kind]().items()}
     stem, extension = ("model", "safetensors") if safe else ("pytorch_model", "bin")
@@ -80,4 +66,4 @@ def save(state, path, safe):
 
 
 if __name__ == "__main__":
-    serve({f.__name__: f for f in (meta, change, hugging_face)})
+    serve({f.__name__: f for f in (meta, hugging_face)})

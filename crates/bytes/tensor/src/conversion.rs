@@ -32,7 +32,6 @@ pub struct DtypeConversion {
     to: Dtype,
 }
 
-/// Class of a dtype's components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ComponentClass {
     Float,
@@ -212,7 +211,6 @@ fn component_dtype(dtype: Dtype) -> Dtype {
     }
 }
 
-/// Encodes numbers; returns true if all are in the range of `to`.
 fn encode_numbers<N: DecodedNumber>(numbers: &[N], to: Dtype, out: &mut [u8]) -> bool {
     let small = |code: u32, fits| {
         let [low, ..] = code.to_le_bytes();
@@ -303,7 +301,6 @@ fn encode_integers<N: DecodedNumber, const SIZE: usize>(
 
 /// Number type to which the numbers of a dtype are decoded.
 trait DecodedNumber: Copy + Default + PartialEq {
-    /// Returns the nearest f32.
     fn to_f32(self) -> f32;
     fn to_f64(self) -> f64;
     /// Returns the number without its fraction; numbers outside 65 bits stay outside, and NaN is `None`.

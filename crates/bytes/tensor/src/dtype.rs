@@ -45,7 +45,6 @@ pub enum Dtype {
 /// unit of a change of byte order).
 struct TorchDtypeRow(Dtype, &'static str, StorageClass, u8, u8);
 
-/// Typed storage class of a dtype.
 #[derive(Clone, Copy)]
 enum StorageClass {
     /// Class that `torch.save` writes.

@@ -65,7 +65,6 @@ pub fn hash_elements(tensors: &[&Tensor], work: ProgressReporter<'_>) -> Result<
     Ok(hashes)
 }
 
-/// Sink that hashes, and reports the bytes of all threads.
 struct ProgressSink<'w> {
     sink: Sha256Sink,
     done: &'w AtomicU64,

@@ -109,7 +109,6 @@ impl SmallFloat {
         (code | sign, fits)
     }
 
-    /// Returns the number that a bit pattern encodes.
     #[inline(always)]
     pub(crate) fn decode(self, code: u32) -> f32 {
         let sign = if code & self.sign == 0 { 0 } else { F32_SIGN };
@@ -148,7 +147,6 @@ pub(crate) fn encode_e8m0(number: f32) -> (u8, bool) {
     (code, code < u8::MAX || bits > F32_INFINITY)
 }
 
-/// Returns two to the power of a biased exponent.
 #[inline(always)]
 pub(crate) fn decode_e8m0(code: u8) -> f32 {
     match code {

@@ -229,7 +229,6 @@ fn halve(len: u64) -> u64 {
     half.saturating_sub(half % 8)
 }
 
-/// Results of the first pass.
 struct Extremes {
     sum: [f64; 2],
     /// Smallest and largest element that is not NaN; complex numbers are ordered by their real parts first.

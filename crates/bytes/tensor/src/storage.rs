@@ -294,7 +294,6 @@ impl Storage {
         }
     }
 
-    /// Copies the bytes from `start` on into `out`, little-endian.
     pub(crate) fn read(&self, start: u64, out: &mut [u8]) -> Result<(), ReadError> {
         let Some(compute) = self.compute() else { return self.read_stored(start, out, None) };
         compute::read_unaligned(compute, &mut Inputs::new(compute, false), out, start)?;
@@ -327,7 +326,6 @@ impl Storage {
         Ok(())
     }
 
-    /// Reverses the bytes of each component if the storage is big-endian.
     pub(crate) fn swap_bytes(&self, bytes: &mut [u8]) {
         if self.swap_size > 1 {
             bytes.chunks_exact_mut(self.swap_size.into()).for_each(<[u8]>::reverse);

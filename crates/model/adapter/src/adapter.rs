@@ -14,7 +14,6 @@ pub struct Adapter {
     pub(crate) weight: f64,
 }
 
-/// Tensor of an adapter, with its position in the list of all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AdapterTensor<'a> {
     pub(crate) position: usize,
@@ -65,12 +64,10 @@ impl AdapterTensor<'_> {
         self.tensor.shape().first().copied().unwrap_or(0)
     }
 
-    /// Returns the number of elements of a row.
     pub(crate) fn columns(&self) -> u64 {
         self.tensor.shape().iter().skip(1).fold(1, |all, size| all.saturating_mul(*size))
     }
 
-    /// Returns the error that this tensor has another shape than its tensor of the base asks for.
     pub(crate) fn shape_error(&self, expected: impl Into<String>, base: &str, old: &Tensor) -> Error {
         Error::Shape {
             tensor: self.name.to_owned(),
@@ -81,7 +78,6 @@ impl AdapterTensor<'_> {
         }
     }
 
-    /// Returns the error that this tensor cannot be used.
     pub(crate) fn unusable(&self, reason: impl Into<String>) -> Error {
         Error::Factor { tensor: self.name.to_owned(), reason: reason.into() }
     }

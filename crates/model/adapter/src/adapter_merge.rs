@@ -19,7 +19,6 @@ use crate::term::Term;
 use crate::used_bytes::UsedBytes;
 use crate::{Error, MergeKind, MergedTensor, Result};
 
-/// Tensors of an adapter that change one module.
 type Parts = BTreeMap<Role, usize>;
 
 /// Adds the changes of `adapter` to `changes`, and returns a row for each changed tensor, and the computations that know the
@@ -96,7 +95,6 @@ impl<'a> MergeState<'_, 'a> {
         }
     }
 
-    /// Replaces a tensor of the base.
     fn replace(&mut self, name: &str, position: usize) -> Result<()> {
         let source = self.adapter.tensor(position);
         let tensor = source.tensor;
@@ -123,7 +121,6 @@ impl<'a> MergeState<'_, 'a> {
         Ok(())
     }
 
-    /// Applies the tensors that change one module or one of its parameters.
     fn change_module(&mut self, wrapped: WrappedModule<'_>, parts: &Parts) -> Result<()> {
         let module = wrapped.name;
         if let Some(position) = parts.get(&Role::TokenRows) {
@@ -185,7 +182,6 @@ impl<'a> MergeState<'_, 'a> {
         self.change_parameter(wrapped, (a, b))
     }
 
-    /// Changes a weight of a linear layer or a convolution.
     fn change_weight(&mut self, module: &str, pair: &FactorPair<'a>, magnitude: Option<usize>) -> Result<()> {
         let (a, b) = (pair.a, pair.b);
         let (place, base_name, base) = self.find_base(a, &format!("{module}.weight"))?;

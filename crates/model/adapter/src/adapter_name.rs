@@ -2,7 +2,6 @@
 //!
 //! Facts: `get_peft_model_state_dict` in `peft/utils/save_and_load.py` of peft 0.21.
 
-/// Role of a tensor in an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     /// `lora_A.weight`: `rank × in`.
@@ -15,7 +14,6 @@ pub(crate) enum Role {
     EmbeddingA,
     /// `lora_embedding_B`: `dims × rank`.
     EmbeddingB,
-    /// `lora_magnitude_vector` of `DoRA`.
     Magnitude,
     /// Rows that replace those of an embedding.
     TokenRows,
@@ -23,7 +21,6 @@ pub(crate) enum Role {
     Replacement,
 }
 
-/// Parsed name of a tensor in an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdapterName {
     /// Module in the base model; for a replacement, the tensor.

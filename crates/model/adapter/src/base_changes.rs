@@ -8,7 +8,6 @@ use crate::Result;
 use crate::change::ChangedTensor;
 use crate::factor_cache::FactorCache;
 
-/// Tensors of a base, and what changes them.
 pub(crate) struct BaseChanges<'b> {
     pub(crate) base: &'b Tensors,
     /// For each tensor, the position of the first tensor that views the same elements.

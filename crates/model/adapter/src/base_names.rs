@@ -8,11 +8,9 @@ use tensor::Tensors;
 /// Largest number of leading components that a file has in another form.
 const PREFIX_LEN_MAX: usize = 3;
 
-/// Names of a base model, seen from an adapter.
 #[derive(Debug)]
 pub(crate) struct BaseNames<'t> {
     tensors: &'t Tensors,
-    /// Names in ascending order.
     sorted: Vec<&'t str>,
     /// Prefix in the adapter, and the one that the base has instead.
     rewrite: (String, String),
@@ -81,13 +79,11 @@ impl<'t> BaseNames<'t> {
         }
     }
 
-    /// Returns the position and the name of a tensor.
     pub(crate) fn find(&self, name: &str) -> Option<(usize, String)> {
         let name = self.rewritten(name);
         Some((self.tensors.position(&name)?, name))
     }
 
-    /// Returns true if the base has a tensor of this name, or tensors below it.
     fn has_below(&self, name: &str) -> bool {
         let at = self.sorted.partition_point(|known| *known < name);
         let rest = self.sorted.get(at..).unwrap_or_default();

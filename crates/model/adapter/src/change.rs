@@ -58,7 +58,6 @@ impl ChangedTensor {
         Ok(())
     }
 
-    /// Rescales the vectors of the tensor, after the changes so far.
     pub(crate) fn set_magnitudes(&mut self, magnitudes: Magnitudes) {
         self.magnitudes = Some(magnitudes);
     }
@@ -159,7 +158,6 @@ impl ChangedTensor {
     }
 }
 
-/// Refuses dtypes that [`LowRankUpdate`] cannot compute.
 pub(crate) fn check_dtype(name: &str, dtype: Dtype) -> Result<()> {
     match dtype {
         Dtype::Float64 | Dtype::Float32 | Dtype::BFloat16 | Dtype::Float16 => Ok(()),
@@ -167,7 +165,6 @@ pub(crate) fn check_dtype(name: &str, dtype: Dtype) -> Result<()> {
     }
 }
 
-/// Returns a storage with the elements of a tensor in C order.
 pub(crate) fn contiguous_storage(tensor: &Tensor) -> std::result::Result<Storage, tensor::Error> {
     if tensor.is_contiguous() && tensor.span() == (0..tensor.storage().len()) {
         return Ok(tensor.storage().clone());

@@ -127,7 +127,6 @@ enum Comparison {
     LeftOut,
 }
 
-/// Decides whether a tensor of the base and another one are summed.
 fn compare(
     name: &str,
     base: &Tensor,

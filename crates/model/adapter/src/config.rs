@@ -70,7 +70,6 @@ fn default_alpha() -> f64 {
     8.0
 }
 
-/// Indices of the trained rows of embeddings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum TokenIndices {
@@ -160,7 +159,6 @@ impl AdapterConfig {
         targets
     }
 
-    /// Returns the rank and the scale of a module, or of a parameter with its name.
     pub(crate) fn rank_and_scale(&self, module: &str) -> (f64, f64) {
         #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
         let rank = self.ranks.number(module).unwrap_or(self.r as f64);
@@ -175,7 +173,6 @@ impl AdapterConfig {
         saved.any(|name| is_name_of(name, module))
     }
 
-    /// Returns the trained rows of the embedding `module`.
     pub(crate) fn token_indices(&self, module: &str) -> Option<&[u64]> {
         match self.trainable_token_indices.as_ref()? {
             TokenIndices::Input(rows) => Some(rows),

@@ -5,7 +5,6 @@
 /// Order in which a module of experts defines its parameters; the first one has the innermost wrapper.
 const PARAMETER_ORDER: [&str; 4] = ["gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"];
 
-/// Matrix of one expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Projection {
     Gate,
@@ -37,7 +36,6 @@ impl Projection {
     }
 }
 
-/// Sorts the parameters of a module as it defines them.
 pub(crate) fn sort_parameters(parameters: &mut [&str]) {
     let place = |name: &str| PARAMETER_ORDER.iter().position(|known| *known == name).unwrap_or(usize::MAX);
     parameters.sort_by_key(|name| (place(name), (*name).to_owned()));
@@ -61,7 +59,6 @@ pub(crate) fn containers(module: &str) -> impl Iterator<Item = String> {
     [module.to_owned()].into_iter().chain(renamed)
 }
 
-/// Returns the names that the weight of one expert can have.
 pub(crate) fn expert_names(
     module: &str,
     expert: u64,

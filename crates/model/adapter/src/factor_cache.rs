@@ -49,7 +49,6 @@ impl FactorCache {
     }
 }
 
-/// Products of a block of a weight.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedBlock {
     pub(crate) terms: Vec<LoadedTerm>,
@@ -62,7 +61,6 @@ impl LoadedBlock {
     /// Sums after which the share of repeated ones counts.
     const SAMPLE: usize = 1 << 14;
 
-    /// Counts sums that were computed in single precision, and those of them that were repeated.
     pub(crate) fn count(&self, sums: usize, repeated: usize) {
         self.sums.fetch_add(sums, Ordering::Relaxed);
         self.repeated.fetch_add(repeated, Ordering::Relaxed);
@@ -102,7 +100,6 @@ impl LoadedTerm {
         Ok(Self { rows: term.rows.clone(), right, scale: term.scale, left, is_double, chunk })
     }
 
-    /// Returns the number of rows of the left factor that are in memory together.
     fn chunk_rows(&self) -> u64 {
         CHUNK.checked_div(self.right.rank() as u64).unwrap_or(1).max(1)
     }

@@ -31,7 +31,6 @@ const STEPS: usize = 32;
 /// Scales whose rounding to float32 has a relative error.
 const SCALES: Range<f64> = 1e-30..1e30;
 
-/// Returns true if sums of this dtype with products of these scales can be computed in single precision.
 pub(crate) fn is_supported(dtype: Dtype, scales: impl IntoIterator<Item = f64>) -> bool {
     matches!(dtype, Dtype::BFloat16 | Dtype::Float16)
         && scales.into_iter().all(|scale| scale == 0.0 || SCALES.contains(&scale.abs()))
@@ -101,7 +100,6 @@ impl<'f, const ROWS: usize> PackedTerm<'f, ROWS> {
         Self { factors, left, errors, scale, underflow }
     }
 
-    /// Returns the bounds of the errors of a group of rows in a panel of the right factor.
     #[inline(always)]
     fn errors(&self, group: usize, panel: usize) -> [f32; ROWS] {
         let norm = self.factors.right.norm(panel);

@@ -28,7 +28,6 @@ const TASK_ROWS: usize = 6;
 /// Numbers below which one thread computes them alone.
 const PARALLEL_MIN: usize = 1 << 15;
 
-/// Weight with changes of low rank.
 #[derive(Debug)]
 pub(crate) struct LowRankUpdate {
     number: usize,
@@ -43,14 +42,12 @@ pub(crate) struct LowRankUpdate {
     cache: FactorCache,
 }
 
-/// Dimensions of a weight as a list of matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WeightDims {
     pub(crate) rows_per_block: u64,
     pub(crate) columns: u64,
 }
 
-/// Products of the rows of a segment.
 struct SegmentTerms {
     block: Option<Arc<LoadedBlock>>,
     /// For each product of the block that changes the rows: its position, rows of its left factor, and how many of those come
@@ -94,7 +91,6 @@ impl LowRankUpdate {
         }
     }
 
-    /// Returns the number of elements.
     fn numel(&self) -> u64 {
         self.base.len() / self.base_dtype.size()
     }
@@ -130,7 +126,6 @@ impl LowRankUpdate {
         Ok((rows * columns, segment))
     }
 
-    /// Splits the numbers from element `at` on into tasks for threads.
     fn tasks<'t>(
         &self,
         at: u64,
@@ -258,7 +253,6 @@ impl LowRankUpdate {
 }
 
 impl SegmentTerms {
-    /// Returns the factors of the products that change rows of the segment.
     fn factors(&self, first: usize, rows: usize) -> Vec<Factors<'_>> {
         let Some(block) = &self.block else { return Vec::new() };
         let mut factors = Vec::with_capacity(self.lefts.len());
@@ -281,7 +275,6 @@ impl Task<'_> {
     }
 }
 
-/// Runs tasks with `numbers` numbers together, in threads if those are many.
 fn run<'t, R: Send>(
     tasks: Vec<Task<'t>>,
     numbers: usize,

@@ -19,7 +19,6 @@ pub(crate) struct Magnitudes {
     pub(crate) norm: Arc<OnceLock<f64>>,
 }
 
-/// Direction of the vectors that DoRA rescales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Axis {
     Rows,
@@ -52,7 +51,6 @@ impl VectorSums {
 }
 
 impl Magnitudes {
-    /// Returns the sums of all rows or columns in an area of the weight, whose rows have numbers of `columns`.
     pub(crate) fn sums(&self, olds: &[f64], changes: &[f64], columns: &Range<usize>) -> Vec<VectorSums> {
         let width = columns.len().max(1);
         let rows = olds.chunks(width).zip(changes.chunks(width));
@@ -76,7 +74,6 @@ impl Magnitudes {
         }
     }
 
-    /// Returns the position of the first vector of an area.
     fn first_vector(&self, row: usize, columns: &Range<usize>) -> usize {
         match self.axis {
             Axis::Rows => row,
@@ -114,7 +111,6 @@ impl Magnitudes {
         Ok(factors)
     }
 
-    /// Multiplies the numbers of an area that begins in row `row` by the factors of their rows or columns.
     pub(crate) fn rescale(&self, numbers: &mut [f64], row: usize, columns: &Range<usize>, factors: &[f64]) {
         let first = self.first_vector(row, columns);
         let factors = factors.get(first..).unwrap_or_default();

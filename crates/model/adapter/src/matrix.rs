@@ -68,7 +68,6 @@ impl Matrix {
         Some((position, TensorPart::new(offset, [(self.rows, row_stride), (self.columns, column_stride)])))
     }
 
-    /// Returns the matrix with rows as columns.
     pub(crate) fn transposed(&self) -> Option<Self> {
         let &[row_stride, column_stride] = self.tensor.stride() else { return None };
         let (offset, storage) = (self.tensor.storage_offset(), self.tensor.storage().clone());

@@ -33,7 +33,6 @@ pub(crate) struct MergeState<'m, 'a> {
     pub(crate) is_transposed: bool,
 }
 
-/// Factors of a module.
 pub(crate) struct FactorPair<'a> {
     pub(crate) a: AdapterTensor<'a>,
     pub(crate) b: AdapterTensor<'a>,
@@ -60,7 +59,6 @@ impl<'a> MergeState<'_, 'a> {
         })
     }
 
-    /// Returns the factors of a module, or of a parameter with its name.
     pub(crate) fn factors(&self, target: &str, a: usize, b: usize) -> FactorPair<'a> {
         let (_, scale) = self.adapter.config.rank_and_scale(target);
         let scale = scale * self.adapter.weight;
@@ -108,7 +106,6 @@ impl<'a> MergeState<'_, 'a> {
         Err(source.shape_error(expected, base_name, base))
     }
 
-    /// Adds the terms of one tensor of the base, and a row to the report.
     pub(crate) fn add_terms(
         &mut self,
         (place, base_name): (usize, String),

@@ -21,7 +21,6 @@ const NAME_LEN_MAX: usize = 256;
 /// Maximum size in bytes of a compiled pattern, and of what its search keeps.
 const PATTERN_SIZE_MAX: usize = 1 << 16;
 
-/// Numbers for modules by patterns, of which the first that matches counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModulePatterns {
     expressions: Vec<(usize, Regex, f64)>,
@@ -41,7 +40,6 @@ struct NamePatterns {
 }
 
 impl ModulePatterns {
-    /// Reads a field of `adapter_config.json`.
     pub(crate) fn from_json(field: &'static str, patterns: Option<Map<String, Value>>) -> Result<Self> {
         let mut new = Self::default();
         for (at, (pattern, value)) in patterns.into_iter().flatten().enumerate() {
@@ -68,7 +66,6 @@ impl ModulePatterns {
         Ok(new)
     }
 
-    /// Returns the number of the first pattern that matches a module's name.
     pub(crate) fn number(&self, module: &str) -> Option<f64> {
         let expression = self.expressions.iter().find(|(_, regex, _)| regex.is_match(module));
         let mut found = expression.map(|(at, _, number)| (*at, *number));
@@ -115,7 +112,6 @@ impl NamePatterns {
         }
     }
 
-    /// Prepares a search for a name and all of its ends.
     fn search(&self, name: &str) -> NameSearch<'_> {
         let chars = name.chars().rev().take(NAME_LEN_MAX);
         let keys: Vec<u64> = chars.enumerate().map(|place| self.keys.hash_one(place)).collect();
@@ -157,7 +153,6 @@ impl NameSearch<'_> {
     }
 }
 
-/// Returns true if a pattern that is a name matches the whole of a module's name.
 fn matches_name(pattern: &str, name: &str) -> bool {
     let fits = |(pattern, char): (char, char)| if pattern == '.' { char != '\n' } else { pattern == char };
     pattern.chars().count() == name.chars().count() && pattern.chars().zip(name.chars()).all(fits)

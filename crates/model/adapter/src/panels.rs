@@ -18,7 +18,6 @@ pub(crate) struct Panels {
 }
 
 impl Panels {
-    /// Packs a factor that is in row-major order.
     pub(crate) fn pack(right: &[f32], rank: usize) -> Self {
         let columns = right.len().checked_div(rank).unwrap_or(0);
         let count = columns.div_ceil(PANEL);
@@ -42,7 +41,6 @@ impl Panels {
         self.rank
     }
 
-    /// Returns the rows of a panel, one for each step.
     pub(crate) fn panel(&self, number: usize) -> &[[f32; PANEL]] {
         let start = number * self.rank;
         self.rows.get(start..start + self.rank).unwrap_or_default()

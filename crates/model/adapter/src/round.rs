@@ -17,7 +17,6 @@ fn to_odd_f32(value: f64) -> f32 {
     f32::from_bits(if value.is_nan() { nearest.to_bits() } else { odd })
 }
 
-/// Rounds to float32.
 #[inline(always)]
 pub(crate) fn to_f32(value: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "`as` rounds to nearest, ties to even")]
@@ -25,13 +24,11 @@ pub(crate) fn to_f32(value: f64) -> u32 {
     rounded.to_bits()
 }
 
-/// Rounds to bfloat16.
 #[inline(always)]
 pub(crate) fn to_bf16(value: f64) -> u16 {
     kernels::to_bf16(to_odd_f32(value))
 }
 
-/// Rounds to float16.
 #[inline(always)]
 pub(crate) fn to_f16(value: f64) -> u16 {
     kernels::to_f16(to_odd_f32(value))

@@ -15,19 +15,16 @@ pub(crate) struct TensorPart {
 }
 
 impl TensorPart {
-    /// Creates a part of two dimensions, each a size and a stride in elements.
     pub(crate) fn new(offset: u64, [first, second]: [(u64, u64); 2]) -> Self {
         let (outer, inner) = if first.1 >= second.1 { (first, second) } else { (second, first) };
         Self { offset, outer, inner }
     }
 
-    /// Creates the part that has all elements.
     fn whole(tensor: &Tensor) -> Self {
         let numel = tensor.numel();
         Self { offset: 0, outer: (1, numel), inner: (numel, 1) }
     }
 
-    /// Returns true if the part is all of `numel` elements.
     fn is_whole(&self, numel: u64) -> bool {
         let (rows, row_stride) = self.outer;
         let (columns, column_stride) = self.inner;
@@ -68,7 +65,6 @@ impl UsedBytes {
         }
     }
 
-    /// Adds all elements of a tensor.
     pub(crate) fn add_whole(&mut self, position: usize, tensor: &Tensor) {
         self.add(position, TensorPart::whole(tensor));
     }

@@ -21,7 +21,6 @@ impl Number for f64 {}
 
 /// Loops over tiles of rows of a panel, whose width is two vectors.
 pub(crate) trait Tiles<T> {
-    /// Works on tiles of `ROWS` rows.
     fn run<S: Simd<T, N>, const N: usize, const ROWS: usize>(self, simd: S);
 }
 

@@ -10,13 +10,11 @@ use tensor::{Compute, Dtype, Inputs, Storage};
 
 use crate::numbers::{narrow, widen};
 
-/// Numbers that are in memory together.
 const CHUNK: usize = 1 << 14;
 
 /// Storage and dtype of the numbers of one tensor in C order; complex numbers are two of them.
 pub(crate) type Numbers = (Storage, Dtype);
 
-/// Sum of the numbers of several storages.
 #[derive(Debug)]
 pub(crate) struct WeightedSum {
     inputs: Vec<Storage>,

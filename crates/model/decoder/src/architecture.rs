@@ -35,7 +35,6 @@ impl Architecture {
 }
 
 impl Architecture {
-    /// Returns true if checkpoints of this architecture can have a layout of the same owner as `wanted`.
     pub(crate) fn has_layout(&self, wanted: &CheckpointLayout) -> bool {
         self.layouts.iter().any(|layout| layout.has_owner_of(wanted))
     }

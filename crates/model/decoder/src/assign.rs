@@ -143,7 +143,6 @@ impl Decoder {
         parts.chain(experts)
     }
 
-    /// Returns true if a layer has this part; `experts` tells if it is a layer with experts.
     fn has_part(&self, part: LayerPart, experts: bool) -> bool {
         let block = self.block();
         let shared = block.experts.as_ref().and_then(|experts| experts.shared).filter(|_| experts);
@@ -324,14 +323,12 @@ enum SizeTerm {
     Keys,
     Hidden,
     Vocab,
-    /// Number of rotated pairs of dimensions in a head.
     Pairs,
     Experts,
     ExpertHidden,
     SharedHidden,
 }
 
-/// Returns the sizes that add up to each dimension of a layer's weight.
 fn shape(part: LayerPart, head_norm: Option<HeadNormScope>) -> &'static [&'static [SizeTerm]] {
     let projection = head_norm == Some(HeadNormScope::Projection);
     match part {
@@ -356,7 +353,6 @@ fn shape(part: LayerPart, head_norm: Option<HeadNormScope>) -> &'static [&'stati
     }
 }
 
-/// Returns the sizes that add up to each dimension of an expert's matrix.
 fn expert_dimensions(part: LayerPart) -> &'static [&'static [SizeTerm]] {
     match part {
         LayerPart::W2 => &[&[SizeTerm::Dim], &[SizeTerm::ExpertHidden]],

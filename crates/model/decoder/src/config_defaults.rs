@@ -31,7 +31,6 @@ pub(crate) struct ConfigDefaults {
     pub(crate) has_layer_ropes: bool,
 }
 
-/// A kind of RoPE scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RopeScalingKind {
     Unscaled,
@@ -42,7 +41,6 @@ pub(crate) enum RopeScalingKind {
     Llama3,
 }
 
-/// Defaults that most configuration classes share.
 pub(crate) const DEFAULTS: ConfigDefaults = ConfigDefaults {
     own_keys: &[],
     norm_eps: ("rms_norm_eps", 1e-6),

@@ -53,7 +53,6 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
     ARCHITECTURES.iter().map(|architecture| architecture.name)
 }
 
-/// Returns the first architecture for which `is_it` is true.
 pub(crate) fn find_architecture(is_it: impl Fn(&Architecture) -> bool) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().copied().find(|architecture| is_it(architecture))
 }
@@ -93,7 +92,6 @@ pub fn detect(tensors: &Tensors, options: &DecoderOptions) -> Result<Detected> {
     }
 }
 
-/// Kind of model that a checkpoint holds, by its names and documents.
 enum DetectedKind {
     /// A LLaMA with Meta's names.
     Meta,
@@ -140,7 +138,6 @@ fn detect_kind(tensors: &Tensors, options: &DecoderOptions) -> Result<DetectedKi
     detect_from_config(&config, tensors, is_transformer)
 }
 
-/// Chooses an architecture for a checkpoint with a `config.json`.
 fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bool) -> Result<DetectedKind> {
     let has = |wanted: &str| tensors.iter().any(|(name, _)| name == wanted);
     let model_type = config.get("model_type").and_then(serde_json::Value::as_str);
@@ -185,19 +182,16 @@ fn is_bare_model(architecture: &Architecture, has: impl Fn(&str) -> bool) -> boo
     })
 }
 
-/// Returns the first class in `architectures` of a config.json.
 fn first_class(config: &ConfigJson) -> Option<&str> {
     config.get("architectures")?.as_array()?.first()?.as_str()
 }
 
-/// Returns text from a document, truncated to fit on a line.
 fn truncate_for_line(text: &str) -> String {
     const SHOWN: usize = 80;
     let short: String = text.chars().take(SHOWN).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
-/// Builds the decoder of a LLaMA with Meta's names.
 fn from_meta(tensors: &Tensors, options: &DecoderOptions) -> Result<Decoder> {
     let (given, document) = (&options.overrides, &options.documents.params);
     let mut params = match document {

@@ -11,7 +11,6 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::{Error, Result};
 
-/// Unscaled rotary frequencies for a RoPE base and a head size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RotaryFrequencies {
     pub(crate) theta: f64,
@@ -20,12 +19,10 @@ pub(crate) struct RotaryFrequencies {
 }
 
 impl RotaryFrequencies {
-    /// Returns the number of frequencies: one for each pair of dimensions.
     pub(crate) fn count(self) -> u64 {
         self.head_dim.checked_div(2).unwrap_or(0)
     }
 
-    /// Returns the frequency of a pair, as float32.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

@@ -16,7 +16,6 @@ pub(crate) struct Hyperparameters {
     pub(crate) n_heads: Option<u64>,
     pub(crate) n_kv_heads: Option<u64>,
     pub(crate) head_dim: Option<u64>,
-    /// Width of the feed-forward layers.
     pub(crate) hidden: Option<u64>,
     pub(crate) vocab: Option<u64>,
     pub(crate) norm_eps: f64,

@@ -49,7 +49,6 @@ pub struct CheckpointLayout {
 #[derive(Debug)]
 pub(crate) struct Stack {
     pub(crate) name: &'static str,
-    /// Matrices whose rows are concatenated.
     pub(crate) parts: &'static [LayerPart],
     /// True if the shape is `[experts, columns, rows]`.
     pub(crate) transposed: bool,
@@ -66,7 +65,6 @@ pub struct SizeKeys {
     pub vocab: &'static str,
 }
 
-/// Location of a weight: a tensor, or a part of a fused or stacked tensor.
 #[derive(Debug)]
 pub(crate) struct WeightPlace {
     pub(crate) name: String,
@@ -195,7 +193,6 @@ impl CheckpointLayout {
         self.places(weight).into_iter().next().map(|place| place.name)
     }
 
-    /// Returns the possible locations of a weight, the preferred one first.
     pub(crate) fn places(&self, weight: Weight) -> Vec<WeightPlace> {
         let alone = |name: String| vec![WeightPlace { name, fused_parts: &[], stack_index: None }];
         match weight {
@@ -226,7 +223,6 @@ impl CheckpointLayout {
         }
     }
 
-    /// Returns the possible locations of an expert's matrix, or of its bias.
     fn expert_places(&self, layer: u64, part: LayerPart, expert: u64, bias: bool) -> Vec<WeightPlace> {
         let path = format!("{}{layer}.", self.layers);
         let alone = (self.expert_path)(part).map(|[before, after]| {
@@ -265,12 +261,10 @@ impl CheckpointLayout {
         signs.into_iter().find(|sign| !tensors.contains(sign))
     }
 
-    /// Returns the index of the layer that a tensor belongs to.
     pub(crate) fn layer_number(&self, name: &str) -> Option<u64> {
         name.strip_prefix(self.layers)?.split('.').next()?.parse().ok()
     }
 
-    /// Returns the number of layers that these tensors belong to: the highest index plus one.
     pub(crate) fn count_layers<'n>(&self, names: impl Iterator<Item = &'n str>) -> u64 {
         names.filter_map(|name| self.layer_number(name)).max().map_or(0, |last| last.saturating_add(1))
     }

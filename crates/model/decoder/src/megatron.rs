@@ -19,7 +19,6 @@ const LLAMA_FAMILY: &[&str] = &["llama", "mistral", "qwen2", "qwen3", "mixtral",
 /// Largest number of layers or experts in a stack.
 const STACK_MAX: u64 = 1 << 16;
 
-/// Tensors of a model that had Megatron's names.
 #[derive(Debug)]
 pub(crate) struct FromMegatron {
     pub(crate) tensors: Tensors,
@@ -28,7 +27,6 @@ pub(crate) struct FromMegatron {
     pub(crate) notes: Vec<DecoderNote>,
 }
 
-/// Sizes of a model in its config.json.
 struct Sizes {
     vocab: u64,
     heads: u64,
@@ -36,7 +34,6 @@ struct Sizes {
     layout: &'static CheckpointLayout,
 }
 
-/// Returns true if the tensors have Megatron's names.
 pub(crate) fn is_megatron(tensors: &Tensors) -> bool {
     let part = |name: &str| MegatronName::parse(name).map(|name| name.part);
     let has = |wanted: MegatronPart| tensors.names().any(|name| part(name) == Some(wanted));

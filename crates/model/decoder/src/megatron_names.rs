@@ -5,7 +5,6 @@
 
 use crate::weight::LayerPart;
 
-/// Parsed name of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MegatronName {
     pub(crate) part: MegatronPart,
@@ -18,7 +17,6 @@ pub(crate) struct MegatronName {
     pub(crate) bias: bool,
 }
 
-/// What a tensor holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MegatronPart {
     Embedding,
@@ -62,7 +60,6 @@ const MODULES: &[(&str, MegatronPart)] = &[
 const GATE_UP: MegatronPart = MegatronPart::GateUp { gate: LayerPart::W1, up: LayerPart::W3 };
 
 impl MegatronName {
-    /// Parses a name; returns `None` if it is not one of a model of the LLaMA family.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let whole = |part, bias| Some(Self { part, layer: None, experts: false, expert: None, bias });
         let mut path = name;
@@ -122,7 +119,6 @@ fn parse_in_layer(path: &str) -> Option<MegatronName> {
     Some(found(half_of(*part, half)?, bias_of(parameter)?))
 }
 
-/// Parses the name of an expert's tensor: its module, and the parameter with a number if there is one for each expert.
 fn parse_expert(module: &str, parameter: &str) -> Option<MegatronName> {
     let (parameter, half) = match parameter.strip_suffix("_w").or_else(|| parameter.strip_suffix("_v")) {
         Some(whole) => (whole, parameter.chars().last()),

@@ -144,7 +144,6 @@ pub fn translate(
     Ok(TranslatedModel { tensors: renamed, origins, notes, document: Some(document), grids })
 }
 
-/// Translates a model with Megatron's names, which must be complete.
 fn translate_from_megatron(
     tensors: &Tensors,
     options: &DecoderOptions,

@@ -136,7 +136,6 @@ impl Weight {
         }
     }
 
-    /// Returns the same kind of weight for another part.
     pub(crate) fn with_part(mut self, other: LayerPart) -> Self {
         if let Self::Layer { part, .. }
         | Self::Bias { part, .. }

@@ -57,14 +57,12 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     survey.stems(".SCB").iter().try_for_each(|module| add_8bit(survey, module))
 }
 
-/// Returns true if a list of tensors has quantization states.
 pub(crate) fn is_present(tensors: &Tensors) -> bool {
     tensors.names().any(|name| {
         STATES.iter().any(|(suffix, _)| name.ends_with(suffix)) || name.strip_suffix(".SCB").is_some()
     })
 }
 
-/// Content of a quantization state.
 struct State {
     shape: Vec<u64>,
     dtype: Dtype,
@@ -215,7 +213,6 @@ impl FlatBlocks {
     }
 }
 
-/// Reads the numbers of the sixteen codes.
 pub(crate) fn read_table(tensor: &Tensor, name: &str) -> Result<[f32; 16]> {
     let mut bytes: Vec<u8> = Vec::new();
     tensor.gathered().write_to(&mut bytes)?;

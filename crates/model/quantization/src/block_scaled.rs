@@ -41,7 +41,6 @@ pub(crate) struct BlockScaled {
     pub(crate) factor: f32,
 }
 
-/// Number of codes of eight bits.
 const CODES: usize = 256;
 /// Numbers of a block from which on a table of all codes is faster than the arithmetic.
 const TABLE_MIN: u64 = 4 * CODES as u64;

@@ -33,7 +33,6 @@ pub(crate) struct ColumnCodes {
     pub(crate) values: Box<[f32; 256]>,
 }
 
-/// Direction in which words hold codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     /// A column of words is a row of the result: 32 codes of consecutive columns in as many words as a code has bits, the
@@ -72,7 +71,6 @@ pub(crate) enum Zeros {
 }
 
 impl Zeros {
-    /// Reads the zero points of groups, for rows of the result that begin at a multiple of the granule.
     fn load(
         &self,
         inputs: &mut Inputs<'_>,

@@ -50,7 +50,6 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Groups of modules of the configuration.
 struct Groups(Vec<Group>);
 
 struct Group {
@@ -66,7 +65,6 @@ enum Target {
     Class,
 }
 
-/// Description of the weights of a group.
 #[derive(Clone, Copy)]
 struct Weights {
     bits: u32,
@@ -313,7 +311,6 @@ fn packed_codes(survey: &Survey<'_>, draft: &mut Draft, module: &str, weights: W
 /// Names of packed integers by their bits.
 const INTEGERS: [&str; 9] = ["", "INT1", "INT2", "INT3", "INT4", "INT5", "INT6", "INT7", "INT8"];
 
-/// Returns the codes of a `weight` of integers or floats of eight bits.
 fn byte_codes(survey: &Survey<'_>, draft: &mut Draft, name: &str) -> Result<Codes> {
     let tensor = survey.companion(name, name)?;
     let is_float = is_float8(tensor.dtype());
@@ -356,7 +353,6 @@ fn grid(weights: Weights, shape: &[u64], matrices: Matrices, scale: &Tensor) -> 
     (fits && is_whole && (grids == 1 || grids == count)).then_some(grid)
 }
 
-/// Returns the zero points, which are packed along the rows if the codes are.
 fn zero_points(
     survey: &Survey<'_>,
     draft: &mut Draft,
@@ -394,7 +390,6 @@ fn zero_points(
     Ok(Some(ScaleGrid { is_shared: grid.is_shared, ..ScaleGrid::plain(operand, size) }))
 }
 
-/// Returns the group of each column, if the columns are not grouped in order.
 fn column_groups(
     survey: &Survey<'_>,
     draft: &mut Draft,
@@ -423,7 +418,6 @@ fn column_groups(
     }
 }
 
-/// Reads a small tensor of sizes.
 fn read_integers(tensor: &Tensor, name: &str) -> Result<Vec<u64>> {
     let size = |size: i64| u64::try_from(size).ok().filter(|size| *size > 0);
     let sizes: Option<Vec<u64>> = read_signed(tensor, name)?.into_iter().map(size).collect();
@@ -434,7 +428,6 @@ fn read_integers(tensor: &Tensor, name: &str) -> Result<Vec<u64>> {
     })
 }
 
-/// Reads a tensor of 32-bit or 64-bit integers.
 fn read_signed(tensor: &Tensor, name: &str) -> Result<Vec<i64>> {
     let mut bytes: Vec<u8> = Vec::new();
     match tensor.dtype() {

@@ -34,11 +34,9 @@ pub struct QuantizationDocuments {
 /// Quantization of a model, as its documents describe it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct QuantizationConfig {
-    /// Method, in the names of `transformers`.
     pub(crate) method: String,
     pub(crate) members: Map<String, Value>,
     pub(crate) file: &'static str,
-    /// Width of the layers of the language model.
     pub(crate) hidden_size: Option<u64>,
 }
 
@@ -146,17 +144,14 @@ fn parse(text: Option<&str>, file: &'static str) -> Result<Map<String, Value>> {
 }
 
 impl QuantizationConfig {
-    /// Returns a member as text.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         self.members.get(key)?.as_str()
     }
 
-    /// Returns a member as an integer that is not negative.
     pub(crate) fn number(&self, key: &str) -> Option<u64> {
         self.members.get(key)?.as_u64()
     }
 
-    /// Builds the error for an unsupported value of the member `key`.
     pub(crate) fn unsupported(&self, key: &str, expected: &str) -> Error {
         let found = self.members.get(key).map_or_else(|| "missing".to_owned(), ToString::to_string);
         let found =

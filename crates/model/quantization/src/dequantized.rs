@@ -96,7 +96,6 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Returns the size of an encoded number in bytes.
     pub(crate) fn size(self) -> usize {
         usize::try_from(self.dtype.size()).unwrap_or(1)
     }
@@ -271,7 +270,6 @@ impl Dequantized {
     }
 }
 
-/// Rounds numbers to the nearest ones of a dtype.
 pub(crate) fn round_to(dtype: Dtype, numbers: &mut [f32]) {
     if dtype == Dtype::Float32 {
         return;

@@ -223,7 +223,6 @@ impl Grid {
         divides.then_some(Self { rows, cols, block, is_shared })
     }
 
-    /// Describes the blocks of scales.
     pub(crate) fn describe(&self, matrices: Matrices) -> String {
         match (self.block.rows >= matrices.rows, self.block.cols >= matrices.cols) {
             (true, true) => "a scale for each tensor".to_owned(),
@@ -236,7 +235,6 @@ impl Grid {
     }
 }
 
-/// Returns the block that the configuration gives.
 fn block_size(survey: &Survey<'_>) -> Option<BlockShape> {
     let [rows, cols] = survey.config.members.get("weight_block_size")?.as_array()?.as_slice() else {
         return None;

@@ -114,7 +114,6 @@ fn bits_from(value: &Value) -> Option<u32> {
     matches!(bits, 2 | 3 | 4 | 8).then_some(bits)
 }
 
-/// Returns an error that a tensor does not have the shape or dtype that it should.
 pub(crate) fn check(tensor: &Tensor, name: &str, dtype: Dtype, shape: &[u64]) -> Result<()> {
     if tensor.dtype() != dtype {
         let expected = dtype.name().to_owned();
@@ -203,12 +202,10 @@ fn add(survey: &mut Survey<'_>, module: &str, layout: ModuleLayout) -> Result<()
     Ok(())
 }
 
-/// Describes a group of input channels.
 pub(crate) fn group_text(group: u64, cols: u64) -> String {
     if group >= cols { "a scale for each channel".to_owned() } else { format!("groups of {group}") }
 }
 
-/// Order of the groups of input channels.
 enum Order {
     /// As the configuration says.
     InGroups,
@@ -217,7 +214,6 @@ enum Order {
     Any,
 }
 
-/// Reads the group of each input channel.
 fn order_of(survey: &Survey<'_>, name: &str, cols: u64, groups: u64) -> Result<Order> {
     let tensor = survey.companion(name, name)?;
     check(tensor, name, Dtype::Int32, &[cols])?;

@@ -45,7 +45,6 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     survey.stems(".W_q").iter().try_for_each(|module| add(survey, module))
 }
 
-/// Returns true if a list of tensors has layers of HQQ.
 pub(crate) fn is_present(tensors: &Tensors) -> bool {
     tensors.names().any(|name| {
         let scales =
@@ -82,7 +81,6 @@ fn add(survey: &mut Survey<'_>, module: &str) -> Result<()> {
     Ok(())
 }
 
-/// Codes with their description, scales and zero points.
 struct Grouped {
     shape: Vec<u64>,
     matrices: Matrices,
@@ -261,7 +259,6 @@ fn stored_factor(
     Ok((name, grouped.into_tensor(inner)?))
 }
 
-/// Returns the part at `index` of the two along the first dimension.
 fn select_first(tensor: &Tensor, index: u64) -> Option<Tensor> {
     let (2, shape) = tensor.shape().split_first().map(|(count, rest)| (*count, rest))? else { return None };
     let (first, strides) = tensor.stride().split_first()?;

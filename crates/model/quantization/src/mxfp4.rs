@@ -49,7 +49,6 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     survey.stems("_blocks").iter().try_for_each(|name| add(survey, name))
 }
 
-/// Returns true if a list of tensors has experts with `_blocks` and `_scales`.
 pub(crate) fn is_present(tensors: &tensor::Tensors) -> bool {
     tensors.iter().any(|(name, tensor)| {
         tensor.dtype() == Dtype::UInt8
@@ -107,7 +106,6 @@ fn add(survey: &mut Survey<'_>, name: &str) -> Result<()> {
 }
 
 impl ExpertBlocks {
-    /// Returns the groups of input channels.
     fn groups_of(rows: &Range<u64>) -> Range<u64> {
         rows.start / GROUP..rows.end.div_ceil(GROUP)
     }
@@ -153,7 +151,6 @@ impl ExpertBlocks {
     }
 }
 
-/// Returns the power of two that each exponent stands for.
 fn powers() -> Box<[f32; 256]> {
     let mut powers = Box::new([0.0; 256]);
     for (power, exponent) in powers.iter_mut().zip(0..=u8::MAX) {

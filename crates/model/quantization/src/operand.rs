@@ -41,7 +41,6 @@ impl Operands {
         Some(Operand { input, start, dtype: tensor.dtype(), elements: tensor.numel() })
     }
 
-    /// Returns the storages, in the order of the operands' numbers.
     pub(crate) fn into_storages(self) -> Vec<Storage> {
         self.0
     }
@@ -59,7 +58,6 @@ pub(crate) struct ByteRows {
 }
 
 impl Operand {
-    /// Returns the dtype of the elements.
     pub(crate) fn dtype(&self) -> Dtype {
         self.dtype
     }
@@ -92,7 +90,6 @@ impl Operand {
         Ok(bytes)
     }
 
-    /// Reads the bytes of elements.
     fn read_elements(&self, inputs: &mut Inputs<'_>, elements: Range<u64>) -> Result<Vec<u8>, ReadError> {
         let size = self.dtype.size();
         let part = ByteRows {

@@ -28,7 +28,6 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     compounds.iter().try_for_each(|compound| add(survey, compound))
 }
 
-/// Returns true if a list has quantized tensors.
 pub(crate) fn is_present(tensors: &Tensors) -> bool {
     tensors.compounds().iter().any(|compound| matches!(compound.kind, CompoundKind::Quantized { .. }))
 }
@@ -100,7 +99,6 @@ enum StoredIntegers {
     Wide,
 }
 
-/// What a channel is in the matrices of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Channel {
     All,
@@ -108,7 +106,6 @@ enum Channel {
     Column,
 }
 
-/// Order of the roundings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arithmetic {
     Integers,

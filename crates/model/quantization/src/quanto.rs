@@ -69,7 +69,6 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if a list of tensors has quanto's names.
 pub(crate) fn is_present(tensors: &Tensors) -> bool {
     tensors.names().any(|name| {
         let name = name.strip_suffix("._data").map(|name| name.strip_suffix("._data").unwrap_or(name));
@@ -204,7 +203,6 @@ fn check_floats(dtype: Dtype, name: &str) -> Result<()> {
     Err(Error::Dtype { tensor: name.to_owned(), found: dtype, expected })
 }
 
-/// Returns the shape of a weight whose rows may be groups of its channels.
 fn original_shape(
     survey: &Survey<'_>,
     name: &str,

@@ -105,7 +105,6 @@ impl ScaleGrid {
         }
     }
 
-    /// Reads the numbers of blocks; the rows are counted through all matrices.
     pub(crate) fn read(
         &self,
         inputs: &mut Inputs<'_>,

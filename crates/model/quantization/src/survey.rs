@@ -34,7 +34,6 @@ const CACHE_SUFFIXES: &[&str] = &[
     ".kv_scale",
 ];
 
-/// Search for quantized tensors.
 #[derive(Debug)]
 pub(crate) struct Survey<'t> {
     pub(crate) tensors: &'t Tensors,
@@ -65,7 +64,6 @@ pub(crate) struct Recognised {
 }
 
 impl<'t> Survey<'t> {
-    /// Creates a search that has found nothing.
     pub(crate) fn new(tensors: &'t Tensors, config: QuantizationConfig) -> Self {
         Self { tensors, config, used: HashSet::new(), found: Vec::new() }
     }
@@ -75,7 +73,6 @@ impl<'t> Survey<'t> {
         self.tensors.names().filter_map(|name| name.strip_suffix(suffix)).map(str::to_owned).collect()
     }
 
-    /// Returns the tensor called `name`.
     pub(crate) fn get(&self, name: &str) -> Option<&'t Tensor> {
         self.tensors.get(name)
     }
@@ -92,7 +89,6 @@ impl<'t> Survey<'t> {
         })
     }
 
-    /// Returns true if a scheme uses the tensor called `name`.
     pub(crate) fn is_used(&self, name: &str) -> bool {
         self.tensors.position(name).is_some_and(|position| self.used.contains(&position))
     }
@@ -117,7 +113,6 @@ impl<'t> Survey<'t> {
         Error::UnusedCompanion { method: self.config.method.clone(), tensor: tensor.to_owned() }
     }
 
-    /// Adds a quantized tensor, and marks its parts as used.
     pub(crate) fn add(&mut self, draft: Draft, recognised: Recognised) {
         let Draft { name, stored, operands } = draft;
         let nbytes = |position: &usize| self.tensors.get_index(*position).map_or(0, |(_, it)| it.nbytes());
@@ -164,7 +159,6 @@ impl<'t> Survey<'t> {
 }
 
 impl Draft {
-    /// Creates a draft of the tensor called `name`, without parts.
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), stored: Vec::new(), operands: Operands::default() }
     }
@@ -203,7 +197,6 @@ impl Draft {
     }
 }
 
-/// Returns the name of the module that a tensor belongs to.
 fn module_of(name: &str) -> Option<&str> {
     name.rsplit_once('.').map(|(module, _)| module)
 }

@@ -71,7 +71,6 @@ pub(crate) fn is_present(tensors: &Tensors) -> bool {
         })
 }
 
-/// Names and properties of a quantized tensor.
 struct SubclassParts {
     name: String,
     codes: String,

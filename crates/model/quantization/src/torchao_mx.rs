@@ -27,7 +27,6 @@ pub(crate) struct Microscaled<'a> {
     pub(crate) block: u64,
     /// Element type as Python prints it, if it is known.
     pub(crate) element: Option<&'a str>,
-    /// Dtype of the tensor, if it is known.
     pub(crate) dtype: Option<Dtype>,
 }
 

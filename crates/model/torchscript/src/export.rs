@@ -36,7 +36,6 @@ pub fn output_dtype(dtype: Dtype) -> Option<(Dtype, bool)> {
     })
 }
 
-/// Makes the output port of a tensor that the weights module returns.
 pub(crate) fn tensor_port(name: &str, tensor: &Tensor) -> Result<ModulePort> {
     let Some((dtype, pairs)) = output_dtype(tensor.dtype()) else {
         return Err(Error::Dtype { tensor: name.to_owned(), dtype: tensor.dtype() });

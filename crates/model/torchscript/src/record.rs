@@ -44,7 +44,6 @@ impl DataRecord {
         WholeElements::new(&self.storage, self.dtype.size())
     }
 
-    /// Returns the number of whole elements in the storage.
     pub(crate) fn numel(&self) -> u64 {
         self.elements().count()
     }
@@ -65,7 +64,6 @@ impl Blob for DataRecord {
     }
 }
 
-/// Storage records of a checkpoint, and the record that each tensor views.
 #[derive(Debug, Default)]
 pub(crate) struct DataRecords {
     pub(crate) records: Vec<DataRecord>,

@@ -9,7 +9,6 @@ use crate::limits::{PickleLimit, PickleLimits};
 use crate::memo::Memo;
 use crate::object::{Object, ObjectId, RecordedChanges};
 
-/// Heap, stack, metastack, memo and counters that an instruction may change.
 #[derive(Clone, Debug)]
 pub(super) struct MachineState<'p> {
     pub(super) heap: Heap<'p>,
@@ -55,7 +54,6 @@ impl Singletons {
 }
 
 impl MachineState<'_> {
-    /// Creates a state with an empty stack, an empty memo and no objects.
     pub(super) fn new(limits: PickleLimits) -> Self {
         MachineState {
             heap: Heap::default(),

@@ -10,7 +10,6 @@ use crate::object::ObjectId;
 /// Callback that writes one object in the style of the current listing.
 pub(crate) type WriteObject<'s> = dyn FnMut(&mut dyn Write, ObjectId) -> fmt::Result + 's;
 
-/// Writes the effect of an instruction as text.
 pub(crate) fn effect(out: &mut dyn Write, effect: Effect, show: &mut WriteObject<'_>) -> fmt::Result {
     let mut say = |parts: &[(&str, ObjectId)]| {
         parts.iter().try_for_each(|&(words, object)| {

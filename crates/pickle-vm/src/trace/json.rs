@@ -27,7 +27,6 @@ impl Write for JsonEscaper<'_> {
     }
 }
 
-/// Writes an instruction's argument as a JSON value.
 pub(crate) fn arg(out: &mut dyn Write, arg: &Arg<'_>) -> fmt::Result {
     match arg {
         Arg::None => out.write_str("null"),
@@ -54,7 +53,6 @@ pub(crate) fn arg(out: &mut dyn Write, arg: &Arg<'_>) -> fmt::Result {
     }
 }
 
-/// Writes text as a JSON string.
 pub(crate) fn text(out: &mut dyn Write, text: &str) -> fmt::Result {
     string(out, |out| out.write_str(text))
 }

@@ -22,7 +22,6 @@ impl<'w> ListingWriter<'w> {
         ListingWriter { writer, buffer: String::with_capacity(BUFFER_CAPACITY), error: None, len: 0 }
     }
 
-    /// Returns the number of bytes of text so far.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

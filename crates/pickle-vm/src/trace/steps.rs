@@ -204,7 +204,6 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    /// Prints stack, metastack and memo.
     fn state(&mut self, out: &mut dyn Write, machine: &Machine<'_>) -> fmt::Result {
         let full = self.left.is_some();
         let heap = machine.heap();
@@ -326,7 +325,6 @@ impl<'a> ValuePrinter<'a> {
         result
     }
 
-    /// Drops the cached text of an object that has changed.
     fn forget(&mut self, id: ObjectId) {
         if let Some(slot) = self.names.get_mut(id.index() % NAME_SLOTS) {
             *slot = None;

@@ -24,7 +24,6 @@ const QUERY_ROWS_MAX: usize = 64;
 /// Number of multiplications below which one thread is faster than several.
 const PARALLEL_MULTIPLICATIONS_MIN: usize = 1 << 19;
 
-/// Sizes of the queries of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queries {
     pub(crate) batch: usize,
@@ -60,7 +59,6 @@ impl Queries {
         checked_product(&[self.batch, self.kv_heads, self.tile_count(), self.tile_elements()])
     }
 
-    /// Returns the number of new tokens of all sequences.
     pub(crate) fn rows(&self) -> usize {
         self.batch * self.count
     }

@@ -19,7 +19,6 @@ use crate::positions::Angles;
 use crate::sharing::{PARALLEL_ELEMENTS_MIN, share_rows};
 use crate::vector::AddScaled;
 
-/// Weights of a decoder layer.
 #[derive(Debug)]
 pub(crate) struct Layer<T> {
     pub(crate) attention: Attention<T>,
@@ -33,14 +32,12 @@ pub(crate) struct Layer<T> {
     pub(crate) residual: T,
 }
 
-/// Norms before and after a part of a layer.
 #[derive(Debug)]
 pub(crate) struct Norms<T> {
     pub(crate) before: Option<Norm<T>>,
     pub(crate) after: Option<Norm<T>>,
 }
 
-/// Weights and settings of an attention part.
 #[derive(Debug)]
 pub(crate) struct Attention<T> {
     pub(crate) queries: Linear<T>,
@@ -54,7 +51,6 @@ pub(crate) struct Attention<T> {
     pub(crate) scores: ScoreTransform<T>,
 }
 
-/// Feed-forward part of a layer: one network or a mixture of experts.
 #[derive(Debug)]
 pub(crate) enum FeedForwardPart<T> {
     FeedForward(Box<FeedForward<T>>),
@@ -64,7 +60,6 @@ pub(crate) enum FeedForwardPart<T> {
 /// State that all layers of one call share: sizes, threads and buffers.
 pub(crate) struct LayerState<'w, T> {
     pool: &'w Pool,
-    /// Width of the model.
     dim: usize,
     queries: Queries,
     /// Angles of each rotary embedding.

@@ -25,7 +25,6 @@ pub(crate) enum TypedCache {
     F64(CachedTokens<f64>),
 }
 
-/// Sizes of a cache besides the number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheSizes {
     pub(crate) layers: usize,
@@ -75,7 +74,6 @@ impl KvCache {
         self.len() == 0
     }
 
-    /// Drops the tokens after the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         match &mut self.0 {
             TypedCache::F32(tokens) => tokens.truncate(len),
@@ -193,7 +191,6 @@ impl<T: Real> CachedTokens<T> {
         self.len += count;
     }
 
-    /// Drops the tokens after the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -216,7 +213,6 @@ impl<T: Real> CachedTokens<T> {
         }
     }
 
-    /// Returns the heads of a layer, [batch, heads].
     pub(crate) fn layer(&self, layer: usize) -> &[Head<T>] {
         let count = self.sizes.batch * self.sizes.heads;
         self.heads.get(layer * count..(layer + 1) * count).unwrap_or_default()
@@ -264,7 +260,6 @@ impl CacheSizes {
 }
 
 impl<T: Real> Head<T> {
-    /// Returns the keys and values, in blocks of [`BLOCK`] tokens.
     pub(crate) fn blocks(&self) -> &[CacheBlock<T>] {
         &self.blocks
     }
@@ -312,7 +307,6 @@ impl<T: Real> Head<T> {
     }
 }
 
-/// Reads the bytes of a tensor in C order.
 fn gather_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     let nbytes = tensor.nbytes();
     let mut out = Vec::new();

@@ -12,7 +12,6 @@ use crate::memory::{checked_product, zeros};
 use crate::number::Real;
 use crate::vector::AddScaled;
 
-/// Mixture of experts of a layer.
 #[derive(Debug)]
 pub(crate) struct Experts<T> {
     /// Router matrix of shape [experts, dim].

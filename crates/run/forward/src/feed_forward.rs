@@ -10,7 +10,6 @@ use crate::linear::Linear;
 use crate::number::Real;
 use crate::sharing::PARALLEL_ELEMENTS_MIN;
 
-/// Matrices of a feed-forward network or of an expert.
 #[derive(Debug)]
 pub(crate) struct FeedForward<T> {
     pub(crate) gate: GateAndUp<T>,

@@ -55,7 +55,6 @@ enum Network {
 #[derive(Debug)]
 struct TypedNetwork<T> {
     weights: Weights<T>,
-    /// Frequencies of each rotary embedding.
     frequencies: Vec<Frequencies<T>>,
     /// Factors of the embeddings and of the logits, and the soft cap of the logits.
     embedding_factor: T,

@@ -16,7 +16,6 @@ use crate::number::Real;
 #[derive(Clone, Debug)]
 pub(crate) struct Frequencies<T> {
     kind: FrequencyKind<T>,
-    /// Factor of the cosines and sines.
     magnitude: f64,
     /// True if a pair is a number of the first half and one of the second, false if it is two neighbours.
     rotates_halves: bool,

@@ -27,7 +27,6 @@ pub(crate) struct Weights<T> {
     pub(crate) output: Linear<T>,
 }
 
-/// Sizes of a decoder as `usize`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DecoderDims {
     pub(crate) dim: usize,
@@ -60,7 +59,6 @@ fn size_in_memory(n: u64) -> Result<usize> {
 /// Bytes by which copies of weights may exceed their storages: four bytes can be expanded to terabytes.
 const REPEATED_BYTES_MAX: u64 = 1 << 26;
 
-/// Lookup of weights among the tensors of a checkpoint.
 struct WeightLookup<'s> {
     decoder: &'s Decoder,
     dims: DecoderDims,
@@ -260,7 +258,6 @@ impl WeightLookup<'_> {
         Err(Error::WeightShape { tensor: name.to_owned(), found: tensor.shape().to_vec(), expected })
     }
 
-    /// Spends the cost of copying a tensor.
     fn spend_budget(&self, tensor: &Tensor) -> Result<()> {
         if self.budget.borrow_mut().spend(tensor) {
             return Ok(());
@@ -293,7 +290,6 @@ impl WeightLookup<'_> {
     }
 }
 
-/// Creates a feed-forward network from its gate, up and down matrices.
 fn feed_forward<T: Real>([gate, up, down]: [Result<Linear<T>>; 3]) -> Result<FeedForward<T>> {
     Ok(FeedForward { gate: GateAndUp::Two([gate?, up?]), down: down? })
 }

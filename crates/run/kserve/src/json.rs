@@ -62,17 +62,14 @@ impl<'j> JsonReader<'j> {
         Ok(Self { text, lexer: SliceLexer::new(text.as_bytes()), depth: 0 })
     }
 
-    /// Returns the offset of the next byte from the start of the document.
     pub(crate) fn position(&self) -> usize {
         self.text.len().saturating_sub(self.lexer.as_slice().len())
     }
 
-    /// Returns the number of bytes left in the document.
     pub(crate) fn remaining(&self) -> usize {
         self.lexer.as_slice().len()
     }
 
-    /// Builds an error at the current position.
     pub(crate) fn error(&self, problem: JsonProblem) -> Error {
         Error::Json { at: self.position(), path: String::new(), problem }
     }
@@ -90,7 +87,6 @@ impl<'j> JsonReader<'j> {
         })
     }
 
-    /// Checks that the next value is of the `expected` kind.
     pub(crate) fn expect(&mut self, expected: JsonKind) -> Result<()> {
         let found = self.kind()?;
         if found == expected { Ok(()) } else { Err(self.error(JsonProblem::Kind { expected, found })) }
@@ -228,7 +224,6 @@ impl<'j> JsonReader<'j> {
         Self { text: self.text, lexer: SliceLexer::new(rest), depth: skipped.depth }
     }
 
-    /// Checks that only whitespace follows.
     pub(crate) fn end(mut self) -> Result<()> {
         match self.lexer.ws_peek() {
             None => Ok(()),
@@ -250,7 +245,6 @@ impl<'j> JsonReader<'j> {
         self.lexer.str_string().map_err(|error| self.error(string_problem(&error)))
     }
 
-    /// Reads the key of a member and the colon after it.
     fn key(&mut self) -> Result<Cow<'j, str>> {
         if self.lexer.ws_peek() != Some(b'"') {
             return Err(self.error(JsonProblem::Key));

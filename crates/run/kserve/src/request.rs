@@ -83,7 +83,6 @@ impl InferRequest {
     }
 }
 
-/// Members read so far from the JSON object of a request.
 #[derive(Default)]
 struct RequestMembers {
     id: Option<String>,

@@ -124,7 +124,6 @@ impl TensorHeader {
     }
 }
 
-/// Members read so far from the JSON object of a tensor.
 #[derive(Default)]
 struct TensorMembers {
     name: Option<String>,

@@ -41,7 +41,6 @@ impl Upload {
         Self { incoming, pace: Pace::start(), received: 0, is_over }
     }
 
-    /// Returns the number of body bytes received so far.
     pub(crate) fn received(&self) -> usize {
         self.received
     }
@@ -119,7 +118,6 @@ impl Upload {
         false
     }
 
-    /// Returns true if nothing is left to read.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }

@@ -8,7 +8,6 @@ use kserve::{InferStatistics, ModelStatistics};
 
 use crate::histogram::DurationHistogram;
 
-/// Request counts and durations of a model since it was loaded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) success: DurationHistogram,

@@ -12,7 +12,6 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 
 use crate::budget::Charge;
 
-/// Content coding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentEncoding {
     Identity,
@@ -30,7 +29,6 @@ pub(crate) enum InflateError {
 }
 
 impl ContentEncoding {
-    /// Returns the name of the coding in HTTP headers.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",

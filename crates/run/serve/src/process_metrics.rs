@@ -2,7 +2,6 @@
 //!
 //! Facts: the names that Prometheus' client libraries use for them; proc(5).
 
-/// Metrics of the running process at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessMetrics {
     /// User and system time in seconds.

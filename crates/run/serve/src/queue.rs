@@ -117,7 +117,6 @@ impl JobQueue {
         state.waiting.remove(first).map(|waiting| waiting.job)
     }
 
-    /// Returns the number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         self.lock().waiting.len()
     }

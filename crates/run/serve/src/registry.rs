@@ -49,7 +49,6 @@ struct RepositorySource {
     load: Box<LoadModel>,
 }
 
-/// Versions of a model, ready or not.
 #[derive(Debug, Default)]
 struct ModelEntry {
     ready: BTreeMap<u64, Arc<ServedModel>>,

@@ -12,7 +12,6 @@ use crate::model::ModelError;
 use crate::options::ServeLimits;
 use crate::reply::InferFailure;
 
-/// Error response to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Reject {
     pub(crate) status: StatusCode,

@@ -6,7 +6,6 @@ use kserve::OutputTensor;
 
 use crate::model::ModelError;
 
-/// Result and timing of a request.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) outputs: Result<Vec<OutputTensor>, InferFailure>,

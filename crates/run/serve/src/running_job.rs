@@ -85,7 +85,6 @@ impl<'m> RunningJob<'m> {
         None
     }
 
-    /// Sends the reply.
     fn finish(self) {
         let Self { task, charge, reply, queue, spent, outputs, .. } = self;
         // The inputs are released before the client can see the response.

@@ -78,7 +78,6 @@ impl ServedModel {
         pushed.map_err(|waiting| kserve::Error::Busy { model: self.name.clone(), waiting })
     }
 
-    /// Returns the bytes of memory that `outputs` hold.
     pub(crate) fn memory(&self, outputs: &[OutputTensor]) -> usize {
         self.model.memory(outputs)
     }
@@ -87,7 +86,6 @@ impl ServedModel {
         self.queue.len()
     }
 
-    /// Returns a copy of the current counts.
     pub(crate) fn counts(&self) -> Counts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -96,7 +94,6 @@ impl ServedModel {
         self.counts().statistics(&self.name, self.version)
     }
 
-    /// Starts to count a request.
     pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
         Ticket { served: self.clone(), since: Instant::now(), reason: Some(FailureReason::Cancelled) }
     }
@@ -121,7 +118,6 @@ impl Ticket {
         change(&mut self.served.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Counts the request as a success.
     pub(crate) fn record_success(mut self) {
         self.reason = None;
         self.count(|counts| counts.count_success(self.since.elapsed()));

@@ -23,7 +23,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     read_hyperparameters,
 };
 
-/// Configuration defaults common to all Gemma versions.
 pub(super) const GEMMA: ConfigDefaults = ConfigDefaults {
     head_dim: Some(256),
     tied: true,

@@ -22,7 +22,6 @@ mod tests;
 
 use crate::architecture::Architecture;
 
-/// All architectures with a forward implementation.
 pub(crate) static ARCHITECTURES: &[&Architecture] = &[
     &llama::ARCHITECTURE,
     &mistral::ARCHITECTURE,

@@ -29,7 +29,6 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
     Ok(Hyperparameters { windows: windows(config)?, biases, ..base })
 }
 
-/// Reads the sliding windows of a model whose lower layers have full attention.
 pub(super) fn windows(config: &ConfigJson) -> Result<AttentionWindows> {
     let window = config.size_or("sliding_window", Some(WINDOW))?;
     let on = config.flag("use_sliding_window")?;

@@ -4,7 +4,6 @@ use super::*;
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
 
-/// Reads the facts of a document about 8 layers.
 fn facts(architecture: &Architecture, document: &str) -> Hyperparameters {
     let config = ConfigJson::from_json(document).expect("valid JSON").with_layers(8);
     architecture.read_hyperparameters(&config).expect("valid values")

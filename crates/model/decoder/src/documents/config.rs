@@ -60,7 +60,6 @@ const KNOWN_KEYS: &[&str] = &[
 /// Key of the rotary frequency tensors, with their dtypes, that Meta's file of the model had. Other programs ignore it.
 pub(crate) const FREQUENCIES_KEY: &str = "rope_freqs";
 
-/// A `config.json` document, or an object inside it.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigJson {
     pub(crate) file: &'static str,
@@ -88,7 +87,6 @@ impl ConfigJson {
         Self { layers, ..self }
     }
 
-    /// Returns the indices of the layers in the checkpoint.
     pub(crate) fn layers(&self) -> std::ops::Range<u64> {
         0..self.layers
     }
@@ -247,7 +245,6 @@ impl ConfigJson {
         Ok(AttentionWindows { size, layers: WindowedLayers::Listed(layers) })
     }
 
-    /// Reads the activation of the feed-forward layers.
     fn activation(&self, class: &ConfigDefaults) -> Result<Activation> {
         let (key, default) = class.activation;
         let Some(name) = self.text(key)? else { return Ok(default) };
@@ -285,7 +282,6 @@ impl ConfigJson {
         Ok(heads_given)
     }
 
-    /// Returns the names and dtypes of the rotary frequency tensors that Meta's file of the model had.
     pub(crate) fn frequencies(&self) -> Result<Vec<(String, Dtype)>> {
         let recorded = self.object(FREQUENCIES_KEY)?;
         let entry = |(name, dtype): (&String, &Value)| {
@@ -326,7 +322,6 @@ impl ConfigJson {
         Err(Error::Quantized { file: self.file, method: truncated_text(method), bits })
     }
 
-    /// Reads the facts that all decoders state alike.
     pub(crate) fn common_hyperparameters(&self, class: &ConfigDefaults) -> Result<Hyperparameters> {
         self.reject_quantized()?;
         let vocab = match self.get("vocab_size").and_then(Value::as_i64) {

@@ -141,7 +141,6 @@ impl LayoutDocument {
         ))
     }
 
-    /// Returns the notes about a generated `config.json`.
     pub(crate) fn config_notes(decoder: &Decoder, ids: &TokenIds) -> Vec<DecoderNote> {
         let (file, value) = (HUGGING_FACE.file, context_length(decoder.rope()));
         let mut notes = vec![DecoderNote::AssumedValue { file, key: "max_position_embeddings", value }];
@@ -152,7 +151,6 @@ impl LayoutDocument {
         notes
     }
 
-    /// Returns the notes about a generated `params.json`.
     pub(crate) fn params_notes(decoder: &Decoder) -> Vec<DecoderNote> {
         let head_dim = explicit_head_dim(decoder);
         head_dim.map(|head_dim| DecoderNote::HeadSize { file: META.file, head_dim }).into_iter().collect()
@@ -165,7 +163,6 @@ impl LayoutDocument {
     }
 }
 
-/// Returns the scaling of Llama 3.1, if the model has it.
 fn llama3_scaling(rope: &Rope) -> Option<Llama3> {
     match rope.scaling {
         Some(RopeScaling::Llama3(llama3)) => Some(llama3),
@@ -204,7 +201,6 @@ fn feed_forward_multiples(dim: u64, hidden: u64) -> Option<(u64, Option<f64>)> {
     without.map(|power| (power, None)).or_else(|| with(10)).or_else(|| with(100))
 }
 
-/// Returns a number as JSON, without a fractional part if it is whole.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

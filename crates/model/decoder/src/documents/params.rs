@@ -35,7 +35,6 @@ const UNSUPPORTED_PREFIXES: &[&str] = &[
 /// Sizes (dim, layers) of Meta's Llama 3.2 models, whose RoPE scaling factor of 32 their `params.json` does not state.
 const SCALED_BY_32: &[(u64, u64)] = &[(2048, 16), (3072, 28)];
 
-/// A `params.json` document. Every value may be missing.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Params {
     dim: Option<u64>,
@@ -80,7 +79,6 @@ impl Params {
         Self { head_dim, ..Self::default() }
     }
 
-    /// Refuses values that are out of range, such as a size of 0.
     fn check(&self) -> Result<()> {
         for (key, size) in [
             ("dim", self.dim),
@@ -153,7 +151,6 @@ impl Params {
         (exact && count > 1).then_some(count)
     }
 
-    /// Returns the facts that this document and the shape of the first layer's `wq` state.
     pub(crate) fn params_hyperparameters(&self, tensors: &Tensors) -> Hyperparameters {
         let dim =
             tensors.get(META.weight(0, LayerPart::Wq).as_str()).and_then(|wq| wq.shape().get(1).copied());
@@ -191,7 +188,6 @@ impl Params {
         }
     }
 
-    /// Returns the width of the feed-forward layers.
     fn feed_forward_size(&self, dim: u64) -> Option<u64> {
         self.hidden_dim.or_else(|| feed_forward_width(dim, self.multiple_of?, self.ffn_dim_multiplier))
     }

@@ -60,7 +60,6 @@ impl ConfigJson {
         Ok(part.filter(|part| *part < 1.0).map_or(RotaryDims::All, RotaryDims::HeadFraction))
     }
 
-    /// Reads the RoPE base, in the object about RoPE or next to it.
     pub(crate) fn rope_theta(&self) -> Result<Option<f64>> {
         let inner = match self.rope_object()? {
             Some(inner) if inner.is_per_layer() => inner.object("full_attention")?,
@@ -104,7 +103,6 @@ impl ConfigJson {
         Ok(())
     }
 
-    /// Returns the key of the object that states the RoPE scaling.
     fn rope_key(&self) -> Option<&'static str> {
         let filled = |key: &&str| self.get(key).is_some_and(|value| *value != serde_json::json!({}));
         ["rope_scaling", "rope_parameters"].into_iter().find(filled)
@@ -119,7 +117,6 @@ impl ConfigJson {
         self.get("rope_type").is_none() && self.map.values().any(Value::is_object)
     }
 
-    /// Returns the key of the scaling type in an object about RoPE (`rope_type`, or `type` in older files), and its value.
     fn rope_type(&self) -> Result<(&'static str, Option<&str>)> {
         let key = if self.get("rope_type").is_some() { "rope_type" } else { "type" };
         Ok((key, self.text(key)?))

@@ -58,7 +58,6 @@ impl TokenIds {
         })
     }
 
-    /// Returns the keys of `config.json` whose ids are unknown.
     pub(crate) fn unknown_keys(&self) -> Vec<&'static str> {
         let keys = [("bos_token_id", &self.begin), ("eos_token_id", &self.end)];
         keys.into_iter().filter(|(_, id)| id.is_null()).map(|(key, _)| key).collect()
@@ -74,12 +73,10 @@ fn are_ids(value: &Value, vocab: u64) -> bool {
     }
 }
 
-/// Returns the text of a token, which is a string or an object with its `content`.
 fn token_text(token: &Value) -> Option<&str> {
     token.as_str().or_else(|| token.get("content")?.as_str())
 }
 
-/// Returns the id of an added token: its key in `tokenizer_config.json`, or a member of its row in `tokenizer.json`.
 fn token_id(text: &str, config: &Value, tokenizer: &Value) -> Option<u64> {
     let has_text = |token: &Value| token_text(token) == Some(text);
     let decoder = config.get("added_tokens_decoder").and_then(Value::as_object);

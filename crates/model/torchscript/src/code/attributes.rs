@@ -18,7 +18,6 @@ pub(super) type NamedRecords<'a> = [(String, Option<Cow<'a, [u8]>>)];
 /// Name of the record that holds the pickled objects.
 pub(super) const DATA_PKL: &str = "data.pkl";
 
-/// Attributes of the root module, as `data.pkl` holds them.
 pub(super) struct RootAttributes<'p> {
     heap: &'p Heap<'p>,
     /// Name of the root module's class.

@@ -63,7 +63,6 @@ const NESTED_DEPTH_MAX: usize = 100;
 /// class (`ClassType::checkNotExist`): 20,000 take a second or two, 100,000 a minute in 2.0.1 and half a minute in 2.15.
 const SLOW_MEMBER_COUNT: usize = 20_000;
 
-/// Attributes of a root module besides its tensors and submodules.
 pub(super) struct OwnAttributes {
     pub(super) values: Vec<(String, AttributeValue)>,
     /// Class and methods of the object that Python calls, if there is one.

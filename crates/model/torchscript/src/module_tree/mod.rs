@@ -91,7 +91,6 @@ struct ClassDefinition<'n> {
     methods: String,
 }
 
-/// Module object: an instance of a class.
 #[derive(Debug)]
 struct ModuleObject {
     class: ClassId,
@@ -139,7 +138,6 @@ impl<'n> ModuleTree<'n> {
         ModuleId(self.modules.len().saturating_sub(1))
     }
 
-    /// Returns the number of attributes of the class that has most.
     pub(crate) fn attribute_count_max(&self) -> usize {
         self.classes.iter().map(|class| class.attributes.len()).max().unwrap_or(0)
     }

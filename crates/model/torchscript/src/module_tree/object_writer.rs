@@ -9,7 +9,6 @@ use crate::pickler::Pickler;
 use crate::record::{DataRecord, DataRecords, storage_class_name};
 use crate::{Error, Result};
 
-/// Writer of the objects in `data.pkl`.
 pub(super) struct ObjectWriter<'t> {
     pub(super) pickler: Pickler,
     tensors: &'t Tensors,

@@ -30,7 +30,6 @@ impl Token<'_> {
     }
 }
 
-/// Iterator over the tokens of a text, which skips comments and white space.
 pub(crate) struct Lexer<'t> {
     text: &'t str,
     at: usize,
@@ -39,7 +38,6 @@ pub(crate) struct Lexer<'t> {
 }
 
 impl<'t> Lexer<'t> {
-    /// Returns a lexer of `range`, which must begin at the start of a line.
     pub(crate) fn new(text: &'t str, range: &Range<usize>) -> Self {
         let text = text.get(..range.end).unwrap_or_default();
         Self { text, at: range.start, line: Some(range.start) }

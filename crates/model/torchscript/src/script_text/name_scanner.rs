@@ -42,7 +42,6 @@ pub(crate) struct OperatorCall<'t> {
     pub(crate) keywords: Vec<(&'t str, LiteralType)>,
 }
 
-/// Name or call that was found in source text.
 pub(crate) enum NameUse<'u, 't> {
     /// Dotted name, split at the dots.
     Name(&'u [&'t str]),
@@ -256,7 +255,6 @@ fn is_opening(token: &Token<'_>) -> bool {
 }
 
 impl<'t> OpenBracket<'t> {
-    /// Updates the state of the current argument with a token.
     fn add_argument_token(
         &mut self,
         token: &Token<'t>,

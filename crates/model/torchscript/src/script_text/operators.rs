@@ -74,7 +74,6 @@ pub fn unsupported_operators<'t>(texts: impl Iterator<Item = &'t str>) -> Unsupp
     found
 }
 
-/// Overloads of operators, by namespace and by name.
 type OverloadTable = BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>>;
 
 static OVERLOADS_2_0_1: LazyLock<OverloadTable> = LazyLock::new(parse_operator_table);
@@ -129,7 +128,6 @@ fn format_operator_call(call: &OperatorCall<'_>) -> String {
     positional.chain(keywords).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns true if one of an operator's overloads accepts the arguments of a call.
 fn any_overload_accepts(overloads: &[&str], call: &OperatorCall<'_>) -> bool {
     let names = overloads.iter().find_map(|text| text.strip_prefix('=')).unwrap_or_default();
     // A positional argument may be passed by name. PyTorch never writes this, so its position is not checked.
@@ -179,7 +177,6 @@ fn dtype_numbers(overloads: &[&str], call: &OperatorCall<'_>) -> Option<Vec<u8>>
     numbers
 }
 
-/// Returns true if one overload accepts the arguments of a call.
 fn overload_accepts(overload: &str, call: &OperatorCall<'_>) -> bool {
     let (overload, varies) = match overload.strip_suffix('~') {
         Some(overload) => (overload, true),
@@ -224,7 +221,6 @@ fn literal_fits(letter: char, literal: LiteralType) -> bool {
     }
 }
 
-/// Parses the operator table into overloads by namespace and name.
 fn parse_operator_table() -> OverloadTable {
     let mut all = OverloadTable::new();
     let (mut namespace, mut last) = ("", "");

@@ -176,7 +176,6 @@ impl ScriptSources {
     }
 }
 
-/// Finds the classes of a text: returns base class and byte range of the body, by class name.
 fn find_classes(text: &str) -> HashMap<String, (String, Range<usize>)> {
     let mut found: HashMap<String, (String, Range<usize>)> = HashMap::new();
     let mut open: Option<String> = None;
@@ -217,7 +216,6 @@ struct OpenType<'t> {
 }
 
 impl<'t> Parser<'t> {
-    /// Parses the argument list and the return type, which follow `def NAME`.
     fn parse_signature(&mut self) -> Result<(Vec<Argument>, ScriptTypeId)> {
         self.expect(b'(', "`(`")?;
         let mut arguments = Vec::new();
@@ -262,7 +260,6 @@ impl<'t> Parser<'t> {
         Ok(fields)
     }
 
-    /// Parses the names and values of an enumeration.
     fn parse_enum_members(&mut self) -> Result<Vec<EnumMember>> {
         let mut members = Vec::new();
         while self.tokens.peek().is_some() {

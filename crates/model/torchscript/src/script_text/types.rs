@@ -134,7 +134,6 @@ impl ScriptTypes {
         id
     }
 
-    /// Defines a class type by its parsed structure.
     pub(crate) fn define(&mut self, id: ScriptTypeId, class: ScriptType) {
         if let Some((kind, _)) = self.all.get_mut(id.0) {
             *kind = class;

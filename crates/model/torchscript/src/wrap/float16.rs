@@ -16,12 +16,10 @@ const BFLOAT16_STORAGE: &[u8] = b"ctorch\nBFloat16Storage\n";
 /// Prefix of the classes of modules.
 const CODE_NAMESPACE: &str = "__torch__.";
 
-/// Returns true if a pickle has a storage of float16.
 pub(super) fn has_float16(pickle: &[u8]) -> bool {
     pickle.windows(FLOAT16_STORAGE.len()).any(|window| window == FLOAT16_STORAGE)
 }
 
-/// Returns true if a pickle has a storage of bfloat16.
 pub(super) fn has_bfloat16(pickle: &[u8]) -> bool {
     pickle.windows(BFLOAT16_STORAGE.len()).any(|window| window == BFLOAT16_STORAGE)
 }

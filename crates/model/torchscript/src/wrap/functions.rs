@@ -197,12 +197,10 @@ const INPUT_FUNCTION_HEADER: &str =
 const PUT_FUNCTION_HEADER: &str =
     "def put_{id}(out: Dict[str, Any],\n    name: str,\n    value: {type}) -> str:\n";
 
-/// Returns a function that reads inputs, with `what` in its name, the return type `result` and the given body.
 pub(super) fn input_function(what: &str, result: &str, body: &str) -> String {
     INPUT_FUNCTION_HEADER.replace("{what}", what).replace("{result}", result) + body
 }
 
-/// Returns a function that puts a result into the dict of outputs, with the given body.
 pub(super) fn put_function(body: &str) -> String {
     PUT_FUNCTION_HEADER.to_owned() + body
 }
@@ -212,7 +210,6 @@ pub(super) const NAMES_LEAF: &str = "  return [name]\n";
 /// Body of `texts`, the names of inputs that can be texts, for an input that cannot.
 pub(super) const NO_TEXTS: &str = "  return annotate(List[str], [])\n";
 
-/// Returns the bodies of the functions that check an input and convert it to an argument.
 pub(super) fn leaf_input_bodies(leaf: Leaf) -> (&'static str, &'static str) {
     const ONE: &str = "  return {ns}.one(inputs, name, False)\n";
     const WHOLE: &str = "  return {ns}.one(inputs, name, True)\n";
@@ -322,7 +319,6 @@ pub(super) const TAKE_DICT: &str = r"  value = annotate({type}, {})
   return value
 ";
 
-/// Returns the body of the function that puts a result of one output into the dict.
 pub(super) fn leaf_put_body(leaf: Leaf) -> &'static str {
     match leaf {
         Leaf::Tensor => "  return {ns}.put(out, name, {ns}.export(value))\n",

@@ -30,14 +30,12 @@ pub(super) struct CallPlan {
     fixed: Vec<String>,
 }
 
-/// Argument of the original `forward`.
 #[derive(Debug)]
 pub(super) struct PassedArgument {
     pub(super) argument: String,
     /// Prefix of the names of its inputs; empty if all inputs belong to this argument.
     pub(super) name: String,
     pub(super) kind: ScriptTypeId,
-    /// Source text of its default value.
     pub(super) default: Option<String>,
     /// True if the argument is made of inputs; otherwise `None` is passed.
     pub(super) is_from_inputs: bool,
@@ -150,7 +148,6 @@ impl CallPlan {
         Ok(Ok(Self { passed, naming, known, outputs, declared, declared_outputs, fixed }))
     }
 
-    /// Returns notes about undeclared inputs and arguments that keep their defaults.
     pub(super) fn notes(&self) -> impl Iterator<Item = ModuleNote> {
         let names = self.undeclared_inputs();
         let unlisted = (!names.is_empty()).then_some(ModuleNote::UnlistedInputs { names });
@@ -173,7 +170,6 @@ impl CallPlan {
         !is_list && self.outputs.iter().any(|named| named.is_collection && named.name.is_empty())
     }
 
-    /// Returns the names of tensors whose dtypes and shapes are unknown.
     pub(super) fn undeclared_inputs(&self) -> Vec<String> {
         let is_declared =
             |named: &&NamedLeaf| !self.declared.iter().any(|declared| declared.name == named.name);
@@ -181,7 +177,6 @@ impl CallPlan {
         unknown.filter(is_declared).map(|named| named.name.clone()).collect()
     }
 
-    /// Returns the inputs and outputs whose dtypes are known.
     pub(super) fn ports(&self) -> (Vec<ModulePort>, Vec<ModulePort>) {
         let mut inputs = Vec::new();
         for named in &self.known {
@@ -220,7 +215,6 @@ fn is_dict(types: &ScriptTypes, id: ScriptTypeId) -> bool {
     }
 }
 
-/// Joins a name and the name of a component with `_`.
 pub(super) fn join_names(name: &str, part: &str) -> String {
     if name.is_empty() { part.to_owned() } else { format!("{name}_{part}") }
 }
@@ -439,7 +433,6 @@ fn output_port(declared: &DeclaredOutput, optional: bool) -> ModulePort {
 /// Function that returns the dtype, the shape and the description of a leaf, if its type determines them.
 type LeafPortFn = fn(Leaf, &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)>;
 
-/// Returns the dtype, shape and description of an input.
 fn input_leaf_port(leaf: Leaf, name: &str) -> Option<(Dtype, Vec<Dim>, Option<&'static str>)> {
     match leaf {
         Leaf::Str | Leaf::Enum(EnumValueType::Str) => {

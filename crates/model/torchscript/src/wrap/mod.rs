@@ -338,7 +338,6 @@ fn reject_options(options: &ScriptOptions) -> Result<()> {
     }
 }
 
-/// Reads a whole record of at most `max` bytes, and checks its checksum.
 fn read_record(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
     if storage.len() > max {
         return Err(Error::LargeRecord { record: name.to_owned(), len: storage.len() });

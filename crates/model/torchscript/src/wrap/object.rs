@@ -24,7 +24,6 @@ pub(super) const ENTRY_ATTRIBUTE: &str = "forward";
 
 const PROTO_2: &[u8] = &[0x80, 2];
 
-/// Root object of an archive: its class and its pickle.
 pub(super) struct RootObject {
     /// Qualified name of its class's module, such as `__torch__.net`.
     pub(super) module: String,
@@ -53,12 +52,10 @@ impl RootObject {
         Ok(names.map(|(module, class)| Self { module: module.to_owned(), class: class.to_owned(), len }))
     }
 
-    /// Returns the qualified name of the root's class.
     pub(super) fn qualified(&self) -> String {
         format!("{}.{}", self.module, self.class)
     }
 
-    /// Returns true if this program wrote its class.
     pub(super) fn is_ours(&self) -> bool {
         let rest = self.module.strip_prefix(NAMESPACE);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))

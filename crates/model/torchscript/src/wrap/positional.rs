@@ -12,14 +12,12 @@ use super::template_text::template_literal;
 use crate::source_names::is_identifier;
 use crate::{Dim, Error, ModulePort, Result};
 
-/// Call of a wrapper with positional inputs.
 #[derive(Debug)]
 pub(super) struct PositionalCall {
     pub(super) inputs: Vec<PositionalPort>,
     pub(super) outputs: Vec<PositionalPort>,
 }
 
-/// Input or output of a wrapper with positional inputs.
 #[derive(Debug)]
 pub(super) struct PositionalPort {
     pub(super) port: ModulePort,
@@ -66,7 +64,6 @@ impl PositionalCall {
         Ok(Self { inputs: ports(inputs), outputs: ports(outputs) })
     }
 
-    /// Writes the class whose `forward` takes and returns tensors.
     pub(super) fn write_class(&self, out: &mut String, original: &str) -> std::fmt::Result {
         write!(
             out,
@@ -110,7 +107,6 @@ impl PositionalCall {
         }
     }
 
-    /// Returns the inputs and the outputs.
     pub(super) fn into_ports(self) -> (Vec<ModulePort>, Vec<ModulePort>) {
         let ports = |ports: Vec<PositionalPort>| ports.into_iter().map(|port| port.port).collect();
         (ports(self.inputs), ports(self.outputs))

@@ -2,7 +2,6 @@
 
 use crate::script_text::{EnumMember, ScriptType, ScriptTypeId, ScriptTypes};
 
-/// Type that corresponds to one input or one output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaf {
     Tensor,

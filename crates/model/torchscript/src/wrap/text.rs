@@ -36,7 +36,6 @@ pub(super) fn module(
     out.replace("_EMPTY_", "\"\"").replace("{ns}", wrapped.namespace)
 }
 
-/// Returns the code of a wrapper module whose `forward` takes and returns tensors.
 pub(super) fn positional(
     signature: &Signature,
     plan: &CallPlan,
@@ -110,7 +109,6 @@ fn fill_placeholders(text: &str, types: &ScriptTypes, id: ScriptTypeId) -> Strin
     text
 }
 
-/// Writes the class that C++ calls and the class that Python calls.
 fn write_classes(out: &mut String, wrapped: &WrappedClass<'_>) -> std::fmt::Result {
     let original = wrapped.original;
     write!(
@@ -138,7 +136,6 @@ fn write_classes(out: &mut String, wrapped: &WrappedClass<'_>) -> std::fmt::Resu
     )
 }
 
-/// Writes the function that calls the original module and puts its result into a dict.
 fn write_respond(
     out: &mut String,
     signature: &Signature,
@@ -360,7 +357,6 @@ fn tuple_bodies(types: &ScriptTypes, id: ScriptTypeId) -> Result<[String; 4], st
     Ok([has + "  return has\n", names + "  return names\n", check + "  return wrong\n", take])
 }
 
-/// Returns the bodies of `check` and `take` for an enumeration.
 fn enum_bodies(members: &[EnumMember], value: EnumValueType) -> Result<(String, String), std::fmt::Error> {
     let (check, take) = functions::leaf_input_bodies(match value {
         EnumValueType::Int => Leaf::Int,
@@ -431,7 +427,6 @@ fn tensor_bodies(declared: &[DeclaredInput], widens: bool) -> Result<(String, St
     Ok((check + "  return wrong\n", take))
 }
 
-/// Returns the function that puts a result of a type into the dict of outputs.
 fn result_function(types: &ScriptTypes, id: ScriptTypeId) -> Result<String, std::fmt::Error> {
     let body = match (Leaf::from_result(types, id), types.kind(id)) {
         (None, ScriptType::Union(members)) => {

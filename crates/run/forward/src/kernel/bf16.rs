@@ -29,7 +29,6 @@ pub(super) struct AmxProducts {
 
 const NO_INPUTS: Bf16Inputs = Bf16Inputs([[[[0; 2]; 16]; 2]; 16]);
 
-/// Number of columns of a block.
 const STEP: usize = 32;
 
 /// Rounds at most 16 inputs to bfloat16, into vector `vector` of `to`.
@@ -72,7 +71,6 @@ pub(super) trait Bf16Products<const R: usize>: Copy + Send + Sync {
 
     /// Returns the AVX-512 instructions, for all other operations.
     fn avx512(self) -> Avx512;
-    /// Adds the products of weights and inputs to the sums.
     fn multiply(self, step: Bf16Step<'_, R>);
 }
 

@@ -58,7 +58,6 @@ struct ColumnMajorWork<'a, 'y, D, T, const N: usize, const B: usize> {
     w: &'a Matrix,
     x: &'a [T],
     bias: Option<&'a [T]>,
-    /// Index of the first output.
     first: usize,
     /// Outputs of each input.
     y: Vec<&'y mut [T]>,

@@ -13,7 +13,6 @@ use super::many_inputs::WidenedTile;
 use super::product::{FEW_INPUTS_MAX, KernelNumber, Product};
 use super::{Pool, column_major, few_inputs, many_inputs};
 
-/// Instruction set that products use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
     /// Portable code for every CPU.
@@ -33,7 +32,6 @@ impl Kernel {
     pub(crate) const ALL: [Self; 5] =
         [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::AmxBf16];
 
-    /// Returns the fastest kernel that the CPU has.
     pub(crate) fn best() -> Self {
         static BEST: OnceLock<Kernel> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -51,7 +49,6 @@ impl Kernel {
         }
     }
 
-    /// Returns true if the CPU has these instructions.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn is_available(self) -> bool {
         match self {
@@ -63,7 +60,6 @@ impl Kernel {
         }
     }
 
-    /// Returns true if the CPU has these instructions.
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn is_available(self) -> bool {
         self == Self::Portable

@@ -209,7 +209,6 @@ impl<D, T: KernelNumber, S: Load<D, T, N, B>, const N: usize, const B: usize> Si
 }
 
 impl<'a, D, T: KernelNumber, const N: usize, const B: usize> FewInputsWork<'a, '_, D, T, N, B> {
-    /// Returns the bytes of row `at` of this part.
     #[inline(always)]
     fn line(&self, at: usize) -> &'a [u8] {
         let size = self.shared.w.line_bytes();

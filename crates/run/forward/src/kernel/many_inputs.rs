@@ -36,7 +36,6 @@ pub(super) trait TileKernel<T: KernelNumber, const N: usize, const V: usize, con
     /// Block of the same columns of the inputs.
     type Inputs: Copy + Send + Sync;
 
-    /// Number of columns in a `Weights` and in an `Inputs`.
     const STEP: usize;
     /// Number of blocks that are multiplied before the sums go back to memory.
     const STEPS: usize;
@@ -44,7 +43,6 @@ pub(super) trait TileKernel<T: KernelNumber, const N: usize, const V: usize, con
     /// many columns of the inputs, and the sums.
     const ROWS: usize;
 
-    /// Returns the instruction set for all other operations.
     fn simd(self) -> Self::Simd;
     fn zero_weights(self) -> Self::Weights;
     fn zero_inputs(self) -> Self::Inputs;
@@ -55,7 +53,6 @@ pub(super) trait TileKernel<T: KernelNumber, const N: usize, const V: usize, con
     fn multiply(self, step: TileStep<'_, Self::Weights, Self::Inputs, TileSums<T, N, V, R>>);
 }
 
-/// Sums of `R` rows of weights with `V` vectors of `N` inputs.
 pub(super) type TileSums<T, const N: usize, const V: usize, const R: usize> = Aligned<[[[T; N]; V]; R]>;
 
 /// Step of a product: tiles of weights times panels of inputs.
@@ -199,7 +196,6 @@ struct TiledBlock<'a, 'y, T, X> {
     /// Panels of the inputs, one after the other for each step.
     inputs: &'a [X],
     bias: Option<&'a [T]>,
-    /// Index of the first row.
     first: usize,
     /// Outputs of each input for these rows.
     y: Vec<&'y mut [T]>,

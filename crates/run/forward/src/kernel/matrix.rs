@@ -22,7 +22,6 @@ pub(crate) struct Matrix {
     bytes: MatrixBytes,
 }
 
-/// Location of the bytes of a matrix.
 #[derive(Clone, Debug)]
 enum MatrixBytes {
     /// Range of a mapped storage, in bytes. It is kept because finding it takes longer than reading a row.
@@ -86,7 +85,6 @@ impl Matrix {
         self.dtype
     }
 
-    /// Returns the size of an element in bytes.
     pub(super) fn element_bytes(&self) -> usize {
         usize::try_from(self.dtype.size()).unwrap_or(1)
     }
@@ -96,7 +94,6 @@ impl Matrix {
         self.is_column_major
     }
 
-    /// Returns the size of a line in bytes.
     pub(super) fn line_bytes(&self) -> usize {
         self.line_bytes
     }

@@ -11,7 +11,6 @@ use rayon::{ThreadPool, ThreadPoolBuilder, Yield};
 
 use crate::{Error, Result};
 
-/// Pool of threads that share the work of a forward pass.
 #[derive(Debug)]
 pub(crate) struct Pool {
     threads: ThreadPool,

@@ -2,7 +2,6 @@
 
 use crate::OnInvalidInput;
 
-/// Calling convention of `forward`: a dict or one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::code) enum CallingConvention {
     /// Takes and returns a dict, as Carton's runner requires, and reports invalid inputs as given.

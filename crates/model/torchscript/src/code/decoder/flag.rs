@@ -7,7 +7,6 @@ use super::lists::WeightLists;
 use super::positions::RotaryPositions;
 use crate::OnInvalidInput;
 
-/// Properties of a module that select its text.
 #[derive(Clone, Copy)]
 pub(super) struct TextVariant<'d> {
     pub(super) decoder: &'d Decoder,

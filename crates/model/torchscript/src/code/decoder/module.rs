@@ -43,7 +43,6 @@ pub(in crate::code) fn module(
     Ok(Module { archive, inputs, outputs, notes, code: ModuleCode::Decoder(Box::new(decoder.clone())) })
 }
 
-/// Makes the archive of a decoder, and notes about it.
 pub(in crate::code) fn decoder_archive(
     decoder: &Decoder,
     signature: CallingConvention,

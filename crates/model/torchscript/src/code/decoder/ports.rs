@@ -5,7 +5,6 @@ use decoder::interface::{DecoderPort, PortDim, PortSizes};
 
 use crate::{Dim, ModulePort};
 
-/// Returns the inputs and the outputs of `forward`.
 pub(super) fn ports(decoder: &Decoder) -> (Vec<ModulePort>, Vec<ModulePort>) {
     let sizes = PortSizes::from(decoder);
     let dim = |dim| match dim {

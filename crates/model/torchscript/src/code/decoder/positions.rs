@@ -6,7 +6,6 @@
 
 use decoder::{Decoder, Llama3, Rope, RopeScaling};
 
-/// Rotary embeddings of a decoder, and their assignment to layers.
 pub(super) struct RotaryPositions {
     /// Distinct rotary embeddings; `None` stands for layers without rotation.
     ropes: Vec<Option<Rope>>,
@@ -31,12 +30,10 @@ impl RotaryPositions {
         Self { ropes, rope_index_of_layer: of_layer, rotated: decoder.rotated() }
     }
 
-    /// Returns the number of distinct rotary embeddings.
     pub(super) fn rope_count(&self) -> usize {
         self.ropes.len()
     }
 
-    /// Returns the index of the rotary embedding, by layer.
     pub(super) fn rope_indices(&self) -> Vec<i64> {
         self.rope_index_of_layer.clone()
     }
@@ -49,7 +46,6 @@ impl RotaryPositions {
         }
     }
 
-    /// Returns the llama3 scaling of the frequencies that the module computes, if there is one.
     pub(super) fn llama3(&self) -> Option<Llama3> {
         match self.ropes.as_slice() {
             [Some(Rope { scaling: Some(RopeScaling::Llama3(llama3)), .. })] => Some(*llama3),
@@ -57,7 +53,6 @@ impl RotaryPositions {
         }
     }
 
-    /// Returns true if the module has a list of frequencies.
     pub(super) fn has_listed_frequencies(&self) -> bool {
         self.theta().is_none()
     }
@@ -121,7 +116,6 @@ impl RotaryPositions {
         })
     }
 
-    /// Returns the factor of cosines and sines, by rotary embedding.
     pub(super) fn magnitudes(&self) -> Vec<f64> {
         self.ropes.iter().map(|rope| rope.as_ref().map_or(1.0, Rope::magnitude)).collect()
     }

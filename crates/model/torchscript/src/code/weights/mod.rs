@@ -46,7 +46,6 @@ fn name_notes(tensors: &Tensors) -> impl Iterator<Item = ModuleNote> {
 /// Class name of the weights module.
 pub(super) const WEIGHTS_CLASS: &str = "Weights";
 
-/// Makes the archive of a weights module, and notes about it.
 pub(super) fn weights_archive(
     tensors: &Tensors,
     errors: OnInvalidInput,

@@ -4,7 +4,6 @@
 
 use crate::OnInvalidInput;
 
-/// Returns the text of `forward`.
 pub(super) fn methods(errors: OnInvalidInput) -> String {
     let statement = match errors {
         OnInvalidInput::Return => "torch._set_item(out, \"error\", wrong)",

@@ -9,7 +9,6 @@ use tensor::Storage;
 
 use super::*;
 
-/// Builds an archive of one module: its code, and more records.
 fn archive(code: &str, more: &[(&str, &[u8])]) -> Vec<(String, Storage)> {
     let pickle = b"\x80\x02c__torch__.net\nNet\nq\x00)\x81}(X\x01\x00\x00\x00kq\x01h\x01ubq\x02.trailing";
     let records: [(&str, &[u8]); 3] =
@@ -105,7 +104,7 @@ fn a_wrapper_is_taken_off() {
 fn a_wrapper_is_kept_as_it_is() {
     const CODE: &str = "code/__torch__/torch2carton.py";
     let new = module(&net(", x: Tensor) -> Tensor"), &[]);
-    let stored: &[u8] = include_bytes!("../../../tests/written/wrapper.py");
+    let stored: &[u8] = include_bytes!("../../../tests/written/wrapper.txt");
     let more = [stored, b"\ndef more(x: int) -> int:\n  return x\n"].concat();
     for code in [stored, &more] {
         let mut records = archive(&net(", x: Tensor) -> Tensor"), &[(CODE, code)]);
@@ -123,7 +122,7 @@ fn a_wrapper_is_kept_as_it_is() {
 #[test]
 fn the_text_of_the_wrapper_is_the_stored_one() {
     let new = module(&net(", x: Tensor, mode: str=\"sum\") -> Tensor"), &[]);
-    let stored = include_str!("../../../tests/written/wrapper.py");
+    let stored = include_str!("../../../tests/written/wrapper.txt");
     assert_eq!(String::from_utf8_lossy(new.archive.code()), stored);
 }
 
@@ -162,7 +161,7 @@ fn the_text_for_each_type_is_the_stored_one() {
         writeln!(text, "# {kind} {name} {dtype} {shape:?} {description:?} {optional}")
             .expect("memory takes it");
     }
-    assert_eq!(text, include_str!("../../../tests/written/wrapper_types.py"));
+    assert_eq!(text, include_str!("../../../tests/written/wrapper_types.txt"));
 }
 
 #[test]

@@ -99,7 +99,6 @@ impl Patterns {
         Ok(patterns)
     }
 
-    /// Returns the pieces of `text` that the model gets.
     pub(super) fn split(
         &self,
         tokenizer: &HuggingFace,

@@ -63,7 +63,6 @@ pub(super) enum Step {
     Match,
 }
 
-/// A pattern, compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     pub(super) steps: Vec<Step>,
@@ -76,7 +75,6 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Compiles a pattern, or returns the reason why it is refused.
     pub(super) fn new(pattern: &str) -> Result<Self, String> {
         let tree = Expr::parse_tree(pattern).map_err(|error| error.to_string())?;
         let parts = parts(&tree.expr);
@@ -270,7 +268,6 @@ fn single(expr: &Expr) -> Result<Option<Class>, String> {
     Ok(if classes.is_empty() { class } else { None })
 }
 
-/// Returns the number of parts of an expression with its repetitions written out.
 fn parts(expr: &Expr) -> usize {
     let sum =
         |children: &[Expr]| children.iter().fold(1, |sum: usize, child| sum.saturating_add(parts(child)));

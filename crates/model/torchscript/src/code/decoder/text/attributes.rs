@@ -19,7 +19,6 @@ pub(in crate::code::decoder) fn attributes(
     Ok(own)
 }
 
-/// Returns the numbers that all layers share.
 fn constants(decoder: &Decoder) -> Result<NamedValues> {
     let block = decoder.block();
     let mut own = vec![
@@ -58,7 +57,6 @@ fn constants(decoder: &Decoder) -> Result<NamedValues> {
     Ok(own)
 }
 
-/// Returns the frequencies of the rotary embeddings, and the index of each layer's embedding.
 fn rotations(decoder: &Decoder, positions: &RotaryPositions) -> Result<NamedValues> {
     let floats = |name, numbers: Vec<f64>| {
         ints_attribute(name, numbers.into_iter().map(|number| number.to_bits().cast_signed()).collect())

@@ -54,7 +54,6 @@ const FUNCTIONS: Templates =
 const ANY_INPUTS: &str = "inputs: Any)";
 const NAMED_INPUTS: &str = "inputs: Dict[str, Any])";
 
-/// Returns the text of the module's methods.
 pub(super) fn methods(variant: TextVariant<'_>) -> String {
     template::expand(METHODS, variant)
 }
@@ -65,7 +64,6 @@ pub(super) fn entry_methods(variant: TextVariant<'_>) -> Option<String> {
     Flag::Dict.holds(variant).then(|| methods(variant).replacen(ANY_INPUTS, NAMED_INPUTS, 1))
 }
 
-/// Returns the text of the functions that the methods call.
 pub(super) fn functions(variant: TextVariant<'_>) -> String {
     template::expand(FUNCTIONS, variant)
 }

@@ -13,7 +13,6 @@ type MarkerExpansion = fn(TextVariant<'_>, &str, &str) -> String;
 const MARKERS: [(&str, MarkerExpansion); 3] =
     [("{linear ", markers::linear), ("{norm ", markers::norm), ("{head norm ", markers::head_norm)];
 
-/// Template line, with the flags that select it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TemplateLine<'t> {
     /// Number of leading spaces.

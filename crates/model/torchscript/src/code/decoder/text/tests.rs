@@ -179,7 +179,6 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// Decoder and tensors of a test case.
 struct CaseModel {
     decoder: Decoder,
     positions: RotaryPositions,
@@ -188,7 +187,6 @@ struct CaseModel {
 }
 
 impl Case {
-    /// Makes the decoder of the case, with a tensor for each weight.
     fn build_model(&self) -> CaseModel {
         let mut record = RECORD.to_owned();
         for (from, to) in self.changes {
