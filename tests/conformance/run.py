@@ -2,11 +2,12 @@
 """Checks the output of torch2carton with the programs that read it: PyTorch 2.0.1, the newest PyTorch, the Carton client,
 the Triton client.
 
-    run.py [--fast] [--binary target/release/torch2carton] [FILE…] [-k EXPR] [-x] [any other argument of pytest …]
+    run.py [--fast] [--jobs N] [--binary target/release/torch2carton] [FILE…] [-k EXPR] [-x] [any other argument of pytest …]
 
 Needs only Python's standard library. Everything else is installed into virtual environments outside the tree (README.md
 in this folder). If an environment can't be made, its checks are skipped and the reason is printed. --fast makes only the
-environments of FAST_ENVIRONMENTS, and runs the checks that need no other, which takes minutes.
+environments of FAST_ENVIRONMENTS, and runs the checks that need no other, which takes minutes. Each job is a pytest with its share
+of the files.
 
 The exit status is 0 if at least one check ran, none failed, and no file of the tree was changed.
 """
@@ -16,6 +17,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,7 +27,7 @@ import environments  # noqa: E402  (after the line above, so that no __pycache__
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
 FAST = [HERE / f"test_{name}.py" for name in (
-    "batch cli container corpus diff differential forward inspect inspect_values judged_uses megatron merge merge_bases merge_layouts names newest_torch ordinary "
+    "cli container corpus diff differential forward inspect inspect_values judged_uses megatron merge merge_bases merge_layouts names newest_torch ordinary "
     "payloads pickled random_models right_or_refused run safetensors_out scan scan_nested serve serve_cartons sums trainers zero").split()]
 FAST_ENVIRONMENTS = "NEWEST", "TRITON", "PEFT", "DEEPSPEED", "MEGATRON"
 
@@ -40,11 +42,26 @@ def fingerprint():
     return found
 
 
+def run(command, files, jobs, setting):
+    """Runs pytest in jobs at the same time; the first one's output is shown as it comes, and that of the others at the end."""
+    shares = [share for share in (files[job::jobs] for job in range(jobs)) if share]
+    outputs = [None, *(tempfile.TemporaryFile() for _ in shares[1:])]
+    running = [subprocess.Popen([*command, *map(str, share)], env=setting, cwd=HERE, stdout=out, stderr=out and subprocess.STDOUT)
+               for share, out in zip(shares, outputs)]
+    statuses = [process.wait() for process in running]
+    for out in outputs[1:]:
+        out.seek(0)
+        print(out.read().decode(errors="replace"), flush=True)
+    # 5: this share had nothing to check.
+    return max((status for status in statuses if status != 5), default=5, key=abs)
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--binary", type=Path, default=TREE / "target/release/torch2carton")
     arguments.add_argument("--make-only", action="store_true", help="make the environments and stop")
     arguments.add_argument("--require", action="store_true", help="an environment that can't be made is a failure")
+    arguments.add_argument("--jobs", type=int, default=min(2, len(os.sched_getaffinity(0))))
     arguments.add_argument("--fast", action="store_true", help="only the checks that need no environments but those of FAST_ENVIRONMENTS")
     options, for_pytest = arguments.parse_known_args()
     files = [HERE / name for name in for_pytest if name.startswith("test_") and (HERE / name.partition("::")[0]).is_file()]
@@ -78,13 +95,13 @@ def main():
     setting |= {f"T2C_{key}": str(path) for key, path in pythons.items()}
     setting |= {f"T2C_MISSING_{key}": why for key, why in missing.items()}
     if options.fast:
-        setting.setdefault("T2C_KILLS", "8")
         setting.setdefault("T2C_LAYOUTS", "28")
+        setting.setdefault("T2C_DIFFERENTIAL", "200")
     command = [pythons["NEWEST"], "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--rootdir", HERE]
     command += ["-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1"]  # some are gigabytes
-    command += [*(files or (FAST if options.fast else [HERE])), *for_pytest]
+    command = [str(word) for word in (*command, *for_pytest)]
     before = fingerprint()
-    status = subprocess.run([str(c) for c in command], env=setting, cwd=HERE).returncode
+    status = run(command, files or (FAST if options.fast else sorted(HERE.glob("test_*.py"))), options.jobs, setting)
     after = fingerprint()
     if changed := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
         print(f"error: files of the tree were changed during the run: {', '.join(changed)}", file=sys.stderr)

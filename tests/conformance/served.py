@@ -74,7 +74,8 @@ def identity():
     program = Path(os.environ.get("T2C_IDENTITY") or Path(BINARY).parent / "examples/identity")
     if "T2C_IDENTITY" not in os.environ:
         profile = {"release": ["--release"]}.get(program.parent.parent.name, [])
-        command = ["cargo", "build", "--quiet", "--locked", *profile, "-p", "serve", "--example", "identity"]
+        # Of the whole workspace, so that dependencies have the features with which the tests have built them.
+        command = ["cargo", "build", "--quiet", "--locked", *profile, "--workspace", "--example", "identity"]
         subprocess.run(command, cwd=TREE, check=True)
     return program
 
