@@ -11,7 +11,7 @@ use crate::{Result, Tensors, Verify};
 
 /// An open carton: a file, or an unpacked folder.
 pub struct Carton {
-    carton: carton_reader::Carton,
+    carton: carton_format::Carton,
     config: Config,
 }
 
@@ -33,7 +33,7 @@ impl Carton {
         Self::new(carton_tools::open_with(path.as_ref(), open_file)?)
     }
 
-    pub(crate) fn new(carton: carton_reader::Carton) -> Result<Self> {
+    pub(crate) fn new(carton: carton_format::Carton) -> Result<Self> {
         let config = carton.config().map_err(carton_tools::Error::from_reader(carton.path()))?.document;
         Ok(Self { carton, config })
     }

@@ -253,8 +253,8 @@ pub mod crates {
     #[cfg(feature = "cli")]
     pub use batch;
     pub use {
-        byte_source, carton_format, carton_reader, carton_tools, checkpoint_files, compare, decoder,
-        generate, output, pickle_vm, pipeline, runtime, serde_json, tensor, toml, torch_import, torchscript,
+        byte_source, carton_format, carton_tools, checkpoint_files, compare, decoder, generate, output,
+        pickle_vm, pipeline, runtime, serde_json, tensor, toml, torch_import, torchscript,
     };
 }
 

@@ -6,11 +6,10 @@
 use std::io::{Cursor, Read};
 
 use byte_source::{ProgressReporter, Sha256Sink, Sink, Window};
-use carton_format::{Links, Manifest, sha256_to_hex};
-use carton_reader::Carton;
+use carton_format::{Carton, Links, Manifest};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
-use torch_import::Checkpoint;
+use torch_import::{Checkpoint, Container};
 use torch2carton_fuzz::{archive, input::source};
 
 /// Paths that mean something, and some that a carton cannot have.
@@ -51,7 +50,7 @@ fn check(bytes: &[u8]) {
             carton.tensor_data(spec).ok();
         }
     }
-    if let Ok(model) = carton.model(carton_format::MODEL_PT) {
+    if let Some(model) = carton.source(carton_format::MODEL_PT, &()).ok().and_then(|source| Container::from_source(source).ok()) {
         Checkpoint::read(&model).ok();
     }
     let report = carton.verify(ProgressReporter::unobserved()).expect("nothing cancels");
@@ -96,7 +95,7 @@ fn carton(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut manifest: Vec<String> = Vec::new();
     for (path, bytes) in &files {
         if *path != Links::PATH && !u.ratio(1, 32)? {
-            manifest.push(format!("{path}={}\n", sha256_to_hex(&sha256(bytes))));
+            manifest.push(format!("{path}={}\n", byte_source::hex(&sha256(bytes))));
         }
     }
     manifest.sort();

@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 
 use byte_source::ProgressReporter;
-use carton_format::{Config, MODEL_PT, Runner, TensorIndex};
-use carton_reader::Carton;
+use carton_format::{Carton, Config, MODEL_PT, Runner, TensorIndex};
 use carton_writer::{CartonMember, EntryContent};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
@@ -52,7 +51,7 @@ fn check(tensors: &Tensors, facts: &BTreeMap<String, Facts>, with_carton: bool) 
     let carton = Carton::from_source(input).expect("it was just written");
     let report = carton.verify(ProgressReporter::unobserved()).expect("nothing cancels");
     assert!(report.findings.is_empty(), "{:?}", report.findings);
-    compare(&read(&carton.model(MODEL_PT).expect("it is a checkpoint")), facts);
+    compare(&read(&Container::from_source(carton.source(MODEL_PT, &()).expect("it is stored")).expect("it is a checkpoint")), facts);
 }
 
 /// Every tensor is there, and all others are those of the module's dict, which holds each a second time.

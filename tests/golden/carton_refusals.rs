@@ -33,7 +33,7 @@ fn zip(entries: &[(&str, EntryContent<'_>)]) -> Vec<u8> {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    carton_format::sha256_to_hex(&Sha256::digest(bytes).into())
+    byte_source::hex(&Sha256::digest(bytes))
 }
 
 const RUNNER: &str = "spec_version = 1\n[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'\nrunner_compat_version = 1\n";

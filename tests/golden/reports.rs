@@ -47,7 +47,7 @@ fn what_convert_reports_to_programs() {
     );
     assert_eq!(report["notes"].as_array().map(Vec::len), Some(2), "{report}");
     let manifest = crate::carton_tools::manifest(&root.join("x.carton"));
-    let manifest = carton_format::sha256_to_hex(&Sha256::digest(manifest).into());
+    let manifest = byte_source::hex(&Sha256::digest(manifest));
     assert_eq!(report["manifest_sha256"], manifest);
     // What is in the carton under the same hash.
     assert_eq!(json(root, &["inspect", "--json", "x.carton"])["manifest_sha256"], manifest);

@@ -36,7 +36,7 @@ mod hash;
 use std::io;
 
 use byte_source::{Blob, Cancelled, ErrorKind, PRODUCER, ProgressReporter, ReadError, Sink, Window};
-use carton_format::{Links, Manifest, sha256_to_hex};
+use carton_format::{Links, Manifest};
 use zip_format::{LayoutBuilder, NewZipEntry, ZipWriter};
 
 pub use crate::compress::{CompressedFile, CompressedFiles, Compression, CompressionSpill};
@@ -221,7 +221,7 @@ impl<'b> CartonLayout<'b> {
                 if let Some(expected) = file.sha256
                     && expected != hash
                 {
-                    let (found, expected) = (sha256_to_hex(&hash), sha256_to_hex(&expected));
+                    let (found, expected) = (byte_source::hex(&hash), byte_source::hex(&expected));
                     return Err(Error::Hash { path: file.path.clone(), found, expected });
                 }
                 manifest.add(&file.path, hash)?;

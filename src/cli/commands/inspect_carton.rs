@@ -4,8 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Result;
-use carton_format::{Port, TensorSpec};
-use carton_reader::Carton;
+use carton_format::{Carton, Port, TensorSpec};
 use carton_tools::ContentsReport;
 use pipeline::format_bytes;
 

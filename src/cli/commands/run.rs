@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use byte_source::Location;
-use carton_reader::Carton;
+use carton_format::Carton;
 use carton_tools::SaveArrayOptions;
 use pipeline::{Observer, ProgressUpdate, format_bytes};
 use runtime::{Runnable, RunnableKind};

@@ -3,8 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use carton_format::Port;
-use carton_reader::Carton;
+use carton_format::{Carton, Port};
 use pipeline::{format_count, format_things};
 use runtime::{Runnable, RunnableKind, RunnablePort};
 

@@ -197,7 +197,7 @@ fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
         }
         Error::TritonOutputNumber { .. } => "; --output-names gives other names".to_owned(),
         Error::ReadCarton(reason)
-            if HAS_RESOLVE && matches!(**reason, carton_reader::Error::NotFetched { .. }) =>
+            if HAS_RESOLVE && matches!(**reason, carton_format::Error::NotFetched { .. }) =>
         {
             match file {
                 Some(file) if !file.is_dir() => {

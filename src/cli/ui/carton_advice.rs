@@ -10,7 +10,7 @@ use super::shell::shell_quoted_path;
 /// Returns the text of an error, with advice if there is any. The problems of a document are printed before it, one per
 /// line.
 pub(crate) fn carton_error_text(error: &Error) -> String {
-    if let Error::Map(reason) | Error::Reader { reason: carton_reader::Error::Map(reason), .. } = error
+    if let Error::Map(reason) | Error::Reader { reason: carton_format::Error::Map(reason), .. } = error
         && let byte_source::Error::Io { path, reason } = reason
         && reason.kind() == std::io::ErrorKind::NotFound
     {
@@ -20,13 +20,13 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
         Error::Read(reason) => remote_cause(reason).map_or("", remote_advice).to_owned(),
         Error::Pipeline(error) => return advice::pipeline_text(error, None),
         Error::Store(error) => return advice::store_text(error),
-        Error::Reader { reason: carton_reader::Error::NotFetched { .. }, .. } if !advice::HAS_RESOLVE => {
+        Error::Reader { reason: carton_format::Error::NotFetched { .. }, .. } if !advice::HAS_RESOLVE => {
             String::new()
         }
-        Error::Reader { reason: carton_reader::Error::NotFetched { .. }, path } if path.is_dir() => {
+        Error::Reader { reason: carton_format::Error::NotFetched { .. }, path } if path.is_dir() => {
             "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it".to_owned()
         }
-        Error::Reader { reason: carton_reader::Error::NotFetched { .. }, path } => {
+        Error::Reader { reason: carton_format::Error::NotFetched { .. }, path } => {
             format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(path))
         }
         Error::IsCheckpoint { path, .. } => format!("; `torch2carton {}` makes one", shell_quoted_path(path)),

@@ -8,16 +8,16 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 
-use carton_format::MODEL_PT;
-use carton_reader::Carton;
+use carton_format::Carton;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use tensor::Dtype;
 use torch_import::{Checkpoint, CheckpointItem, CompoundItem, CompoundKind, Container, ItemContent};
 
+use crate::open_carton::read_model;
 use crate::own_tensors::own_tensors;
 use crate::values::VALUES_PATH;
-use crate::{Error, Note, Result, ValueRow, format_bytes};
+use crate::{Note, Result, ValueRow, format_bytes};
 
 /// Largest length of that file in bytes. Conversions write at most 16 MiB of values.
 const VALUES_MAX: u64 = 256 << 20;
@@ -57,10 +57,7 @@ struct CompoundRow {
 /// # Errors
 /// When the model is damaged.
 pub(crate) fn read_checkpoint(carton: &Carton, container: &Container) -> Result<CartonCheckpoint> {
-    let mut checkpoint = Checkpoint::read(container).map_err(|reason| {
-        let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
-        Error::from_carton(carton.path())(reason)
-    })?;
+    let mut checkpoint = read_model(carton, container)?;
     let own: HashSet<String> =
         own_tensors(&checkpoint).into_iter().map(|(name, _)| name.into_owned()).collect();
     checkpoint.items.retain(|item| item.tensors().any(|(name, _)| own.contains(name.as_ref())));

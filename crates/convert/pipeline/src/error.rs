@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use byte_source::{ErrorKind, FileChanged, NotRepresentable, ReadError, RecordDamaged};
-use carton_format::Problems;
+use carton_format::{Carton, MODEL_PT, Problems};
 use pickle_vm::trace::TraceError;
 use tensor::{Dtype, Tensors};
 
@@ -299,7 +299,14 @@ pub enum Error {
     Logits(Box<forward::Error>),
     /// A carton cannot be read.
     #[error("{0}")]
-    ReadCarton(Box<carton_reader::Error>),
+    ReadCarton(Box<carton_format::Error>),
+    /// The model in a carton cannot be read.
+    #[error("`{}`: {reason}", path.escape_debug())]
+    CartonModel {
+        /// Path of the model in the carton.
+        path: String,
+        reason: Box<torch_import::Error>,
+    },
     /// The module of a carton only returns its tensors, and Triton needs a model that runs.
     #[error("its module returns tensors by name, and Triton needs a model that runs")]
     CartonOfWeights,
@@ -395,18 +402,22 @@ fn differing_code(record: &str) -> String {
 
 impl Error {
     /// Converts errors of the reader while it reads the carton at `path`.
-    pub(crate) fn from_carton(path: &Path) -> impl Fn(carton_reader::Error) -> Self + '_ {
-        use carton_reader::Error as Reader;
+    pub(crate) fn from_carton(path: &Path) -> impl Fn(carton_format::Error) -> Self + '_ {
+        use carton_format::Error as Reader;
         move |error| match error {
             Reader::Changed(changed) => Self::Changed(changed),
             Reader::Cancelled(_) => Self::Cancelled,
-            Reader::Format(carton_format::Error::Document(problems)) => {
-                Self::Document { path: path.to_owned(), problems }
-            }
+            Reader::Document(problems) => Self::Document { path: path.to_owned(), problems },
             // These name the file.
             error @ (Reader::Map(_) | Reader::Io { .. }) => Self::ReadCarton(Box::new(error)),
             error => Self::at(path)(Self::ReadCarton(Box::new(error))),
         }
+    }
+
+    /// Converts an error of reading the model in a carton.
+    pub(crate) fn carton_model(carton: &Carton, reason: torch_import::Error) -> Self {
+        let reason = Self::CartonModel { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
+        Self::at(carton.path())(reason)
     }
 
     /// Returns the category of the error, by which a caller can react.
@@ -424,6 +435,7 @@ impl Error {
             Self::Model { reason, .. } | Self::LayoutTranslation { reason, .. } => reason.kind(),
             Self::Logits(reason) => reason.kind(),
             Self::ReadCarton(reason) => reason.kind(),
+            Self::CartonModel { reason, .. } => reason.kind(),
             Self::Format(reason) => reason.kind(),
             Self::Checkpoint(reason) => reason.kind(),
             Self::TorchSave(reason) => reason.kind(),

@@ -9,6 +9,7 @@ use tensor::Tensors;
 use torch_import::{Checkpoint, Container, ContainerFormat};
 use torchscript::{Module, Recognised, RecognisedModel};
 
+use crate::open_carton::open_model;
 use crate::script::{self, ScriptDecision};
 use crate::{
     ConvertOptions, Error, InvalidOption, Model, ModelChange, ModelOptions, PlannedConversion, Result, Target,
@@ -32,7 +33,7 @@ pub(crate) fn open(conversion: &PlannedConversion) -> Result<Option<(Model, Opti
     if let Some(change) = change {
         return Err(InvalidOption::AlreadyConverted { change }.into());
     }
-    let container = input.carton.model(MODEL_PT).map_err(Error::from_carton(path))?;
+    let container = open_model(&input.carton, &())?;
     match recognise(&container) {
         Err(Error::ForeignModule { record }) => {
             let module = script_model(options, &container, record).map_err(Error::at(path))?;
@@ -109,10 +110,8 @@ pub(crate) fn is_code_of_tensors(container: &Container) -> bool {
 
 /// Recognises the model that the code of an archive runs.
 fn recognise(container: &Container) -> Result<Box<RecognisedModel>> {
-    let checkpoint = Checkpoint::read(container).map_err(|reason| {
-        let (path, reason) = (MODEL_PT.to_owned(), Box::new(reason));
-        Error::ReadCarton(Box::new(carton_reader::Error::Model { path, reason }))
-    })?;
+    let checkpoint = Checkpoint::read(container)
+        .map_err(|reason| Error::CartonModel { path: MODEL_PT.to_owned(), reason: Box::new(reason) })?;
     match torchscript::recognise(&container.records_besides_storages(), checkpoint.to_tensors()) {
         Recognised::Decoder(model) => Ok(model),
         Recognised::Weights { .. } => Err(Error::CartonOfWeights),

@@ -137,7 +137,7 @@ pub use note_collector::NoteCollector;
 pub use npy::NpyFile;
 pub use number_text::{format_bytes, format_count, format_things};
 pub use open_carton::{
-    CartonInput, find_carton, is_carton, is_carton_file, lists_carton_documents, model_entry, open_model,
+    CartonInput, find_carton, is_carton, is_carton_file, lists_carton_documents, open_model, read_model,
 };
 pub use opened::{Model, OpenCarton, OpenOptions};
 pub use option_json::{add_options, changed_options, set_options};

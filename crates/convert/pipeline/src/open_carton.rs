@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Location, MappedFile, Observer, ProgressReporter, Source};
-use carton_format::{Config, MODEL_PT, Manifest};
-use carton_reader::{Carton, CartonEntry, CompressionMethod};
+use byte_source::{Location, MappedFile, Observer, ProgressReporter, Source};
+use carton_format::{Carton, Config, MODEL_PT, Manifest};
 use checkpoint_files::{CheckpointSources, Companion};
 use output::Scratch;
-use torch_import::Container;
+use torch_import::{Checkpoint, Container};
 use zip_format::ZipIndex;
 
 use crate::values::VALUES_PATH;
@@ -64,38 +63,22 @@ pub fn lists_carton_documents(file: &dyn Source) -> bool {
     names(Config::PATH) && names(Manifest::PATH)
 }
 
-/// Returns the file with the converted checkpoint of a carton, also if a link leads to it.
-///
-/// # Errors
-/// When the checkpoint is not in the carton, or the link leads elsewhere.
-pub fn model_entry(carton: &Carton) -> Result<&CartonEntry> {
-    let failed = Error::from_carton(carton.path());
-    let entry = carton.entry(MODEL_PT).map_err(&failed)?;
-    if !entry.is_symbolic_link {
-        return Ok(entry);
-    }
-    carton.entry(&carton.link_target(entry).map_err(&failed)?).map_err(failed)
-}
-
 /// Opens the converted checkpoint in a carton. A compressed one is decompressed into a temporary file first, which takes
 /// long.
 ///
 /// # Errors
 /// When the checkpoint is not in the carton, is damaged, or holds no tensors; and when `observer` stops the work.
 pub fn open_model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
-    let failed = Error::from_carton(carton.path());
-    let entry = model_entry(carton)?;
-    let path = entry.path.as_str();
-    if !carton.is_packed() || entry.method == CompressionMethod::Stored {
-        return carton.model(path).map_err(failed);
-    }
-    let mut file = tempfile::tempfile().map_err(|error| failed(carton_reader::Error::WriteOutput(error)))?;
-    let work = ProgressReporter::new(observer, path, Action::Verify, Some(entry.len));
-    carton.copy(path, &mut file, work).map_err(&failed)?;
-    let file = MappedFile::from_file(&file, carton.path()).map_err(Error::Map)?;
-    Container::from_source(std::sync::Arc::new(file)).map_err(|reason| {
-        failed(carton_reader::Error::Model { path: path.to_owned(), reason: Box::new(reason) })
-    })
+    let source = carton.source(MODEL_PT, observer).map_err(Error::from_carton(carton.path()))?;
+    Container::from_source(source).map_err(|reason| Error::carton_model(carton, reason))
+}
+
+/// Reads the tensors of the checkpoint in a carton, which [`open_model`] opened.
+///
+/// # Errors
+/// When it is damaged or holds no tensors.
+pub fn read_model(carton: &Carton, model: &Container) -> Result<Checkpoint> {
+    Checkpoint::read(model).map_err(|reason| Error::carton_model(carton, reason))
 }
 
 /// A carton as an input, with the documents in its `misc/`.

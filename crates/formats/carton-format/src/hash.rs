@@ -1,6 +1,4 @@
-//! Hexadecimal form of SHA-256: 64 lower-case digits, as in MANIFEST and LINKS.
-
-use byte_source::hex;
+//! Parser of a SHA-256 in hexadecimal: 64 lower-case digits, as in MANIFEST and LINKS.
 
 /// Parses a SHA-256 of 64 lower-case hexadecimal digits; `None` for any other text.
 pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
@@ -15,11 +13,6 @@ pub fn sha256_from_hex(text: &str) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// Formats a SHA-256 as 64 lower-case hexadecimal digits.
-pub fn sha256_to_hex(sha256: &[u8; 32]) -> String {
-    hex(sha256)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,7 +22,7 @@ mod tests {
         let text = "0123456789abcdef".repeat(4);
         let hash = sha256_from_hex(&text).expect("64 digits");
         assert_eq!(hash.first_chunk(), Some(&[0x01, 0x23, 0x45, 0x67]));
-        assert_eq!(sha256_to_hex(&hash), text);
+        assert_eq!(byte_source::hex(&hash), text);
         for other in ["", &text[1..], &text.to_uppercase(), &text.replace('f', "g"), &format!("{text}0")] {
             assert_eq!(sha256_from_hex(other), None, "{other}");
         }

@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn an_empty_index_still_has_its_table() {
-        assert_eq!(TensorIndex::default().to_toml().as_deref(), Ok("tensor = []\n"));
+        assert_eq!(TensorIndex::default().to_toml().ok().as_deref(), Some("tensor = []\n"));
     }
 
     #[test]
@@ -297,6 +297,6 @@ mod tests {
         let parsed = TensorIndex::parse(text, &|_| FileLen::Bytes(8)).expect("the index is valid");
         assert!(parsed.filled_in.0.is_empty());
         let again = parsed.document.to_toml().expect("TOML holds it");
-        assert_eq!(TensorIndex::parse(&again, &|_| FileLen::Bytes(8)), Ok(parsed));
+        assert_eq!(TensorIndex::parse(&again, &|_| FileLen::Bytes(8)).ok(), Some(parsed));
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use byte_source::Blob;
 use forward::{ForwardModel, ForwardOptions, KvCache, LogitPositions};
 use serde_json::Value;
-use torch_import::Checkpoint;
+use torch_import::{Checkpoint, Container};
 use torchscript::Recognised;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -21,8 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         [_, carton, calls, folder, threads] => (carton, calls, folder, Some(threads.parse()?)),
         _ => return Err("usage: logits X.carton CALLS.json FOLDER [THREADS]".into()),
     };
-    let carton = carton_reader::Carton::open(Path::new(carton))?;
-    let container = carton.model(carton_format::MODEL_PT)?;
+    let carton = carton_format::Carton::open(Path::new(carton))?;
+    let container = Container::from_source(carton.source(carton_format::MODEL_PT, &())?)?;
     let checkpoint = Checkpoint::read(&container)?;
     let tensors = checkpoint.to_tensors();
     let found = match torchscript::recognise(&container.records_besides_storages(), tensors) {

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{Action, Observer, ProgressReporter};
-use carton_format::{Config, MODEL_PT};
-use carton_reader::Carton;
+use carton_format::{Carton, Config};
 use decoder::interface::DecoderPort;
 use tensor::{Tensor, Tensors};
-use torch_import::{Checkpoint, Container};
+use torch_import::Container;
 use torchscript::Recognised;
 
 use crate::model::{self, DecoderPass, DecoderRun};
@@ -110,9 +109,7 @@ impl Runnable {
         }
         let threads = threads(path, &config, options)?;
         let container = carton_tools::open_model(&carton, observer).map_err(carton_tools::Error::from)?;
-        let checkpoint = Checkpoint::read(&container).map_err(|reason| {
-            failed(carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) })
-        })?;
+        let checkpoint = pipeline::read_model(&carton, &container).map_err(carton_tools::Error::from)?;
         let recognised =
             torchscript::recognise(&container.records_besides_storages(), checkpoint.to_tensors());
         let (kind, defaults, tensors) = match recognised {
@@ -173,11 +170,11 @@ impl Runnable {
         let failed = |error| Error::from(carton_tools::Error::from_reader(self.path())(error));
         let entry = match self.carton.entry(&path) {
             Ok(entry) => entry,
-            Err(carton_reader::Error::Missing { .. }) => return Ok(None),
+            Err(carton_format::Error::Missing { .. }) => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
         if entry.len > limit {
-            return Err(failed(carton_reader::Error::OversizedDocument { path, found: entry.len, limit }));
+            return Err(failed(carton_format::Error::OversizedDocument { path, found: entry.len, limit }));
         }
         let mut bytes = Vec::new();
         let read = self.carton.read(&path).map_err(failed)?.read_to_end(&mut bytes);

@@ -6,8 +6,7 @@
 use std::time::Instant;
 
 use byte_source::Observer;
-use carton_format::{References, SelfTest, TENSOR_REFERENCE, TensorIndex};
-use carton_reader::TensorData;
+use carton_format::{References, SelfTest, TENSOR_REFERENCE, TensorData, TensorIndex};
 use serde::Serialize;
 use tensor::Tensor;
 
@@ -276,7 +275,7 @@ impl SelfTestRunner<'_> {
     fn resolve_references(&self, references: &References) -> Result<Vec<(String, ReferencedValue)>> {
         let failed = |error| Error::from(carton_tools::Error::from_reader(self.runnable.path())(error));
         let read = |name: &str| {
-            let missing = || failed(carton_reader::Error::NoTensor { name: name.to_owned() });
+            let missing = || failed(carton_format::Error::NoTensor { name: name.to_owned() });
             let spec = self.index.find(name).ok_or_else(missing)?;
             self.runnable.carton().tensor_data(spec).map_err(failed)
         };

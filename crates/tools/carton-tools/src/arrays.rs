@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use byte_source::{Blob, MappedFile, OwnedBlob, Source};
-use carton_format::{DataType, StringTensorFile, TensorIndex, TensorSpec};
-use carton_reader::{Carton, TOML_MAX};
+use carton_format::{Carton, DataType, StringTensorFile, TOML_MAX, TensorIndex, TensorSpec};
 use tensor::Gathered;
 
 use crate::npy::{self, NpyArray};

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use byte_source::{Blob, Observer, ReadError, Sink, Source, Window};
-use carton_format::MODEL_PT;
-use carton_reader::{Carton, EntryTap};
+use carton_format::{Carton, EntryTap, MODEL_PT};
 use checkpoint_files::ShardPolicy;
 use pickle_vm::PickleLimits;
-use pipeline::{Context, Model, OpenOptions, Selection, format_bytes, model_entry, open_model, own_tensors};
+use pipeline::{Context, Model, OpenOptions, Selection, format_bytes, open_model, own_tensors, read_model};
 use tensor::{Budget, RecordChecks, Tensor, Tensors, ViewId};
-use torch_import::Checkpoint;
 
 use crate::code::{self, CodeStatus};
 use crate::model_stream::{ModelStream, StreamedPair};
@@ -43,17 +41,15 @@ pub(crate) fn compare_model(
     hash: &mut dyn FnMut(&EntryTap<'_>) -> Result<()>,
 ) -> Result<ModelComparison> {
     let mut checkpoint = Model::open(&options.open_options(), observer)?;
-    let (model, model_entry) = (open_model(carton, observer)?, model_entry(carton)?);
+    let model = open_model(carton, observer)?;
+    let model_entry = carton.file(MODEL_PT).map_err(Error::from_reader(carton.path()))?;
     let is_original = code::find_original(&model, &checkpoint.containers, observer)?.is_some();
     // A module that keeps its code also keeps all tensors.
     let keeps_all = is_original && !options.has_changes();
     checkpoint.apply(&if keeps_all { Vec::new() } else { options.steps() }, &Context::new(observer))?;
     let mut notes: Vec<CartonNote> =
         std::mem::take(&mut checkpoint.notes).into_iter().map(CartonNote::Checkpoint).collect();
-    let found = Checkpoint::read(&model).map_err(|reason| {
-        let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
-        Error::from_reader(carton.path())(reason)
-    })?;
+    let found = read_model(carton, &model)?;
     let mut by_name: HashMap<Cow<'_, str>, &Tensor> = own_tensors(&found).into_iter().collect();
     let files = carton.len().saturating_add(checkpoint.input_nbytes());
     let budget = Budget::new(PickleLimits::default().repeat_budget(files));

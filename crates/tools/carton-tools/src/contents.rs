@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use byte_source::{Observer, hex};
-use carton_format::{Config, MODEL_PT, TensorSpec};
-use carton_reader::{Carton, CartonEntry, CompressionMethod};
-use pipeline::{open_model, own_tensors};
+use carton_format::{Carton, CartonEntry, CompressionMethod, Config, MODEL_PT, TensorSpec};
+use pipeline::{open_model, own_tensors, read_model};
 use serde::Serialize;
 use tensor::Tensor;
-use torch_import::{Checkpoint, Container};
+use torch_import::Container;
 
 use crate::open::open;
 use crate::script_outputs::script_outputs;
@@ -100,7 +99,7 @@ pub fn contents_of(carton: &Carton) -> Result<ContentsReport> {
     let index = carton.tensor_index().map_err(Error::from_reader(path))?.document;
     let mut notes = Vec::new();
     // The model of another runner may have another format.
-    let model = read_model(carton, &()).unwrap_or_else(|error| {
+    let model = tensors_of_model(carton, &()).unwrap_or_else(|error| {
         notes.push(CartonNote::NoTensors { reason: without_path(path, &error) });
         None
     });
@@ -155,21 +154,18 @@ fn compression_name(method: CompressionMethod) -> String {
 /// Returns an error if the model is not in the carton although MANIFEST lists it, is damaged or has no tensors, and if
 /// `observer` stops the work.
 pub fn tensors(carton: &Carton, observer: &dyn Observer) -> Result<Vec<(String, Tensor)>> {
-    Ok(read_model(carton, observer)?.map(|(_, tensors)| tensors).unwrap_or_default())
+    Ok(tensors_of_model(carton, observer)?.map(|(_, tensors)| tensors).unwrap_or_default())
 }
 
 type NamedTensors = Vec<(String, Tensor)>;
 
 /// Reads the model with its tensors; `None` if there is no `model/model.pt`.
-fn read_model(carton: &Carton, observer: &dyn Observer) -> Result<Option<(Container, NamedTensors)>> {
+fn tensors_of_model(carton: &Carton, observer: &dyn Observer) -> Result<Option<(Container, NamedTensors)>> {
     if carton.entry(MODEL_PT).is_err() {
         return Ok(None);
     }
     let model = open_model(carton, observer)?;
-    let checkpoint = Checkpoint::read(&model).map_err(|reason| {
-        let reason = carton_reader::Error::Model { path: MODEL_PT.to_owned(), reason: Box::new(reason) };
-        Error::from_reader(carton.path())(reason)
-    })?;
+    let checkpoint = read_model(carton, &model)?;
     let own = own_tensors(&checkpoint).into_iter();
     let tensors = own.map(|(name, tensor)| (name.into_owned(), tensor.clone())).collect();
     Ok(Some((model, tensors)))

@@ -35,7 +35,7 @@ pub enum Error {
         /// Carton, or folder to pack.
         path: PathBuf,
         #[source]
-        reason: carton_reader::Error,
+        reason: carton_format::Error,
     },
     /// A document does not follow Carton's specification.
     #[error("{}: {}", path.display(), pipeline::problem_count_text(problems.0.len()))]
@@ -280,14 +280,12 @@ impl TensorError {
 
 impl Error {
     /// Converts errors of the reader while it reads the carton or the folder at `path`.
-    pub fn from_reader(path: &Path) -> impl Fn(carton_reader::Error) -> Self + '_ {
-        use carton_reader::Error::{Changed, Format};
+    pub fn from_reader(path: &Path) -> impl Fn(carton_format::Error) -> Self + '_ {
+        use carton_format::Error::{Changed, Document};
         move |error| match error {
             Changed(changed) => pipeline::Error::Changed(changed).into(),
-            Format(carton_format::Error::Document(problems)) => {
-                Self::Document { path: path.to_owned(), problems }
-            }
-            carton_reader::Error::Cancelled(cancelled) => cancelled.into(),
+            Document(problems) => Self::Document { path: path.to_owned(), problems },
+            carton_format::Error::Cancelled(cancelled) => cancelled.into(),
             reason => Self::Reader { path: path.to_owned(), reason },
         }
     }
@@ -296,9 +294,9 @@ impl Error {
     pub(crate) fn reader_or_target<'p>(
         path: &'p Path,
         target: &'p Path,
-    ) -> impl Fn(carton_reader::Error) -> Self + 'p {
+    ) -> impl Fn(carton_format::Error) -> Self + 'p {
         move |error| match error {
-            carton_reader::Error::WriteOutput(reason) => {
+            carton_format::Error::WriteOutput(reason) => {
                 Self::Store(output::Error::Write { path: target.to_owned(), reason })
             }
             error => Self::from_reader(path)(error),
@@ -357,9 +355,9 @@ impl From<checkpoint_files::Error> for Error {
 }
 
 /// Prefixes the path, except to errors that already name the file.
-fn reader_text(path: &Path, reason: &carton_reader::Error) -> String {
+fn reader_text(path: &Path, reason: &carton_format::Error) -> String {
     match reason {
-        carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => reason.to_string(),
+        carton_format::Error::Map(_) | carton_format::Error::Io { .. } => reason.to_string(),
         reason => format!("{}: {reason}", path.display()),
     }
 }

@@ -1,8 +1,7 @@
 //! Copies files of a carton unchanged into another carton.
 
 use byte_source::{Action, Observer, ProgressReporter};
-use carton_format::{Links, Manifest};
-use carton_reader::{Carton, CartonEntry, CompressionMethod};
+use carton_format::{Carton, CartonEntry, CompressionMethod, Links, Manifest};
 use carton_writer::{CartonMember, EntryContent};
 use tensor::Storage;
 use zip_format::CompressedContent;
@@ -28,7 +27,7 @@ impl<'c> KeptEntry<'c> {
     pub(crate) fn new(carton: &'c Carton, entry: &'c CartonEntry, observer: &dyn Observer) -> Result<Self> {
         let failed = Error::from_reader(carton.path());
         let path = entry.path.as_str();
-        let outside = || carton_reader::Error::Missing { path: path.to_owned() };
+        let outside = || carton_format::Error::Missing { path: path.to_owned() };
         let sha256 = carton.manifest().and_then(|manifest| manifest.hash(path));
         let (region, crc) = carton.stored_data(path).ok_or_else(|| failed(outside()))?;
         let packed = |method| -> Result<KeptKind> {
@@ -44,7 +43,7 @@ impl<'c> KeptEntry<'c> {
             CompressionMethod::Stored => KeptKind::Stored,
             method @ (CompressionMethod::Deflated | CompressionMethod::Zstd) => packed(method)?,
             CompressionMethod::Other(method) => {
-                return Err(failed(carton_reader::Error::Method { path: path.to_owned(), method }));
+                return Err(failed(carton_format::Error::Method { path: path.to_owned(), method }));
             }
         };
         Ok(Self { path, sha256, bytes: Storage::stored(region, None), kind })
@@ -77,7 +76,7 @@ pub(crate) fn is_manifest_or_links(path: &str) -> bool {
 pub(crate) fn absent_files(carton: &Carton) -> Result<Vec<(String, [u8; 32])>> {
     let absent = carton.absent();
     for (path, _) in &absent {
-        if let Err(carton_reader::Error::Missing { path: entry }) = carton.entry(path) {
+        if let Err(carton_format::Error::Missing { path: entry }) = carton.entry(path) {
             return Err(Error::NotLinked { path: carton.path().to_owned(), entry });
         }
     }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{Action, Location, MappedFile, Observer, OpenedFile, ProgressReporter, Source};
-use carton_format::{Config, Manifest};
-use carton_reader::Carton;
+use carton_format::{Carton, Config, Manifest};
 use checkpoint_files::{CheckpointSources, ShardPolicy};
 use pipeline::{is_carton, lists_carton_documents};
 use torch_import::Container;
@@ -62,7 +61,7 @@ pub fn open_with(path: &Path, open_file: fn(&Path) -> OpenedFile) -> Result<Cart
     open_by(path, |path| Carton::open_with(path, open_file))
 }
 
-fn open_by(path: &Path, open: impl FnOnce(&Path) -> Result<Carton, carton_reader::Error>) -> Result<Carton> {
+fn open_by(path: &Path, open: impl FnOnce(&Path) -> Result<Carton, carton_format::Error>) -> Result<Carton> {
     output::refuse_remote(path)?;
     // The reader opens any folder, and a checkpoint may be a folder.
     if path.is_dir()
@@ -72,7 +71,7 @@ fn open_by(path: &Path, open: impl FnOnce(&Path) -> Result<Carton, carton_reader
     }
     open(path).map_err(|error| match error {
         // Nothing was read, so the file's format is unknown.
-        carton_reader::Error::Map(_) | carton_reader::Error::Io { .. } => Error::from_reader(path)(error),
+        carton_format::Error::Map(_) | carton_format::Error::Io { .. } => Error::from_reader(path)(error),
         error => not_a_carton(path).unwrap_or_else(|| Error::from_reader(path)(error)),
     })
 }
@@ -80,7 +79,7 @@ fn open_by(path: &Path, open: impl FnOnce(&Path) -> Result<Carton, carton_reader
 /// Opens the file of a packed carton.
 fn open_file(path: &Path, file: &Arc<dyn Source>) -> Result<Carton> {
     Carton::from_source(Arc::clone(file)).map_err(|error| match error {
-        carton_reader::Error::Io { .. } => Error::from_reader(path)(error),
+        carton_format::Error::Io { .. } => Error::from_reader(path)(error),
         error => other_source(file).unwrap_or_else(|| Error::from_reader(path)(error)),
     })
 }
@@ -136,7 +135,7 @@ pub(crate) fn copy_file(file: &Arc<dyn Source>, observer: &dyn Observer) -> Resu
     output::require_free_space(file.len(), &std::env::temp_dir())?;
     let name = output::file_name(file.path());
     let work = ProgressReporter::new(observer, &name, Action::Download, Some(file.len()));
-    let write = |reason| Error::from_reader(path)(carton_reader::Error::WriteOutput(reason));
+    let write = |reason| Error::from_reader(path)(carton_format::Error::WriteOutput(reason));
     let mut copy = tempfile::tempfile().map_err(write)?;
     let mut done = 0_u64;
     for range in byte_source::window_ranges(0..file.len()) {

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use byte_source::{
     Action, Blob, LazyFile, Location, Observer, ProgressReporter, Region, Source, each_window, hex, sha256,
 };
-use carton_format::{Config, DataType, MODEL_PT, TensorIndex, TensorSpec};
-use carton_reader::{Carton, CartonEntry, MODEL_FOLDER};
+use carton_format::{Carton, CartonEntry, Config, DataType, MODEL_FOLDER, MODEL_PT, TensorIndex, TensorSpec};
 use carton_writer::{CartonMember, CompressedFile, CompressedFiles, CompressionSpill, EntryContent};
 use output::{Scratch, file_name, parent_folder};
 use pipeline::{IfExists, path_json, write_carton};

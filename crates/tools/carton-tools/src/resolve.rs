@@ -62,7 +62,7 @@ pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<Reso
         sha256: Some(*sha256),
     }));
     // The model comes last, so that the documents are near the start of the file.
-    files.sort_by_key(|file| (file.path.starts_with(carton_reader::MODEL_FOLDER), file.path.clone()));
+    files.sort_by_key(|file| (file.path.starts_with(carton_format::MODEL_FOLDER), file.path.clone()));
     let check_inputs = || carton.check_unchanged();
     let whole = CartonLayout::new(files);
     let written = write_carton(&whole, &options.output, options.if_exists, &check_inputs, observer)?;

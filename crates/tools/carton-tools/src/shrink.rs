@@ -5,8 +5,7 @@ use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Location, Observer, ProgressReporter, WINDOW, hex};
-use carton_format::{Config, TensorIndex};
-use carton_reader::{Carton, CartonEntry};
+use carton_format::{Carton, CartonEntry, Config, TensorIndex};
 use output::OutputFile;
 use pipeline::{IfExists, write_carton};
 use serde::Serialize;
@@ -111,7 +110,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
             continue;
         }
         let hash = carton.manifest().and_then(|manifest| manifest.hash(&entry.path));
-        let unlisted = || carton_reader::Error::Unlisted { path: entry.path.clone() };
+        let unlisted = || carton_format::Error::Unlisted { path: entry.path.clone() };
         let hash = hash.ok_or_else(|| Error::from_reader(file)(unlisted()))?;
         let name = hex(&hash);
         let blob = options.blobs.join(&name);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Location, Observer, ProgressReporter};
-use carton_reader::{Carton, CartonEntry};
+use carton_format::{Carton, CartonEntry};
 use output::{OutputFile, file_name};
 use pipeline::{IfExists, path_json};
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use byte_source::{Action, Observer, ProgressReporter, Source, hex};
-use carton_format::MODEL_PT;
-use carton_reader::{Carton, Error as ReaderError};
+use carton_format::{Carton, Error as ReaderError, MODEL_PT};
 use checkpoint_files::CheckpointSources;
 use output::file_name;
 use pipeline::is_carton;
@@ -185,7 +184,7 @@ fn findings_of_open(
         error @ (ReaderError::Map(_) | ReaderError::Io { .. }) => Err(Error::from_reader(path)(error)),
         error => match (other(), error) {
             (Some(reason), _) => Err(reason),
-            (None, ReaderError::Format(carton_format::Error::Document(problems))) => {
+            (None, ReaderError::Document(problems)) => {
                 let finding = |problem: &carton_format::Problem| CartonFinding {
                     entry: problem.document.clone(),
                     what: problem.to_string(),

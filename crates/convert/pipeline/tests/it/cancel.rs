@@ -345,7 +345,7 @@ fn what_callers_hold_is_static_and_can_be_shared() {
     is_shared::<byte_source::Window>();
     is_shared::<checkpoint_files::CheckpointSources>();
     is_shared::<torchscript::Module>();
-    is_shared::<carton_reader::Carton>();
+    is_shared::<carton_format::Carton>();
     is_shared::<pipeline::ConvertOptions>();
     is_shared::<pipeline::ConvertReport>();
     is_shared::<pipeline::BatchItem>();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use carton_reader::Carton;
+use carton_format::Carton;
 use pipeline::{CartonOptions, ConvertOptions, InspectOptions, ValueRow, convert, inspect};
 use serde_json::{Value, json};
 

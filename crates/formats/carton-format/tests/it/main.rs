@@ -2,5 +2,6 @@
 
 mod edges;
 mod errors;
+mod flips;
 mod properties;
 mod round_trip;

@@ -2,4 +2,5 @@
 
 mod changes;
 mod code;
+mod in_place;
 mod tools;

@@ -5,8 +5,7 @@
 
 use std::path::Path;
 
-use carton_format::{Config, Problem, Problems, TensorIndex, TextPosition, find_position};
-use carton_reader::TOML_MAX;
+use carton_format::{Config, Problem, Problems, TOML_MAX, TensorIndex, TextPosition, find_position};
 use toml::{Table, Value};
 
 use crate::{Error, Result};

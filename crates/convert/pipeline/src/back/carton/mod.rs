@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use byte_source::{Action, ProgressReporter, hex};
-use carton_format::SHORT_DESCRIPTION_MAX;
-use carton_reader::Carton;
+use carton_format::{Carton, SHORT_DESCRIPTION_MAX};
 use decoder::NoModelReason;
 use serde::{Serialize, Serializer};
 use torchscript::{Module, ModuleCode, OnInvalidInput};

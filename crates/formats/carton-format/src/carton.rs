@@ -8,16 +8,16 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{MappedFile, OpenedFile, ProgressReporter, ReadError, Region, Source};
-use carton_format::{Config, FileLen, Links, Manifest, Parsed, TensorIndex};
+use byte_source::{Action, MappedFile, Observer, OpenedFile, ProgressReporter, ReadError, Region, Source};
 use sha2::{Digest, Sha256};
-use torch_import::Container;
 use zip_format::{CompressionMethod, ZipIndex};
 
 use crate::entry::ExpectedSums;
 use crate::link::{MODEL_FOLDER, resolve_link};
 use crate::listing::{folder_entries, zip_entries};
-use crate::{CartonEntry, EntryReader, Error, Result};
+use crate::{
+    CartonEntry, Config, EntryReader, Error, FileLen, Links, Manifest, Parsed, Problems, Result, TensorIndex,
+};
 
 /// Maximum size of a MANIFEST in bytes: one with 100,000 long paths has a tenth of this.
 const MANIFEST_MAX: u64 = 256 << 20;
@@ -291,7 +291,7 @@ impl Carton {
     pub fn tensor_index(&self) -> Result<Parsed<TensorIndex>> {
         match self.entry(TensorIndex::PATH) {
             Err(Error::Missing { .. }) => {
-                Ok(Parsed { document: TensorIndex::default(), filled_in: carton_format::Problems::default() })
+                Ok(Parsed { document: TensorIndex::default(), filled_in: Problems::default() })
             }
             _ => Ok(TensorIndex::parse(&self.text(TensorIndex::PATH)?, &|path| self.file_len(path))?),
         }
@@ -354,33 +354,34 @@ impl Carton {
         Ok(inside.map(|inside| "../".repeat(below) + inside).unwrap_or(text))
     }
 
-    /// Opens the checkpoint or TorchScript archive at `path`, such as `model/model.pt`. A stored file is mapped in place:
-    /// its tensors are views of the carton itself, and nothing is hashed. A compressed file is first decompressed into a
-    /// temporary file, and checked.
+    /// Returns the file at `path`, or the one that a link there leads to.
     ///
     /// # Errors
-    /// When it is not there, damaged, or not in a format that holds tensors.
-    pub fn model(&self, path: &str) -> Result<Container> {
-        let mut path = path.to_owned();
-        if self.entry(&path)?.is_symbolic_link {
-            path = self.link_target(self.entry(&path)?)?;
-        }
-        let entry = self.entry(&path)?;
-        let source: Arc<dyn Source> = match (&entry.data_and_crc, &self.zip) {
-            (Some((range, _)), Some(zip)) if entry.method == CompressionMethod::Stored => {
-                let region = Region::new(zip, range.clone());
-                Arc::new(region.ok_or_else(|| Error::Missing { path: path.clone() })?)
-            }
-            (Some(_), _) => Arc::new(self.decompress_to_temp(&path)?),
-            (None, _) => (self.open_file)(&self.path.join(&path))?,
-        };
-        Container::from_source(source).map_err(|reason| Error::Model { path, reason: Box::new(reason) })
+    /// Those of [`entry`](Self::entry) and of [`link_target`](Self::link_target).
+    pub fn file(&self, path: &str) -> Result<&CartonEntry> {
+        let entry = self.entry(path)?;
+        if entry.is_symbolic_link { self.entry(&self.link_target(entry)?) } else { Ok(entry) }
     }
 
-    fn decompress_to_temp(&self, path: &str) -> Result<MappedFile> {
-        let mut out = tempfile::tempfile().map_err(Error::WriteOutput)?;
-        self.copy(path, &mut out, ProgressReporter::unobserved())?;
-        Ok(MappedFile::from_file(&out, &self.path)?)
+    /// Returns the bytes of the file at `path`, such as `model/model.pt`, also if a link leads to it. A stored file is a part of the
+    /// carton itself, and nothing is hashed. A compressed file is first decompressed into an unlinked temporary file, and checked,
+    /// which `observer` can follow and stop.
+    ///
+    /// # Errors
+    /// When it is not there, cannot be opened or is damaged, and when `observer` stops the work.
+    pub fn source(&self, path: &str, observer: &dyn Observer) -> Result<Arc<dyn Source>> {
+        let entry = self.file(path)?;
+        let Some(((range, _), zip)) = entry.data_and_crc.as_ref().zip(self.zip.as_ref()) else {
+            return Ok((self.open_file)(&self.path.join(&entry.path))?);
+        };
+        if entry.method == CompressionMethod::Stored {
+            let region = Region::new(zip, range.clone());
+            return Ok(Arc::new(region.ok_or_else(|| Error::Missing { path: entry.path.clone() })?));
+        }
+        let mut file = tempfile::tempfile().map_err(Error::WriteOutput)?;
+        let work = ProgressReporter::new(observer, &entry.path, Action::Verify, Some(entry.len));
+        self.copy(&entry.path, &mut file, work)?;
+        Ok(Arc::new(MappedFile::from_file(&file, &self.path)?))
     }
 
     /// Copies the file at `path` to `out` and checks it. `work` is told after each window how many bytes are copied.

@@ -14,7 +14,7 @@ use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 
 use byte_source::{OwnedBlob, ProgressReporter};
-use carton_reader::{Carton, VerifyFinding};
+use carton_format::{Carton, VerifyFinding};
 use carton_writer::{CartonMember, Compression, CompressionSpill};
 use sha2::{Digest, Sha256};
 use zip::{CompressionMethod, ZipArchive};

@@ -1,12 +1,12 @@
 //! Resolves links between the files of a carton.
 
-use carton_format::is_valid_carton_path;
+use crate::is_valid_carton_path;
 
 /// Path prefix of the model's files in a carton.
 pub const MODEL_FOLDER: &str = "model/";
 
 /// Returns the path that the link at `path` leads to, if it is inside `model/`.
-pub fn resolve_link(path: &str, target: &str) -> Option<String> {
+pub(crate) fn resolve_link(path: &str, target: &str) -> Option<String> {
     if target.is_empty() || target.starts_with('/') || !path.starts_with(MODEL_FOLDER) {
         return None;
     }

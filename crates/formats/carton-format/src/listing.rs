@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use carton_format::is_valid_carton_path;
 use zip_format::{CompressionMethod, ZipIndex};
 
 use crate::link::MODEL_FOLDER;
-use crate::{CartonEntry, Error, Result};
+use crate::{CartonEntry, Error, Result, is_valid_carton_path};
 
 /// Files that operating systems add to folders for their own use.
 const SYSTEM_FILES: &[&str] = &[".DS_Store", "Thumbs.db"];

@@ -13,10 +13,9 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::time::Instant;
 
-use carton_format::{MODEL_PT, sha256_to_hex};
-use carton_reader::Carton;
-use sha2::{Digest, Sha256};
-use torch_import::Checkpoint;
+use byte_source::{Crc32, OwnedBlob, hex, sha256};
+use carton_format::{Carton, MODEL_PT};
+use torch_import::{Checkpoint, Container};
 
 /// The number of tensors, and the number of elements, of four bytes each, of a tensor.
 const TENSORS: u64 = 100;
@@ -56,7 +55,9 @@ impl<'f> Zip<'f> {
     }
 
     fn bytes(&mut self, name: &str, bytes: &[u8]) {
-        self.add(name, bytes.len() as u64, crc32fast::hash(bytes), &mut |file| {
+        let mut crc = Crc32::default();
+        crc.add_bytes(bytes);
+        self.add(name, bytes.len() as u64, crc.sum(), &mut |file| {
             file.write_all(bytes).expect("a temporary folder");
         });
     }
@@ -144,7 +145,7 @@ fn first_tensor() {
     let toml =
         b"spec_version = 1\n[runner]\nrunner_name = 'torchscript'\nrequired_framework_version = '=2.0'\n\
         runner_compat_version = 1\n";
-    let hash = sha256_to_hex(&Sha256::digest(toml).into());
+    let hash = hex(&sha256(&OwnedBlob(toml.to_vec()), &()).expect("in memory"));
     let manifest = format!("carton.toml={hash}\n{MODEL_PT}={}\n", "0".repeat(64));
     let mut zip = Zip::new(&mut file);
     zip.bytes("carton.toml", toml);
@@ -157,7 +158,8 @@ fn first_tensor() {
     let before = [counted("io", "rchar:"), counted("status", "VmRSS:")];
     let start = Instant::now();
     let carton = Carton::open(&path).expect("it is right");
-    let model = carton.model(MODEL_PT).expect("it is stored");
+    let source = carton.source(MODEL_PT, &()).expect("it is stored");
+    let model = Container::from_source(source).expect("it is right");
     let checkpoint = Checkpoint::read(&model).expect("it is right");
     let (name, tensor) = checkpoint.tensors().next().expect("there are tensors");
     let bytes = tensor.mapped_bytes().expect("it lies in place");

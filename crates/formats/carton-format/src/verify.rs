@@ -9,9 +9,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use byte_source::{Cancelled, ProgressReporter, on_all_cores};
-use carton_format::{Config, DataType, Links, Manifest, Problems, TensorIndex, TensorSpec};
 
-use crate::{Carton, CartonEntry, Error, MODEL_FOLDER};
+use crate::{
+    Carton, CartonEntry, Config, DataType, Error, Links, MODEL_FOLDER, Manifest, Problems, TensorIndex,
+    TensorSpec,
+};
 
 /// Problem of the carton, found by verification.
 #[derive(Debug)]
@@ -259,7 +261,7 @@ impl CartonVerification {
 
     fn add_error(&mut self, entry: &str, error: &Error) {
         match error {
-            Error::Format(carton_format::Error::Document(problems)) => self.add_problems(problems),
+            Error::Document(problems) => self.add_problems(problems),
             error => self.add(entry, error.to_string()),
         }
     }

@@ -4,10 +4,9 @@
 
 use std::io::Read;
 
-use carton_format::{DataType, StringTensorFile, TensorSpec};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
-use crate::{Carton, Error, Result};
+use crate::{Carton, DataType, Error, Result, StringTensorFile, TensorSpec};
 
 /// Contents of a tensor of `tensor_data/`.
 #[derive(Debug)]
@@ -52,11 +51,17 @@ impl Carton {
         }
         let mut bytes = Vec::new();
         self.read(&path)?.read_to_end(&mut bytes).map_err(|error| self.reader_error(&path, error))?;
+        let found = bytes.len() as u64;
         let dtype = Dtype::from_name(dtype.name()).unwrap_or(Dtype::UInt8);
         // The index was compared with the length of the file, so the products fit.
         let stride = contiguous_strides(shape);
         let tensor = Tensor::new(dtype, shape.clone(), stride, 0, Storage::owned(bytes));
-        let tensor = tensor.map_err(|reason| Error::Model { path, reason: Box::new(reason.into()) })?;
+        let tensor = tensor.map_err(|_| Error::Length {
+            path,
+            found,
+            is_at_least: false,
+            expected: spec.nbytes().unwrap_or(u64::MAX),
+        })?;
         Ok(TensorData::Numbers(tensor))
     }
 }

@@ -1,14 +1,13 @@
 //! Stream over one file of a carton, with its checksum and hash checked at the end.
 //!
-//! Facts: the Carton v1 specification; `zip-index` for the compression methods.
+//! Facts: the Carton v1 specification; `zip-format` for the compression methods.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{ReadError, WINDOW, Window};
-use carton_format::sha256_to_hex;
+use byte_source::{ReadError, WINDOW, Window, hex};
 use sha2::{Digest, Sha256};
 use zip_format::CompressionMethod;
 
@@ -201,7 +200,7 @@ impl EntryReader {
         if let Some(expected) = self.expected.sha256
             && expected != found
         {
-            let (found, expected) = (sha256_to_hex(&found), sha256_to_hex(&expected));
+            let (found, expected) = (hex(&found), hex(&expected));
             return Err(Error::Hash { path: self.path.clone(), found, expected });
         }
         Ok(())
