@@ -3,10 +3,8 @@
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 BINARY = os.environ.get("T2C_BINARY", "")
 CLEAN = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")} | {"LANG": "C.UTF-8"}
@@ -48,15 +46,6 @@ def refuse(*arguments, status=(1,), **settings):
     outcome = torch2carton(*arguments, **settings)
     assert outcome.status in status, f"{' '.join(map(str, arguments))}: expected exit status {status}: {outcome}"
     assert outcome.stderr.strip(), f"{arguments}: refused without an error text"
-    return outcome
-
-
-def measured(*arguments):
-    """Run it and measure its peak of resident memory: .status .peak (bytes) .seconds .stderr"""
-    launcher = [sys.executable, "-S", "-E", "-B", Path(__file__).parent / "workers/measured.py", BINARY, *arguments]
-    answer = subprocess.run([str(a) for a in launcher], env=CLEAN, capture_output=True, check=True, timeout=300).stdout
-    outcome = SimpleNamespace(**json.loads(answer))
-    assert "panicked" not in outcome.stderr and outcome.status >= 0, f"{arguments}: exit status {outcome.status}: {outcome.stderr}"
     return outcome
 
 

@@ -38,70 +38,51 @@ def rotary(weight, heads):
 
 def mutate(kind, before, chosen, generator):
     """The mutated model, and the expected changes by the names in both files."""
-    after = dict(before)
     matrices = [name for name, tensor in before.items() if tensor.dim() == 2]
     name = chosen.choice(matrices)
-    tensor = before[name]
-    if kind == "changed":
+    tensor, new = before[name], f"new.{name}"
+
+    def replaced(by, to, *changes):
+        return {**{key: value for key, value in before.items() if key != name}, to: by}, {(name, to): {*changes}}
+
+    if kind in ("changed", "one_bit"):
         changed = tensor.clone()
-        at = chosen.randrange(tensor.numel())
-        changed.view(-1)[at] = changed.view(-1)[at] + 1
-        if torch.equal(changed, tensor):  # a large float
-            changed.view(-1)[at] = 0 if tensor.view(-1)[at] != 0 else 7
-        after[name] = changed
-        return after, {(name, name): {"changed"}}
-    if kind == "one_bit":
-        changed = tensor.clone()
-        bits = changed.view(torch.uint8).view(-1)
-        bits[chosen.randrange(bits.numel())] ^= 1 << chosen.randrange(8)
-        after[name] = changed
-        return after, {(name, name): {"changed"}}
-    if kind == "dtype":
-        after[name] = tensor.to(NARROWER[tensor.dtype])
-        return after, {(name, name): {"dtype"}}
-    if kind == "renamed":
-        after[f"new.{name}"] = after.pop(name)
-        return after, {(name, f"new.{name}"): {"renamed"}}
+        if kind == "one_bit":
+            bits = changed.view(torch.uint8).view(-1)
+            bits[chosen.randrange(bits.numel())] ^= 1 << chosen.randrange(8)
+        else:
+            at = chosen.randrange(tensor.numel())
+            changed.view(-1)[at] += 1
+            if torch.equal(changed, tensor):  # a large float
+                changed.view(-1)[at] = 0 if tensor.view(-1)[at] != 0 else 7
+        return replaced(changed, name, "changed")
     if kind == "renamed_and_cast":
         floating = [name for name in before if before[name].is_floating_point()]
         if not floating:
             return None
         name = chosen.choice(floating)
-        after[f"new.{name}"] = after.pop(name).to(NARROWER[before[name].dtype])
-        return after, {(name, f"new.{name}"): {"dtype", "renamed"}}
-    if kind == "reshaped":
-        after[name] = tensor.reshape(-1) if chosen.random() < 0.5 else tensor.reshape(2, -1)
-        return after, {(name, name): {"reshaped"}}
-    if kind == "transposed":
-        after[name] = tensor.T.contiguous()
-        return after, {(name, name): {"transposed"}}
-    if kind == "renamed_and_transposed":
-        after["other"] = after.pop(name).T.contiguous()
-        return after, {(name, "other"): {"transposed", "renamed"}}
-    if kind == "permuted":
-        after[name] = rotary(tensor, chosen.choice([1, 2]))
-        return after, {(name, name): {"permuted"}}
+        return replaced(before[name].to(NARROWER[before[name].dtype]), f"new.{name}", "dtype", "renamed")
     if kind == "rows":
         order = list(range(len(tensor)))
         while order == sorted(order):
             chosen.shuffle(order)
-        after[name] = tensor[order]
-        return after, {(name, name): {"permuted"}}
+        return replaced(tensor[order], name, "permuted")
     if kind == "swapped":
         other = chosen.choice([n for n in matrices if n != name])
-        after[name], after[other] = before[other], tensor
-        return after, {(name, other): {"renamed"}, (other, name): {"renamed"}}
-    if kind == "shape":
-        after[name] = random_tensor(generator, [tensor.shape[0] + 1, tensor.shape[1]], tensor.dtype)
-        return after, {(name, name): {"shape"}}
-    if kind == "removed":
-        del after[name]
-        return after, {(name, None): {"only_in_a"}}
+        return {**before, name: before[other], other: tensor}, {(name, other): {"renamed"}, (other, name): {"renamed"}}
     if kind == "added":
-        after["extra"] = random_tensor(generator, [5, 5], torch.float32)
-        return after, {(None, "extra"): {"only_in_b"}}
-    assert kind == "same"
-    return after, {}
+        return {**before, "extra": random_tensor(generator, [5, 5], torch.float32)}, {(None, "extra"): {"only_in_b"}}
+    return {
+        "dtype": lambda: replaced(tensor.to(NARROWER[tensor.dtype]), name, "dtype"),
+        "renamed": lambda: replaced(tensor, new, "renamed"),
+        "reshaped": lambda: replaced(tensor.reshape(-1) if chosen.random() < 0.5 else tensor.reshape(2, -1), name, "reshaped"),
+        "transposed": lambda: replaced(tensor.T.contiguous(), name, "transposed"),
+        "renamed_and_transposed": lambda: replaced(tensor.T.contiguous(), "other", "transposed", "renamed"),
+        "permuted": lambda: replaced(rotary(tensor, chosen.choice([1, 2])), name, "permuted"),
+        "shape": lambda: replaced(random_tensor(generator, [tensor.shape[0] + 1, tensor.shape[1]], tensor.dtype), name, "shape"),
+        "removed": lambda: ({key: value for key, value in before.items() if key != name}, {(name, None): {"only_in_a"}}),
+        "same": lambda: (before, {}),
+    }[kind]()
 
 
 KINDS = ("changed one_bit dtype renamed renamed_and_cast reshaped transposed renamed_and_transposed permuted rows swapped shape "

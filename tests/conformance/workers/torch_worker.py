@@ -126,10 +126,6 @@ def make_views(path, view):
     return facts(named_tensors(load_checkpoint(path)))
 
 
-def make_large(path, megabytes):
-    torch.save({"large": torch.arange(megabytes << 18, dtype=torch.int32), "small": torch.ones(3)}, path)
-
-
 def make_expanded(path, rows, columns):
     torch.save({"expanded": torch.ones(1, 1).expand(rows, columns)}, path)
 
@@ -285,7 +281,6 @@ serve({
     "make": make,
     "make_many": make_many,
     "make_module": make_module,
-    "make_large": make_large,
     "make_expanded": make_expanded,
     "count_and_sum": count_and_sum,
     "edges": edges,
