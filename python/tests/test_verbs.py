@@ -193,20 +193,28 @@ def test_progress_is_reported_and_can_cancel(place):
         torch2carton.convert(path, "out.safetensors", progress=3)
 
 
+class Bar:
+    def __init__(self, **options):
+        self.n, self.total, self.is_closed = 0, None, False
+        made.append(self)
+
+    def update(self, count):
+        self.n += count
+
+    def reset(self, total=None):
+        self.n, self.total = 0, total
+
+    def set_description(self, text, refresh=True):
+        self.text = text
+
+    def close(self):
+        self.is_closed = True
+
+
+made = []
+
+
 def test_progress_takes_a_bar(place):
-    class Bar:
-        def __init__(self):
-            self.n, self.total = 0, None
-
-        def update(self, count):
-            self.n += count
-
-        def reset(self, total=None):
-            self.n, self.total = 0, total
-
-        def set_description(self, text, refresh=True):
-            self.text = text
-
     bar = Bar()
     torch2carton.convert(big(place, 600), "out.safetensors", progress=bar)
     assert bar.n > 0 and bar.text.startswith("write")
@@ -223,25 +231,7 @@ def test_progress_takes_tqdm_and_its_bars(place):
 
 
 def test_a_bar_that_a_call_makes_is_closed(place):
-    made = []
-
-    class Bar:
-        def __init__(self, **options):
-            self.n, self.total, self.is_closed = 0, None, False
-            made.append(self)
-
-        def update(self, count):
-            self.n += count
-
-        def reset(self, total=None):
-            self.n, self.total = 0, total
-
-        def set_description(self, text, refresh=True):
-            pass
-
-        def close(self):
-            self.is_closed = True
-
+    made.clear()
     torch2carton.scan("evil.pkl", progress=Bar)
     list(torch2carton.trace("data.pkl", progress=Bar))
     with pytest.raises(torch2carton.NotFoundError):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from program import hashes, listing, refuse, succeed
+from program import hashes, listing, succeed
 
 WORKER = Path(__file__).parent / "workers/megatron_worker.py"
 EXPERTS = {"model": {"num_moe_experts": 4, "moe_router_topk": 2, "qk_layernorm": True},
@@ -113,7 +113,3 @@ def test_nemo_archives_are_read(saved, tmp_path, mode):
     for rank in inside.glob("mp_rank_*"):
         shutil.rmtree(rank)
     assert hashes(archive(tmp_path / "one.nemo", inside, mode)) == hashes(inside / "model_weights.ckpt")
-    whole = ranks.read_bytes()
-    for cut in (0, 1, 600, len(whole) // 2):
-        (tmp_path / "cut.nemo").write_bytes(whole[:cut])
-        assert "cut.nemo" in refuse("inspect", tmp_path / "cut.nemo").stderr

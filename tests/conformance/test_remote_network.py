@@ -30,10 +30,6 @@ def etag(data):
 class Files(Handler):
     """Sends ranges of the files of the server, as a web server, as S3, as Google or as Azure; `seen` has the requests."""
 
-    def setup(self):
-        super().setup()
-        self.server.connections += 1
-
     def do_GET(self):
         self.server.seen.append((self.command, self.path, dict(self.headers)))
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
@@ -48,7 +44,7 @@ class Files(Handler):
 
 
 def files_at(certificate=None, files=None, answers=None):
-    return running(Files, certificate, files=files or {}, answers=answers, seen=[], connections=0)
+    return running(Files, certificate, files=files or {}, answers=answers, seen=[])
 
 
 class Proxy(Handler):
@@ -132,17 +128,6 @@ def test_a_proxy_and_a_certificate_authority(model, certificates, tmp_path):
         refuse("inspect", near, env={"SSL_CERT_FILE": tmp_path / "none.pem"})
 
 
-def test_connections_are_used_again(model, tmp_path):
-    with files_at(files={"model.pth": model.read_bytes()}) as server:
-        succeed("convert", "--allow-http", f"http://127.0.0.1:{server.port}/model.pth", "-o", tmp_path / "x.safetensors")
-        assert server.connections < len(server.seen), (server.connections, server.seen)
-        requests, server.connections = len(server.seen), 0
-        lines = [json.dumps({"input": f"http://127.0.0.1:{server.port}/{n}/model.pth", "options": {"allow-http": True}}) for n in range(8)]
-        (tmp_path / "m.jsonl").write_text("\n".join(lines))
-        succeed("batch", tmp_path / "m.jsonl", "--task", "digest", "--results", tmp_path / "r.jsonl")
-        assert 16 <= 2 * server.connections <= len(server.seen) - requests or server.connections < 8, (server.connections, len(server.seen))
-
-
 def expires():
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
 
@@ -216,12 +201,6 @@ def carton_of(model, tmp_path, name="m"):
     return path
 
 
-def ask(server, path):
-    response = server.request("GET", path)
-    assert response.status == 200, (path, response.status, response.body)
-    return json.loads(response.body)
-
-
 @contextlib.contextmanager
 def bucket_of(objects):
     """A bucket `b` as S3 has it, whose objects the test may change, and the environment that reads it."""
@@ -253,7 +232,7 @@ def test_a_folder_of_cartons_in_a_bucket_is_served_and_packed(model, tmp_path):
     with bucket_of(objects) as (_, env):
         with Server(BINARY, "serve", "--allow-http", "--port", 0, "s3://b/cartons", env=env) as server:
             for name in "a", "b":
-                assert ask(server, f"/v2/models/{name}")["name"] == name
+                assert server.request("GET", f"/v2/models/{name}").json()["name"] == name
             assert server.request("GET", "/v2/models/c").status == 404
         assert "no packed cartons" in refuse("serve", "--allow-http", "--port", 0, "s3://b/empty", env=env).stderr
         packed = succeed("pack", "--allow-http", "s3://b/u", cwd=tmp_path, env=env)
@@ -275,7 +254,7 @@ def test_a_repository_in_a_bucket_is_served(model, tmp_path):
                "other/1.carton": data, "empty/notes.txt": b"x"}
     with bucket_of(objects) as (bucket, env):
         with Server(BINARY, "serve", "--allow-http", "--port", 0, "--repository", "s3://b/r", env=env) as server:
-            assert ask(server, "/v2/models/m")["versions"] == ["1", "2"]
+            assert server.request("GET", "/v2/models/m").json()["versions"] == ["1", "2"]
             log = server.log()
             assert "s3://b/r/m/latest.carton" in log and "s3://b/r/u/3.carton" in log and "carton.toml" not in log, log
             sent = len(bucket.seen)
@@ -285,14 +264,14 @@ def test_a_repository_in_a_bucket_is_served(model, tmp_path):
             index = json.loads(server.request("POST", "/v2/repository/index").body)
             assert [(row["name"], row.get("version"), row.get("state")) for row in index] == [("m", "1", "READY"), ("m", "2", "READY"), ("n", None, None)]
             assert server.request("POST", "/v2/repository/models/n/load").status == 200
-            assert ask(server, "/v2/models/n")["versions"] == ["7"]
+            assert server.request("GET", "/v2/models/n").json()["versions"] == ["7"]
             del objects["r/m/1.carton"]
             assert server.request("POST", "/v2/repository/models/m/load").status == 200
-            assert ask(server, "/v2/models/m")["versions"] == ["2"]
+            assert server.request("GET", "/v2/models/m").json()["versions"] == ["2"]
             objects["r/m/5.carton"] = b"no carton"
             answer = server.request("POST", "/v2/repository/models/m/load")
             assert answer.status == 500 and b"s3://b/r/m/5.carton" in answer.body and SECRET.encode() not in answer.body
-            assert ask(server, "/v2/models/m")["versions"] == ["2"]
+            assert server.request("GET", "/v2/models/m").json()["versions"] == ["2"]
             assert server.request("POST", "/v2/repository/models/m/unload").status == 200
             assert server.request("GET", "/v2/models/m").status == 404
             assert server.request("POST", "/v2/repository/models/..%2Fother/load").status == 404
