@@ -65,10 +65,6 @@ impl Source for UnmappedFile {
         Ok(())
     }
 
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
-    }
-
     fn check_unchanged(&self) -> Result<(), ReadError> {
         let now = self.file.metadata()?;
         if now.len() == self.len && now.modified().ok() == self.modified {

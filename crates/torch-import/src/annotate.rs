@@ -14,9 +14,8 @@ pub fn annotate(container: Option<&Container>, heap: &Heap<'_>, id: ObjectId) ->
         Object::Persistent(_) => {
             let reference = StorageRef::read(heap, id).ok()?;
             let dtype = reference.dtype.unwrap_or(Dtype::UInt8);
-            // Of an archive that is not in memory, the local headers are not read, by which a storage begins later.
-            let in_memory = container.filter(|container| container.source().in_memory().is_some());
-            let file_offset = || in_memory?.storage(&reference, dtype).ok()?.file_offset();
+            let located = container.filter(|container| container.has_file_offsets());
+            let file_offset = || located?.storage(&reference, dtype).ok()?.file_offset();
             let record = container.and_then(|container| container.storage_record(&reference.key));
             let record = record.as_deref().unwrap_or(&reference.key);
             let at = file_offset().map_or_else(String::new, |at| format!(", at byte {at} of the file"));

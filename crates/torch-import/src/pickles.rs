@@ -3,13 +3,14 @@
 //!
 //! Facts: `_legacy_load` in `torch/serialization.py` for the order of the pickles before PyTorch 1.6.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{BufferSource, MappedFile, Source};
+use byte_source::{MappedFile, Source};
+use bytes::Bytes;
 use pickle_vm::{Opcode, PickleLimits, Reader};
 
-use crate::container::{in_memory, inflate, legacy, sniff};
+use crate::container::{inflate, legacy, sniff};
 use crate::{Container, ContainerFormat, Error, Result};
 
 /// A file that holds pickles.
@@ -22,9 +23,8 @@ pub struct Pickles {
 #[derive(Debug)]
 enum PickleSource {
     Container(Box<Container>),
-    /// File that starts with pickles, readable even if the container is damaged or absent. Its bytes are in memory, or those
-    /// of its pickles are.
-    PickleSequence(Arc<dyn Source>, Option<Box<Container>>),
+    /// File that starts with pickles, and its bytes or those of its pickles, readable even if the container is damaged or absent.
+    PickleSequence(PathBuf, Bytes, Option<Box<Container>>),
 }
 
 impl Pickles {
@@ -42,10 +42,8 @@ impl Pickles {
     /// # Errors
     /// Those of [`open`](Self::open).
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
-        let is_mapped = source.in_memory().is_some();
-        let head = if is_mapped { None } else { Some(sniff::read_head(&*source)?) };
-        let head = head.as_deref().unwrap_or_else(|| in_memory(&*source));
-        if !sniff::starts_with_pickles(head) {
+        let head = sniff::read_head(&*source)?;
+        if !sniff::starts_with_pickles(&head) {
             let container = Box::new(Container::from_source(source)?);
             if container.format() == ContainerFormat::Safetensors {
                 return Err(Error::Format {
@@ -56,30 +54,31 @@ impl Pickles {
             }
             return Ok(Self { source: PickleSource::Container(container), root: 0 });
         }
-        if legacy::recognises(head) {
-            let pickles = if is_mapped { None } else { legacy::read_pickles(&*source)? };
-            let container = Container::from_source(Arc::clone(&source));
-            let sequence = match pickles {
-                Some(pickles) => Arc::new(BufferSource::new(source.path(), pickles)),
-                None if is_mapped => source,
-                // What is damaged cannot be told from what is missing.
-                None => return Err(container.err().unwrap_or_else(|| sniff::unknown_format_error(head))),
+        let path = source.path().to_owned();
+        if legacy::recognises(&head) {
+            let is_whole = head.len() as u64 == source.len();
+            let pickles = if is_whole { Some(head.clone()) } else { legacy::read_pickles(&*source)? };
+            let container = Container::from_source(source);
+            // What is damaged cannot be told from what is missing.
+            let Some(pickles) = pickles else {
+                return Err(container.err().unwrap_or_else(|| sniff::unknown_format_error(&head)));
             };
             return Ok(Self {
-                source: PickleSource::PickleSequence(sequence, container.ok().map(Box::new)),
+                source: PickleSource::PickleSequence(path, pickles, container.ok().map(Box::new)),
                 root: legacy::ROOT_INDEX,
             });
         }
-        sniff::reject_unreadable_formats(head)?;
-        let sequence = if is_mapped { source } else { Arc::new(inflate::local_copy(&*source)?) };
-        Ok(Self { source: PickleSource::PickleSequence(sequence, None), root: 0 })
+        sniff::reject_unreadable_formats(&head)?;
+        let source = inflate::mappable(source)?;
+        let pickles = source.share(0..source.len())?;
+        Ok(Self { source: PickleSource::PickleSequence(path, pickles, None), root: 0 })
     }
 
     /// Returns the checkpoint whose storages the pickle refers to.
     pub fn container(&self) -> Option<&Container> {
         match &self.source {
             PickleSource::Container(container) => Some(container),
-            PickleSource::PickleSequence(_, container) => container.as_deref(),
+            PickleSource::PickleSequence(_, _, container) => container.as_deref(),
         }
     }
 
@@ -87,9 +86,7 @@ impl Pickles {
     pub fn limits(&self) -> PickleLimits {
         match &self.source {
             PickleSource::Container(container) => container.pickle_limits(),
-            PickleSource::PickleSequence(file, _) => {
-                PickleLimits::for_stored(in_memory(&**file).len() as u64)
-            }
+            PickleSource::PickleSequence(_, pickles, _) => PickleLimits::for_stored(pickles.len() as u64),
         }
     }
 
@@ -97,7 +94,7 @@ impl Pickles {
     fn record(&self) -> String {
         match &self.source {
             PickleSource::Container(container) => container.pickle_record().to_owned(),
-            PickleSource::PickleSequence(file, _) => file.path().display().to_string(),
+            PickleSource::PickleSequence(path, ..) => path.display().to_string(),
         }
     }
 
@@ -109,7 +106,7 @@ impl Pickles {
     pub fn pickle(&self, index: Option<usize>) -> Result<&[u8]> {
         let mut bytes = match &self.source {
             PickleSource::Container(container) => container.pickle(),
-            PickleSource::PickleSequence(file, _) => in_memory(&**file),
+            PickleSource::PickleSequence(_, pickles, _) => pickles,
         };
         let index = index.unwrap_or(self.root);
         let none = |count| Error::NoPickle { record: self.record(), count };

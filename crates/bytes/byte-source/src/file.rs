@@ -6,12 +6,13 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
 use crate::stamp::{FileChange, FileChanged, FileStamp};
-use crate::{ErrorKind, ReadError};
+use crate::{ErrorKind, ReadError, Source, WINDOW, slice_range};
 
 /// Errors of opening and mapping a file.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +69,7 @@ pub fn special_file_kind(metadata: &std::fs::Metadata) -> &'static str {
 ///
 /// Pages are loaded when they are touched and stay resident until [`release`](Self::release). If another program
 /// truncates the file, the system kills a process that touches a lost page. Therefore every walk over large data reads
-/// with [`Source`](crate::Source), which returns an error instead, and calls [`check_unchanged`](Self::check_unchanged)
+/// with [`Source`], which returns an error instead, and calls [`check_unchanged`](Self::check_unchanged)
 /// at its end.
 #[derive(Debug)]
 pub struct MappedFile {
@@ -77,7 +78,16 @@ pub struct MappedFile {
     /// Metadata of the file when it was opened.
     stamp: FileStamp,
     /// The map, once it is made; never that of an empty file, which mmap(2) rejects.
-    map: OnceLock<Mmap>,
+    map: OnceLock<Arc<Mmap>>,
+}
+
+/// The map of a file, for bytes that outlive the file.
+struct SharedMap(Arc<Mmap>);
+
+impl AsRef<[u8]> for SharedMap {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl MappedFile {
@@ -128,7 +138,7 @@ impl MappedFile {
         // The length is explicit, because the map must not be longer than the recorded file length.
         let len = usize::try_from(self.stamp.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let map = map(&self.file, len)?;
-        self.map.get_or_init(|| map);
+        self.map.get_or_init(|| Arc::new(map));
         Ok(())
     }
 
@@ -152,6 +162,18 @@ impl MappedFile {
             self.make_map().ok()?;
         }
         Some(self.bytes())
+    }
+
+    /// Returns the bytes of a range of the map. A short range of a file that is not mapped yet is read, which takes less time than
+    /// a map.
+    pub(crate) fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        let is_short = range.end.saturating_sub(range.start) <= WINDOW as u64;
+        if range.is_empty() || self.map.get().is_none() && (is_short || self.make_map().is_err()) {
+            return self.read_range(range);
+        }
+        let map = self.map.get().ok_or(io::ErrorKind::UnexpectedEof)?;
+        let map = Bytes::from_owner(SharedMap(Arc::clone(map)));
+        Ok(map.slice_ref(slice_range(&map, &range).ok_or(io::ErrorKind::UnexpectedEof)?))
     }
 
     /// Returns the file's length in bytes.

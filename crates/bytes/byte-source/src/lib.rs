@@ -41,8 +41,8 @@ pub use prefetched::Prefetched;
 pub use read_error::{NotRepresentable, ReadError, RecordDamaged};
 pub use sha256::{Sha256Sink, hex, sha256};
 pub use source::{
-    BufferSource, OpenedFile, Region, SeekableSource, Source, SourceReader, each_window, map_file,
-    map_file_lazily, slice_range, window_ranges, window_ranges_of,
+    BufferSource, Checks, OpenedFile, Region, SeekableSource, Source, SourceReader, each_window, map_file,
+    map_file_lazily, share_start, slice_range, window_ranges, window_ranges_of,
 };
 pub use stamp::{FileChange, FileChanged};
 pub use store::{FileStat, Listing, Replaced, Stat, Store, Upload};

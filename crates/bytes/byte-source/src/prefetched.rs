@@ -75,6 +75,7 @@ impl Prefetched {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Source for Prefetched {
     fn path(&self) -> &Path {
         self.source.path()
@@ -82,6 +83,14 @@ impl Source for Prefetched {
 
     fn len(&self) -> u64 {
         self.source.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.source.is_empty()
+    }
+
+    fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        Ok(self.read_ranges(&[range])?.into_iter().next().unwrap_or_default())
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
@@ -154,12 +163,28 @@ impl Source for Prefetched {
         }
     }
 
+    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        match self.pieces(range.clone()).as_slice() {
+            [PrefetchedPiece::Kept(bytes)] => Ok(bytes.clone()),
+            _ if self.source.is_mappable() => self.source.share(range),
+            _ => self.read_range(range),
+        }
+    }
+
     fn in_memory(&self) -> Option<&[u8]> {
         self.source.in_memory()
     }
 
     fn file(&self) -> Option<(&File, u64)> {
         self.source.file()
+    }
+
+    fn is_mappable(&self) -> bool {
+        self.source.is_mappable()
+    }
+
+    fn has_latency(&self) -> bool {
+        self.source.has_latency()
     }
 
     fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {

@@ -100,8 +100,18 @@ pub trait Source: Debug + Send + Sync {
         self.read_window(range)
     }
 
+    /// Returns the bytes of a range, without a copy if they are in memory or mapped.
+    ///
+    /// # Errors
+    /// Those of [`read_range`](Self::read_range).
+    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        self.read_range(range)
+    }
+
     /// Returns all bytes without a copy, if they are in memory or mapped.
-    fn in_memory(&self) -> Option<&[u8]>;
+    fn in_memory(&self) -> Option<&[u8]> {
+        None
+    }
 
     /// Returns the open file that has the bytes, and its length when it was opened, for a caller that maps it in its own way.
     /// [`locate`](Self::locate) returns the offsets in the file. `None` if no file has these bytes as they are.
@@ -109,9 +119,15 @@ pub trait Source: Debug + Send + Sync {
         None
     }
 
-    /// Returns true if all bytes are in memory, or in a file that can be mapped. Does not map it.
+    /// Returns true if all bytes are in memory, or in a file that can be mapped, so that [`share`](Self::share) makes no copy. Does
+    /// not map it.
     fn is_mappable(&self) -> bool {
         self.file().is_some() || self.in_memory().is_some()
+    }
+
+    /// Returns true if each read is a request to a service, so that a reader asks for few ranges, and for nothing that no one needs.
+    fn has_latency(&self) -> bool {
+        false
     }
 
     /// Returns the range of the whole file that has the bytes of a range.
@@ -132,6 +148,31 @@ pub trait Source: Debug + Send + Sync {
     fn release(&self, range: Range<u64>) {
         let _ = range;
     }
+}
+
+/// When a reader compares what does not describe the contents, such as the local header of each record of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checks {
+    /// When the file is opened, so that a damaged one is refused as a whole.
+    AtOnce,
+    /// When its bytes are read.
+    WhenRead,
+}
+
+impl Checks {
+    /// Returns the checks that a reader makes unless its caller knows better: at once, if a read takes no request.
+    pub fn for_source(source: &dyn Source) -> Self {
+        if source.has_latency() { Self::WhenRead } else { Self::AtOnce }
+    }
+}
+
+/// Returns the first `len` bytes of a range, or all if that takes no copy.
+///
+/// # Errors
+/// Those of [`Source::share`].
+pub fn share_start(source: &dyn Source, range: Range<u64>, len: u64) -> Result<Bytes, ReadError> {
+    let end = if source.is_mappable() { range.end } else { range.start.saturating_add(len).min(range.end) };
+    source.share(range.start..end)
 }
 
 /// A file that was opened as a source.
@@ -164,6 +205,10 @@ impl Source for MappedFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
         self.read_exact_at(offset, buffer)
+    }
+
+    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        Self::share(self, range)
     }
 
     fn in_memory(&self) -> Option<&[u8]> {
@@ -213,6 +258,11 @@ impl Source for BufferSource {
         Ok(())
     }
 
+    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        let part = slice_range(&self.bytes, &range).ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(self.bytes.slice_ref(part))
+    }
+
     fn in_memory(&self) -> Option<&[u8]> {
         Some(&self.bytes)
     }
@@ -227,18 +277,26 @@ impl Source for BufferSource {
 pub struct Region {
     source: Arc<dyn Source>,
     range: Range<u64>,
+    /// Name in messages; that of the source if it has none.
+    path: Option<Arc<Path>>,
 }
 
 impl Region {
     /// Creates a region of the bytes of `range`. Returns `None` if the range is not inside the source.
     pub fn new(source: &Arc<dyn Source>, range: Range<u64>) -> Option<Self> {
         let is_inside = range.start <= range.end && range.end <= source.len();
-        is_inside.then(|| Self { source: Arc::clone(source), range })
+        is_inside.then(|| Self { source: Arc::clone(source), range, path: None })
     }
 
     /// Creates a region of all bytes of a source.
     pub fn whole(source: &Arc<dyn Source>) -> Self {
-        Self { range: 0..source.len(), source: Arc::clone(source) }
+        Self { range: 0..source.len(), source: Arc::clone(source), path: None }
+    }
+
+    /// Returns the region with a name of its own in messages, such as that of a file in an archive.
+    #[must_use]
+    pub fn named(self, path: &Path) -> Self {
+        Self { path: Some(path.into()), ..self }
     }
 
     /// Returns the source of the region.
@@ -255,17 +313,22 @@ impl Region {
     pub fn slice(&self, range: Range<u64>) -> Option<Self> {
         let start = self.range.start.checked_add(range.start)?;
         let end = self.range.start.checked_add(range.end).filter(|end| *end <= self.range.end)?;
-        (start <= end).then(|| Self { source: Arc::clone(&self.source), range: start..end })
+        (start <= end).then(|| Self { range: start..end, ..self.clone() })
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Source for Region {
     fn path(&self) -> &Path {
-        self.source.path()
+        self.path.as_deref().unwrap_or_else(|| self.source.path())
     }
 
     fn len(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.range.is_empty()
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
@@ -274,6 +337,10 @@ impl Source for Region {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.source.read_at(buffer, self.range.start.saturating_add(offset))
+    }
+
+    fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        self.source.read_range(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
@@ -290,12 +357,24 @@ impl Source for Region {
         self.source.read_first(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
     }
 
+    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        self.source.share(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
+    }
+
     fn in_memory(&self) -> Option<&[u8]> {
         slice_range(self.source.in_memory()?, &self.range)
     }
 
     fn file(&self) -> Option<(&File, u64)> {
         self.source.file()
+    }
+
+    fn is_mappable(&self) -> bool {
+        self.source.is_mappable()
+    }
+
+    fn has_latency(&self) -> bool {
+        self.source.has_latency()
     }
 
     fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {

@@ -331,8 +331,8 @@ impl Source for RemoteFile {
         parts.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
+    fn has_latency(&self) -> bool {
+        true
     }
 
     /// Returns `Ok`: each answer is compared with the version that was opened.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Blob, FileStat, Location, MappedFile, Region, Sha256Sink, Sink, Source, Stat, Window, hex,
+    Blob, Checks, FileStat, Location, MappedFile, Region, Sha256Sink, Sink, Source, Stat, Window, hex,
 };
 use output::{FileRecord, file_name};
 use serde_json::Value as Json;
@@ -187,7 +187,7 @@ impl InputDigest {
     fn local_file(&mut self, path: &Path) -> Result<()> {
         let source: Arc<dyn Source> = Arc::new(open(path)?);
         self.number(source.len());
-        match ZipIndex::read_directory(&source) {
+        match ZipIndex::open(&source, Checks::WhenRead, &()) {
             Ok((index, archive)) if index.entries.iter().all(has_checksum) => self.archive(&index, &archive),
             _ if source.len() <= READ_WHOLE_MAX => self.region(&Region::whole(&source)),
             _ => self.times(path),

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Action, MappedFile, Observer, OpenedFile, ProgressReporter, ReadError, Region, Source};
+use byte_source::{Action, Checks, MappedFile, Observer, OpenedFile, ProgressReporter, ReadError, Region, Source};
 use sha2::{Digest, Sha256};
 use zip_format::{CompressionMethod, ZipIndex};
 
@@ -65,17 +65,14 @@ impl Carton {
         Self::with_manifest(Self { open_file, ..Self::open_unlisted(path)? })
     }
 
-    /// Reads a `.carton` from a source. For a source that is not in memory, local headers are read only with their files.
+    /// Reads a `.carton` from a source. If each read of it is a request, local headers are read only with their files.
     ///
     /// # Errors
     /// As those of [`open`](Self::open).
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
         let (path, links) = (source.path().to_owned(), Links::default());
-        let index = match source.in_memory() {
-            Some(_) => ZipIndex::read(&*source).map(|index| (index, source)),
-            None => ZipIndex::read_directory(&source),
-        };
-        let (index, source) = index.map_err(Error::Zip)?;
+        let (index, source) =
+            ZipIndex::open(&source, Checks::for_source(&*source), &()).map_err(Error::Zip)?;
         let entries = zip_entries(index)?;
         Self::with_manifest(Self {
             path,

@@ -3,17 +3,14 @@
 //! Facts: `SaveRestoreConnector` in `nemo/core/connectors/save_restore_connector.py` of `NeMo` 2: the member `model_weights.ckpt`
 //! is a state dict, the folder `model_weights/` a `torch_dist` checkpoint, and folders such as `mp_rank_00` are those of ranks.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Location, MappedFile, MemoryStore, ReadError, Region, SeekableSource, Source, SourceReader, Store,
-    WINDOW, Window,
+    Location, MappedFile, MemoryStore, ReadError, Region, SeekableSource, Source, SourceReader, Store, WINDOW,
 };
-use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use torch_import::Container;
 
@@ -60,9 +57,10 @@ impl TrainerArchive {
             source = decompress(&*source).map_err(fail)?;
         }
         let members = read_members(&*source).map_err(fail)?;
-        let members = members
-            .into_iter()
-            .filter_map(|(name, range)| Member::in_archive(path.join(name), &source, range));
+        let members = members.into_iter().filter_map(|(name, range)| {
+            let member = Region::new(&source, range)?.named(&path.join(name));
+            Some(Arc::new(member) as Arc<dyn Source>)
+        });
         let store = Arc::new(members.collect::<MemoryStore>());
         let open = |paths: &[PathBuf]| store.open(paths).map_err(|reason| fail(reason.into()));
         let root = list(&Location::new(Arc::<MemoryStore>::clone(&store), &path))?;
@@ -152,76 +150,4 @@ fn read_members(source: &dyn Source) -> Result<Vec<(String, Range<u64>)>, torch_
 
 fn damaged(reason: String) -> torch_import::Error {
     torch_import::Error::Tar(reason)
-}
-
-/// Member of an archive, with a path of its own.
-#[derive(Debug)]
-struct Member {
-    path: PathBuf,
-    region: Region,
-}
-
-impl Member {
-    fn in_archive(path: PathBuf, source: &Arc<dyn Source>, range: Range<u64>) -> Option<Arc<dyn Source>> {
-        Some(Arc::new(Self { path, region: Region::new(source, range)? }))
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-impl Source for Member {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn len(&self) -> u64 {
-        Source::len(&self.region)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        self.region.read_at(buffer, offset)
-    }
-
-    fn is_empty(&self) -> bool {
-        Source::is_empty(&self.region)
-    }
-
-    fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
-        self.region.read_range(range)
-    }
-
-    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
-        self.region.read_ranges(ranges)
-    }
-
-    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
-        self.region.read_window(range)
-    }
-
-    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
-        self.region.read_first(range)
-    }
-
-    fn in_memory(&self) -> Option<&[u8]> {
-        self.region.in_memory()
-    }
-
-    fn is_mappable(&self) -> bool {
-        self.region.is_mappable()
-    }
-
-    fn file(&self) -> Option<(&File, u64)> {
-        self.region.file()
-    }
-
-    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {
-        self.region.locate(range)
-    }
-
-    fn check_unchanged(&self) -> Result<(), ReadError> {
-        self.region.check_unchanged()
-    }
-
-    fn release(&self, range: Range<u64>) {
-        self.region.release(range);
-    }
 }

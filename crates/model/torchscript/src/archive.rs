@@ -4,11 +4,11 @@
 //! (10 is the highest that 2.0.1 and 2.15 both load; with it no operator is upgraded), `data.pkl`, `constants.pkl` (an empty
 //! tuple), `code/` and `data/`.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
 use byte_source::{Blob, OwnedBlob, ReadError, Sink};
+use bytes::Bytes;
 use tensor::{Storage, Tensors};
 use zip_format::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
 
@@ -99,7 +99,7 @@ impl ScriptArchive {
     /// Compares this archive with one that has the records `found`, named as in [`head_records`](Self::head_records), and
     /// returns the first difference. The bytes of compressed records are `None`, and such records differ. The contents of
     /// records copied from another archive are not compared.
-    pub fn first_difference(&self, found: &[(String, Option<Cow<'_, [u8]>>)]) -> Option<ArchiveDifference> {
+    pub fn first_difference(&self, found: &[(String, Option<Bytes>)]) -> Option<ArchiveDifference> {
         let written: Vec<(&str, &[u8])> = self.head_records().collect();
         let kept: HashSet<&str> = self.kept.iter().map(|(name, _)| name.as_str()).collect();
         let record = |name: &str| {

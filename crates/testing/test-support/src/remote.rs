@@ -1,4 +1,4 @@
-//! Source that is neither in memory nor mapped.
+//! Source like an object in a remote store.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -79,8 +79,8 @@ impl Source for RemoteSource {
         Ok(())
     }
 
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
+    fn has_latency(&self) -> bool {
+        true
     }
 
     fn check_unchanged(&self) -> Result<(), ReadError> {

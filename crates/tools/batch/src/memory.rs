@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use byte_source::{MappedFile, Source};
+use byte_source::{Checks, MappedFile, Source};
 use pipeline::Observer;
 use zip_format::ZipIndex;
 
@@ -79,7 +79,7 @@ pub(crate) fn estimate_memory(input: &Path, small: u64) -> u64 {
 /// Returns the number of bytes of the pickles in a zip archive, or of the header of a safetensors file.
 fn names_len(path: &Path) -> Option<u64> {
     let source: Arc<dyn Source> = Arc::new(MappedFile::open(path).ok()?);
-    if let Ok((index, _)) = ZipIndex::read_directory(&source) {
+    if let Ok((index, _)) = ZipIndex::open(&source, Checks::WhenRead, &()) {
         let pickles =
             index.entries.iter().filter(|entry| Path::new(&entry.name).extension() == Some("pkl".as_ref()));
         return Some(pickles.fold(0, |sum, entry| entry.len.saturating_add(sum)));

@@ -103,8 +103,8 @@ pub(crate) enum NpyArray {
 
 /// Parses the array in `file`. Numbers stay in the file, as a tensor over its bytes.
 pub(crate) fn read_npy(file: &Arc<dyn Source>) -> Result<NpyArray, NpyError> {
-    let bytes = file.in_memory().unwrap_or_default();
-    let (header, start) = header(bytes).ok_or(NpyError::NotNpy)?;
+    let bytes = file.share(0..file.len()).unwrap_or_default();
+    let (header, start) = header(&bytes).ok_or(NpyError::NotNpy)?;
     let header = std::str::from_utf8(header).map_err(|_| NpyError::Header)?;
     let descr = quoted(header_value(header, "descr")?).ok_or(NpyError::Fields)?;
     let fortran = match header_value(header, "fortran_order")? {

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{Observer, ReadError, Region, Source};
+use byte_source::{Observer, Source};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{ErrorKind, Machine, Pickle, PickleLimits, Reader};
 use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Storage, StorageRecords};
 use zip_format::ZipIndex;
 
-use super::inflate::Inflated;
+use super::inflate::RecordBytes;
 use crate::omission::Omission;
 use crate::persistent::PersistentTensor;
 use crate::script_modules::ScriptModules;
@@ -78,11 +78,11 @@ pub(super) enum TensorSource {
 /// A pickle, and the data needed to find the storages that it refers to.
 #[derive(Debug)]
 pub(super) struct PickledTensors {
-    pub(super) pickle: PickleBytes,
+    pub(super) pickle: RecordBytes,
     pub(super) pickle_record: String,
     /// Bytes of the file that count as those of the pickle: its length, or less if it is compressed.
     pub(super) counted_len: u64,
-    /// Central directory of a zip archive that is not in memory.
+    /// Central directory of a zip archive whose local headers are read with the records.
     pub(super) index: Option<ZipIndex>,
     /// Prefix of a storage's record name, before the key.
     pub(super) prefix: String,
@@ -92,19 +92,18 @@ pub(super) struct PickledTensors {
     /// Tensors of a 0.1 checkpoint by persistent id.
     pub(super) persistent_tensors: HashMap<String, PersistentTensor>,
     /// Record and file range of each pickle other than the root object's.
-    pub(super) more_pickles: Vec<(&'static str, Range<usize>)>,
+    pub(super) more_pickles: Vec<RecordPickle>,
 }
+
+/// Record of a pickle, and its range in the file.
+pub(super) type RecordPickle = (&'static str, Range<usize>);
 
 impl PickledTensors {
     /// Starts from a pickle without storages; the reader of each format fills in the rest.
-    pub(super) fn new(pickle: PickleBytes) -> Self {
-        let counted_len = match &pickle {
-            PickleBytes::Mapped(range) => range.len() as u64,
-            PickleBytes::Inflated(bytes) => bytes.len() as u64,
-        };
+    pub(super) fn new(pickle: RecordBytes) -> Self {
         Self {
+            counted_len: pickle.len() as u64,
             pickle,
-            counted_len,
             pickle_record: String::new(),
             index: None,
             prefix: String::new(),
@@ -133,11 +132,6 @@ pub(super) fn pickle_error(record: String, reason: pickle_vm::Error, counted: u6
         return Error::CompressedPickle { record, reason, stored: counted, found: len };
     }
     Error::Pickle { record, reason }
-}
-
-/// Returns all bytes of a source that is in memory or mapped; empty for any other source.
-pub(crate) fn in_memory(source: &dyn Source) -> &[u8] {
-    source.in_memory().unwrap_or_default()
 }
 
 /// Converts a range in memory to a range of a source.
@@ -184,13 +178,6 @@ pub(super) fn load_checked<'p>(
     Err(damaged(pickle_vm::Error { kind: ErrorKind::NoStop, offset, opcode: None }))
 }
 
-/// Bytes of a pickle: a range of the mapped file, or the inflated content of a record.
-#[derive(Debug)]
-pub(super) enum PickleBytes {
-    Mapped(Range<usize>),
-    Inflated(Inflated),
-}
-
 impl ContainerContents {
     pub(super) fn pickled(
         file: Arc<dyn Source>,
@@ -226,8 +213,8 @@ impl ContainerContents {
         }
     }
 
-    /// Returns the central directory of a zip archive. It is not kept for an archive in memory but parsed again,
-    /// because it may have a million entries.
+    /// Returns the central directory of a zip archive. Unless local headers are read with the records, it is not kept but parsed
+    /// again, because it may have a million entries.
     ///
     /// # Errors
     /// When the file is not a zip archive.
@@ -249,25 +236,9 @@ impl ContainerContents {
         self.index().map_or_else(|_| ScriptModules::default(), |index| names(&index))
     }
 
-    /// Returns bytes of the file, copied if the file is not in memory.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub(crate) fn read(&self, range: &Range<u64>) -> Result<Cow<'_, [u8]>, ReadError> {
-        Ok(match self.file.in_memory() {
-            Some(bytes) => Cow::Borrowed(byte_source::slice_range(bytes, range).unwrap_or_default()),
-            None => Cow::Owned(self.file.read_range(range.clone())?.into()),
-        })
-    }
-
     /// Returns the pickle that holds the root object; empty if a header names the tensors.
     pub(crate) fn pickle(&self) -> &[u8] {
-        match self.as_pickled().map(|pickled| &pickled.pickle) {
-            None => &[],
-            // The reader that created the range checked that it is inside the file.
-            Some(PickleBytes::Mapped(range)) => in_memory(&*self.file).get(range.clone()).unwrap_or_default(),
-            Some(PickleBytes::Inflated(bytes)) => bytes,
-        }
+        self.as_pickled().map_or(&[], |pickled| &pickled.pickle)
     }
 
     /// Reads the pickle into inert objects.
@@ -307,22 +278,17 @@ impl ContainerContents {
     }
 
     fn release_in_pickle(&self, range: Range<u64>) {
-        match self.as_pickled().map(|pickled| &pickled.pickle) {
-            Some(PickleBytes::Mapped(pickle)) => {
-                let at = |n: u64| n.saturating_add(pickle.start as u64);
-                self.file.release(at(range.start)..at(range.end));
-            }
-            Some(PickleBytes::Inflated(Inflated::File(file))) => Source::release(file, range),
-            Some(PickleBytes::Inflated(Inflated::Memory(_))) | None => {}
+        if let Some(pickled) = self.as_pickled() {
+            pickled.pickle.release(range);
         }
     }
 
-    /// Returns a storage over a range of the pickle without copying; `None` if the pickle is not mapped.
+    /// Returns a storage over a range of the pickle without copying; `None` if the pickle was copied from the file.
     pub(crate) fn pickle_storage(&self, range: &Range<usize>) -> Option<Storage> {
-        let PickleBytes::Mapped(pickle) = &self.as_pickled()?.pickle else { return None };
-        let at = |n: usize| pickle.start.checked_add(n).filter(|at| *at <= pickle.end);
-        let range = at(range.start)?..at(range.end)?;
-        Some(Storage::stored(Region::new(&self.file, to_u64_range(&range))?, None))
+        let pickle = self.as_pickled()?.pickle.region()?;
+        let region =
+            pickle.slice(to_u64_range(range)).filter(|region| Arc::ptr_eq(region.source(), &self.file));
+        Some(Storage::stored(region?, None))
     }
 
     /// Releases the pages of the pickle, which the system loads again on access.

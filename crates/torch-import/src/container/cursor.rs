@@ -59,14 +59,12 @@ impl<'b> PickleCursor<'b> {
         Ok(self.observer.check()?)
     }
 
-    /// Starts at the first byte of a file, of which `unread` bytes after `bytes` were not read.
-    pub(super) fn at_start(bytes: &'b [u8], unread: u64, record: &'b str) -> Self {
-        Self { unread, ..Self::new(bytes, 0..bytes.len(), record) }
-    }
-
-    /// Starts at byte `start` of a file that was read in part: `unread` bytes of the record follow after `bytes`.
-    pub(super) fn in_part(bytes: &'b [u8], start: usize, unread: u64, record: &'b str) -> Self {
-        Self { start, unread, ends_at_file_end: false, ..Self::new(bytes, 0..bytes.len(), record) }
+    /// Starts at the first byte of `range` of a file of `len` bytes, of which `bytes` were read.
+    pub(super) fn in_part(bytes: &'b [u8], range: &Range<u64>, len: u64, record: &'b str) -> Self {
+        let unread = range.end.saturating_sub(range.start).saturating_sub(bytes.len() as u64);
+        let start = usize::try_from(range.start).unwrap_or(usize::MAX);
+        let ends_at_file_end = range.end == len;
+        Self { start, unread, ends_at_file_end, ..Self::new(bytes, 0..bytes.len(), record) }
     }
 
     /// Returns true if a pickle goes on in the bytes that were not read.

@@ -3,9 +3,12 @@
 
 use std::io::{self, Read, Write};
 use std::ops::{Deref, Range};
+use std::sync::Arc;
 
-use byte_source::{MappedFile, Source, SourceReader, WINDOW, Window, window_ranges};
+use byte_source::{MappedFile, ReadError, Region, Source, SourceReader, WINDOW, Window, window_ranges};
+use bytes::Bytes;
 use flate2::read::DeflateDecoder;
+use tensor::Storage;
 use zip_format::{CompressionMethod, Entry};
 
 use crate::{Error, Result};
@@ -15,7 +18,7 @@ use crate::{Error, Result};
 const DEFLATE_RATIO_MAX: u64 = 1032;
 
 /// Largest record, in bytes, that is inflated or read into memory; longer ones go to a temporary file.
-pub(super) const INFLATED_IN_MEMORY_MAX: u64 = 16 << 20;
+pub(super) const IN_MEMORY_MAX: u64 = 16 << 20;
 
 /// Bytes to which a pickle may inflate, and bytes more for each byte that stores it. The pickles of real checkpoints
 /// compress by less than 5 (216 pickles of two corpora, with zlib's best compression), and by 16 if they hold a million
@@ -85,36 +88,76 @@ pub(super) fn check_texts<'e>(file: u64, entries: impl Iterator<Item = &'e Entry
     TEXTS.check("the records of code", file, entries)
 }
 
-/// Inflated bytes of a record.
+/// Bytes of a record or a file as one slice: those of the file itself, or a copy in memory or in an unlinked temporary file.
 #[derive(Debug)]
-pub(crate) enum Inflated {
-    Memory(Vec<u8>),
-    File(MappedFile),
+pub(crate) struct RecordBytes {
+    bytes: Bytes,
+    /// Part of a mapped file that has the bytes.
+    region: Option<Region>,
 }
 
-impl Deref for Inflated {
-    type Target = [u8];
+impl RecordBytes {
+    /// Reads the bytes of a range. A copy of more than 16 MiB is in a temporary file.
+    pub(super) fn read(file: &Arc<dyn Source>, range: Range<u64>) -> Result<Self> {
+        let is_shared = file.is_mappable();
+        if !is_shared && range.end.saturating_sub(range.start) > IN_MEMORY_MAX {
+            return Ok(Self::mapped(local_copy_of(&**file, range)?)?);
+        }
+        let bytes = file.share(range.clone())?;
+        Ok(Self { bytes, region: Region::new(file, range).filter(|_| is_shared) })
+    }
 
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Memory(bytes) => bytes,
-            Self::File(file) => file.bytes(),
+    /// Returns the bytes of a mapped file.
+    pub(crate) fn mapped(file: MappedFile) -> Result<Self, ReadError> {
+        let file: Arc<dyn Source> = Arc::new(file);
+        Ok(Self { bytes: file.share(0..file.len())?, region: Some(Region::whole(&file)) })
+    }
+
+    /// Returns the part of a mapped file that has the bytes.
+    pub(super) fn region(&self) -> Option<&Region> {
+        self.region.as_ref()
+    }
+
+    /// Releases the pages of a range of the bytes, which the system loads again on access.
+    pub(super) fn release(&self, range: Range<u64>) {
+        if let Some(region) = &self.region {
+            region.release(range);
         }
     }
 }
 
-pub(super) fn inflate_record(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<Inflated> {
-    if entry.len > INFLATED_IN_MEMORY_MAX
+impl Deref for RecordBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<B: Into<Bytes>> From<B> for RecordBytes {
+    fn from(bytes: B) -> Self {
+        Self { bytes: bytes.into(), region: None }
+    }
+}
+
+impl From<RecordBytes> for Storage {
+    fn from(RecordBytes { bytes, region }: RecordBytes) -> Self {
+        region.map_or_else(|| Self::owned(bytes.into()), |region| Self::stored(region, None))
+    }
+}
+
+pub(super) fn inflate_record(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<RecordBytes> {
+    if entry.len > IN_MEMORY_MAX
         && let Some(inflated) = inflate_to_file(file, std::iter::once(entry), checksums)?
     {
-        return Ok(Inflated::File(inflated));
+        return Ok(RecordBytes::mapped(inflated)?);
     }
     let mut bytes = Vec::new();
     inflate_into(SourceReader::new(file, entry.data.clone()), entry, &mut bytes)?;
     if checksums {
         check_crc(entry, crc32fast::hash(&bytes))?;
     }
-    Ok(Inflated::Memory(bytes))
+    Ok(bytes.into())
 }
 
 /// Compares the CRC-32 of a record's content with the directory's.
@@ -155,13 +198,13 @@ pub(super) fn inflate_to_file<'e>(
     Ok(Some(MappedFile::from_file(&out, file.path())?))
 }
 
-/// Copies a source into an unlinked temporary file and maps it.
-pub(crate) fn local_copy(source: &dyn Source) -> Result<MappedFile> {
-    local_copy_of(source, 0..source.len())
+/// Returns the source if it can be mapped, or else a copy in an unlinked temporary file.
+pub(crate) fn mappable(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
+    if source.is_mappable() { Ok(source) } else { Ok(Arc::new(local_copy_of(&*source, 0..source.len())?)) }
 }
 
 /// Copies a range of a source into an unlinked temporary file and maps it.
-pub(super) fn local_copy_of(source: &dyn Source, range: Range<u64>) -> Result<MappedFile> {
+fn local_copy_of(source: &dyn Source, range: Range<u64>) -> Result<MappedFile> {
     let mut out = tempfile::tempfile().map_err(Error::TemporaryFile)?;
     for window in window_ranges(range) {
         out.write_all(&Window::read(source, window)?).map_err(Error::TemporaryFile)?;

@@ -9,17 +9,15 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{Observer, Source};
+use byte_source::{Observer, Source, share_start};
+use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::{Dtype, StorageRecord, StorageRecords};
 
-use super::contents::{
-    ContainerContents, ContainerFormat, PickleBytes, PickledTensors, RECORDS_PER_CHECK, in_memory,
-    to_u64_range,
-};
+use super::contents::{ContainerContents, ContainerFormat, PickledTensors, RECORDS_PER_CHECK, to_u64_range};
 use super::cursor::PickleCursor;
-use super::inflate::{self, Inflated};
+use super::inflate::{self, RecordBytes};
 use crate::persistent::{StorageRef, module_class};
 use crate::{CheckpointNote, Error, Result};
 
@@ -52,56 +50,50 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     false
 }
 
-pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
-    let mut chain =
-        PickleCursor::new(in_memory(&*file), 0..in_memory(&*file).len(), "the file").observed(observer);
-    let parts = read_legacy_parts(&mut chain)?;
-    let pickle = PickleBytes::Mapped(parts.pickle.clone());
-    let left = chain.bytes_left();
-    Ok(contents(file, parts, pickle, left))
-}
-
-/// Opens a file that is not in memory, of which only the pickles are read, or all if they are very long. The numbers of elements
+/// Opens a file. Of one that is not in memory, only the pickles are read, or all if they are very long. The numbers of elements
 /// in front of storages that are not read are not compared.
 ///
 /// # Errors
 /// When the file cannot be read, or is damaged.
-pub(super) fn open_in_part(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
-    let mut len = file.len().min(FIRST_PART);
+pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
+    let mut len = FIRST_PART;
     while len <= PICKLES_MAX {
-        let bytes = file.read_range(0..len)?;
-        let chain = PickleCursor::at_start(&bytes, file.len().saturating_sub(len), "the file");
+        let bytes = share_start(&*file, 0..file.len(), len)?;
+        let chain = PickleCursor::in_part(&bytes, &(0..file.len()), file.len(), "the file");
         let mut chain = chain.observed(observer);
         let parts = read_legacy_parts(&mut chain);
         if chain.needs_more() {
-            len = len.saturating_mul(4).min(file.len());
+            len = len.saturating_mul(4);
             continue;
         }
-        let parts = parts?;
-        let root = bytes.get(parts.pickle.clone()).unwrap_or_default().to_vec();
-        let left = chain.bytes_left();
-        return Ok(contents(file, parts, PickleBytes::Inflated(Inflated::Memory(root)), left));
+        let (parts, left) = (parts?, chain.bytes_left());
+        let pickle = if file.is_mappable() {
+            RecordBytes::read(&file, to_u64_range(&parts.pickle))?
+        } else {
+            bytes.get(parts.pickle.clone()).unwrap_or_default().to_vec().into()
+        };
+        return Ok(contents(file, parts, pickle, left));
     }
-    open(Arc::new(inflate::local_copy(&*file)?), observer)
+    open(inflate::mappable(file)?, observer)
 }
 
-/// Returns the pickles of a file that is not in memory: all bytes before the storages; `None` if they are damaged or too long.
+/// Returns the pickles of a file: all bytes before the storages; `None` if they are damaged or too long.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn read_pickles(file: &dyn Source) -> Result<Option<Vec<u8>>> {
-    let mut len = file.len().min(FIRST_PART);
+pub(crate) fn read_pickles(file: &dyn Source) -> Result<Option<Bytes>> {
+    let mut len = FIRST_PART;
     while len <= PICKLES_MAX {
-        let bytes = file.read_range(0..len)?;
-        let mut chain = PickleCursor::at_start(&bytes, file.len().saturating_sub(len), "the file");
+        let bytes = share_start(file, 0..file.len(), len)?;
+        let mut chain = PickleCursor::in_part(&bytes, &(0..file.len()), file.len(), "the file");
         let is_read = (0..LEGACY_PICKLES).all(|_| chain.load_next_pickle("a pickle").is_ok());
         if is_read {
-            return Ok(bytes.get(..chain.offset()).map(<[u8]>::to_vec));
+            return Ok((chain.offset() <= bytes.len()).then(|| bytes.slice(..chain.offset())));
         }
         if !chain.needs_more() {
             return Ok(None);
         }
-        len = len.saturating_mul(4).min(file.len());
+        len = len.saturating_mul(4);
     }
     Ok(None)
 }
@@ -109,7 +101,7 @@ pub(crate) fn read_pickles(file: &dyn Source) -> Result<Option<Vec<u8>>> {
 fn contents(
     file: Arc<dyn Source>,
     LegacyParts { pickle, storages }: LegacyParts,
-    bytes: PickleBytes,
+    bytes: RecordBytes,
     left: u64,
 ) -> ContainerContents {
     let mut notes = Vec::new();

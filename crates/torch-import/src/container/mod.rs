@@ -10,19 +10,19 @@ pub(crate) mod sniff;
 pub(crate) mod tar;
 pub(crate) mod zip;
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{MappedFile, Observer, ReadError, Region, Source};
+use byte_source::{Checks, MappedFile, Observer, ReadError, Region, Source};
+use bytes::Bytes;
 use pickle_vm::{Heap, ObjectId, PickleLimits};
 use safetensors_format::TensorLocation;
 use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords, Tensor};
 use zip_format::{CompressionMethod, Entry};
 
 pub use contents::ContainerFormat;
-pub(crate) use contents::{ContainerContents, in_memory};
+pub(crate) use contents::{ContainerContents, to_u64_range};
 use contents::{HeaderTensors, PickledTensors};
 
 use crate::omission::Omission;
@@ -46,8 +46,8 @@ impl Container {
     }
 
     /// Reads a checkpoint from a source: a whole file, a range of a file (such as the model in a carton), or a buffer.
-    /// If the source is not in memory, the tensor descriptions of a zip archive, a safetensors file or a legacy file are read now,
-    /// in a few ranges, and the elements on demand; any other format is copied into an unlinked temporary file.
+    /// What describes the tensors is read now, in a few ranges, and the elements on demand. A bare pickle that is not in memory is
+    /// copied into an unlinked temporary file. If each read is a request, the local headers of an archive are read with the records.
     ///
     /// # Errors
     /// When the source cannot be read, is of another format, or its container is damaged.
@@ -60,17 +60,18 @@ impl Container {
     /// # Errors
     /// Those of [`from_source`](Self::from_source), and [`Error::Cancelled`].
     pub fn from_source_with_observer(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<Self> {
-        Ok(Self(Arc::new(sniff::open(sniff::prefetch_or_copy(source)?, observer)?)))
+        let checks = Checks::for_source(&*source);
+        Ok(Self(Arc::new(sniff::open(source, checks, observer)?)))
     }
 
-    /// Reads a checkpoint like [`from_source_with_observer`](Self::from_source_with_observer), but of a zip archive in memory,
+    /// Reads a checkpoint like [`from_source_with_observer`](Self::from_source_with_observer), but of any zip archive,
     /// the local header of a storage is read and compared when its bytes are needed. A caller that lists tensors is faster,
     /// and one that reads all is slower.
     ///
     /// # Errors
     /// Those of [`from_source_with_observer`](Self::from_source_with_observer), except for local headers.
     pub fn from_source_lazily(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<Self> {
-        Ok(Self(Arc::new(sniff::open_lazily(source, observer)?)))
+        Ok(Self(Arc::new(sniff::open(source, Checks::WhenRead, observer)?)))
     }
 
     /// Opens a file of parts of tensors, which another file names, such as `__0_0.distcp`. As a checkpoint, it has no
@@ -85,6 +86,11 @@ impl Container {
     /// Reads a file of parts of tensors from a source; see [`open_parts`](Self::open_parts).
     pub fn parts_from_source(source: Arc<dyn Source>) -> Self {
         Self(Arc::new(ContainerContents::without_names(source, ContainerFormat::Parts)))
+    }
+
+    /// Returns true if the ranges of the storages are those in the file: what precedes their bytes in it was read.
+    pub(crate) fn has_file_offsets(&self) -> bool {
+        self.0.as_pickled().is_none_or(|pickled| pickled.index.is_none())
     }
 
     /// Returns the bytes of the file.
@@ -110,11 +116,11 @@ impl Container {
         let mut runs = false;
         for entry in code() {
             if entry.len > CODE_MAX
-                && (entry.method != CompressionMethod::Stored || self.0.file.in_memory().is_none())
+                && (entry.method != CompressionMethod::Stored || !self.0.file.is_mappable())
             {
                 return None;
             }
-            let stored = self.0.read(&entry.data).ok()?;
+            let stored = self.0.file.share(entry.data.clone()).ok()?;
             let has_method = |text: &[u8]| text.windows(METHOD.len()).any(|found| found == METHOD);
             runs |= match entry.method {
                 CompressionMethod::Stored => has_method(&stored),
@@ -127,7 +133,7 @@ impl Container {
     /// Returns the records of a zip archive other than its storages: the name relative to the root folder, and the
     /// bytes. The bytes are `None` for a compressed record, and for a record of more than 16 MiB in a file that is not
     /// in memory. Empty for other formats.
-    pub fn records_besides_storages(&self) -> Vec<(String, Option<Cow<'_, [u8]>>)> {
+    pub fn records_besides_storages(&self) -> Vec<(String, Option<Bytes>)> {
         let (file, pickled) = (&self.0.file, self.0.as_pickled());
         let is_zip = matches!(self.format(), ContainerFormat::TorchScript | ContainerFormat::Zip);
         let Some(PickledTensors { pickle_record, prefix, .. }) = pickled.filter(|_| is_zip) else {
@@ -138,9 +144,9 @@ impl Container {
         let others = index.entries.iter().filter(|entry| !entry.name.starts_with(prefix.as_str()));
         let named = others.map(|entry| {
             let inner = entry.name.strip_prefix(root).and_then(|name| name.strip_prefix('/'));
-            let is_read = entry.method == CompressionMethod::Stored
-                && (entry.len <= CODE_MAX || file.in_memory().is_some());
-            let stored = is_read.then(|| self.0.read(&entry.data).ok()).flatten();
+            let is_read =
+                entry.method == CompressionMethod::Stored && (entry.len <= CODE_MAX || file.is_mappable());
+            let stored = is_read.then(|| file.share(entry.data.clone()).ok()).flatten();
             (inner.unwrap_or(&entry.name).to_owned(), stored)
         });
         named.collect()
@@ -174,16 +180,7 @@ impl Container {
                     let checksum = checksums.then_some(Checksum { crc: entry.crc, record });
                     Region::new(file, entry.data.clone()).map(|region| Storage::stored(region, checksum))
                 }
-                None => {
-                    let inflated = inflate::inflate_record(&**file, entry, checksums)?;
-                    Some(match inflated {
-                        inflate::Inflated::Memory(bytes) => Storage::owned(bytes),
-                        inflate::Inflated::File(map) => {
-                            let source: Arc<dyn Source> = Arc::new(map);
-                            Storage::stored(Region::whole(&source), None)
-                        }
-                    })
-                }
+                None => Some(inflate::inflate_record(&**file, entry, checksums)?.into()),
             };
             records.extend(storage.map(|storage| (inner.to_owned(), storage)));
         }

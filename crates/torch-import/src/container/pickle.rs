@@ -7,8 +7,9 @@ use pickle_vm::{Instruction, Machine, Opcode, PickleLimits, Reader};
 
 use tensor::StorageRecords;
 
-use super::contents::{ContainerContents, ContainerFormat, PickleBytes, PickledTensors, in_memory};
-use crate::CheckpointNote;
+use super::contents::{ContainerContents, ContainerFormat, PickledTensors};
+use super::inflate::RecordBytes;
+use crate::{CheckpointNote, Result};
 
 /// Number of instructions that must run before bytes count as a pickle. A text or an image fails earlier.
 const CONVINCING_INSTRUCTIONS: usize = 8;
@@ -32,8 +33,9 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     false
 }
 
-pub(super) fn open(file: Arc<dyn Source>) -> ContainerContents {
-    let mut reader = Reader::new(in_memory(&*file));
+pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
+    let pickle = RecordBytes::read(&file, 0..file.len())?;
+    let mut reader = Reader::new(&pickle);
     // Errors are reported when the objects are read.
     let whole = reader.by_ref().all(|instruction| instruction.is_ok());
     let left = file.len().saturating_sub(reader.offset());
@@ -41,10 +43,9 @@ pub(super) fn open(file: Arc<dyn Source>) -> ContainerContents {
     if whole && left > 0 {
         notes.push(CheckpointNote::TrailingAfterPickle { bytes: left });
     }
-    let pickle = PickleBytes::Mapped(0..in_memory(&*file).len());
     let pickled = PickledTensors { pickle_record: "pickle".to_owned(), ..PickledTensors::new(pickle) };
-    ContainerContents {
+    Ok(ContainerContents {
         notes,
         ..ContainerContents::pickled(file, ContainerFormat::Pickle, StorageRecords::default(), pickled)
-    }
+    })
 }

@@ -17,14 +17,9 @@ use crate::Result;
 type Metadata = Vec<(String, String)>;
 
 pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
-    let read;
-    let start = if let Some(bytes) = file.in_memory() {
-        bytes
-    } else {
-        read = read_header_bytes(&*file)?;
-        &read
-    };
-    let Header { metadata, tensors } = Header::parse(start, file.len())?;
+    let start = file.share(0..file.len().min(Header::LENGTH_FIELD_LEN))?;
+    let header = file.share(0..file.len().min(Header::end(&start)?))?;
+    let Header { metadata, tensors } = Header::parse(&header, file.len())?;
     let (ties, metadata) = split_ties(metadata, &tensors);
     Ok(ContainerContents {
         file,
@@ -34,13 +29,6 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
         notes: Vec::new(),
         tensor_source: TensorSource::HeaderNames(HeaderTensors { tensors, ties, metadata }),
     })
-}
-
-/// Reads the bytes of the header and of its length field.
-fn read_header_bytes(file: &dyn Source) -> Result<Vec<u8>> {
-    let start = file.read_range(0..file.len().min(Header::LENGTH_FIELD_LEN))?;
-    let end = Header::end(&start)?;
-    Ok(file.read_range(0..file.len().min(end))?.into())
 }
 
 /// Splits the metadata into further names of tensors, each with the index of its tensor, and the rest. Writers that

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use byte_source::{Observer, Prefetched, Source};
+use byte_source::{Checks, Observer, Prefetched, Source, share_start};
+use bytes::Bytes;
 use safetensors_format::is_safetensors;
 
-use super::contents::{ContainerContents, ContainerFormat, in_memory};
+use super::contents::{ContainerContents, ContainerFormat};
 use super::{inflate, legacy, pickle, safetensors, tar, zip};
 use crate::{Error, Result};
 
-/// Bytes read at the start and at the end of a source that is not in memory. A zip archive of PyTorch has its pickle at
+/// Bytes read at the start and at the end of a source of which each read is a request. A zip archive of PyTorch has its pickle at
 /// the start, and its central directory, about 100 bytes per tensor, at the end.
 const HEAD: u64 = 64 << 10;
 const TAIL: u64 = 128 << 10;
@@ -18,22 +19,26 @@ const TAIL: u64 = 128 << 10;
 struct ReadableFormat {
     format: ContainerFormat,
     recognises: fn(&[u8]) -> bool,
-    open: fn(Arc<dyn Source>, &dyn Observer) -> Result<ContainerContents>,
+    open: fn(Arc<dyn Source>, Checks, &dyn Observer) -> Result<ContainerContents>,
 }
 
 /// Readable formats in the order in which they are tried; the longest signatures come first.
 const FORMATS: &[ReadableFormat] = &[
     ReadableFormat { format: ContainerFormat::Zip, recognises: is_zip, open: zip::open },
-    ReadableFormat { format: ContainerFormat::Legacy, recognises: legacy::recognises, open: legacy::open },
+    ReadableFormat {
+        format: ContainerFormat::Legacy,
+        recognises: legacy::recognises,
+        open: |file, _, observer| legacy::open(file, observer),
+    },
     ReadableFormat {
         format: ContainerFormat::Tar,
         recognises: tar::recognises,
-        open: |file, _| tar::open(file),
+        open: |file, _, _| tar::open(file),
     },
     ReadableFormat {
         format: ContainerFormat::Safetensors,
         recognises: is_safetensors,
-        open: |file, _| safetensors::open(file),
+        open: |file, _, _| safetensors::open(file),
     },
 ];
 
@@ -164,26 +169,11 @@ const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
     },
 ];
 
-/// Returns a source that [`open`] can read: the source itself if it is in memory; the source with its first and last
-/// bytes prefetched if it is a zip archive, a safetensors file, a legacy file or a tar archive; otherwise a copy in an unlinked temporary file.
-pub(super) fn prefetch_or_copy(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
-    if source.in_memory().is_some() {
-        return Ok(source);
-    }
+/// Returns the source with its first bytes prefetched, and its last unless it is a safetensors file, whose start has all that
+/// describes the tensors.
+fn prefetch(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
     let kept = prefetch_start(source)?;
-    if is_safetensors(kept.prefetched_start()) {
-        // The start has all that describes the tensors.
-        return Ok(Arc::new(kept));
-    }
-    let kept = prefetch_end(kept)?;
-    if is_zip(kept.prefetched_start()) {
-        return Ok(Arc::new(kept));
-    }
-    if legacy::recognises(kept.prefetched_start()) || tar::recognises(kept.prefetched_start()) {
-        return Ok(Arc::new(kept));
-    }
-    reject_unreadable_formats(kept.prefetched_start())?;
-    Ok(Arc::new(inflate::local_copy(&kept)?))
+    Ok(Arc::new(if is_safetensors(kept.prefetched_start()) { kept } else { prefetch_end(kept)? }))
 }
 
 /// Prefetches the first and last bytes of a source.
@@ -203,48 +193,38 @@ pub(crate) fn prefetch_end(kept: Prefetched) -> Result<Prefetched> {
     Ok(kept.and(len.saturating_sub(TAIL).max(len.min(HEAD))..len)?)
 }
 
-/// Reads the bytes at the start of a source by which its format is recognised.
-pub(crate) fn read_head(source: &dyn Source) -> Result<Vec<u8>> {
-    Ok(source.read_range(0..source.len().min(HEAD))?.to_vec())
+/// Returns the bytes at the start of a source by which its format is recognised: all that are in memory.
+pub(crate) fn read_head(source: &dyn Source) -> Result<Bytes> {
+    Ok(share_start(source, 0..source.len(), HEAD)?)
 }
 
-/// Opens `file` with the reader of its format.
+/// Opens `file` with the reader of its format. A file of another format than a bare pickle is refused by its first bytes.
 ///
 /// # Errors
 /// When the file is damaged, or has another format, which the error names if it is known.
-pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
-    if file.in_memory().is_none() {
-        let head = file.read_range(0..file.len().min(HEAD))?;
-        return match &head {
-            head if is_zip(head) => zip::open(file, observer),
-            head if legacy::recognises(head) => legacy::open_in_part(file, observer),
-            head if tar::recognises(head) => tar::open_in_part(file),
-            _ => safetensors::open(file),
-        };
-    }
-    if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(in_memory(&*file))) {
-        return (format.open)(file, observer);
-    }
-    reject_unreadable_formats(in_memory(&*file))?;
-    // A bare pickle has the weakest signature.
-    if pickle::recognises(in_memory(&*file)) {
-        return Ok(pickle::open(file));
-    }
-    Err(unknown_format_error(in_memory(&*file)))
-}
-
-/// Opens a source like [`open`], but of a zip archive in memory, the local header of a storage is read when its bytes are needed.
-///
-/// # Errors
-/// Those of [`open`] and of [`prefetch_or_copy`].
-pub(super) fn open_lazily(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
+pub(super) fn open(
+    file: Arc<dyn Source>,
+    checks: Checks,
+    observer: &dyn Observer,
+) -> Result<ContainerContents> {
+    let file = if file.has_latency() { prefetch(file)? } else { file };
     // A small read costs less than touching a page of a map.
-    let mut start = [0; 4];
-    if source.is_mappable() && source.read_at(&mut start, 0).is_ok() && is_zip(&start) {
-        zip::open_lazily(source, observer)
-    } else {
-        open(prefetch_or_copy(source)?, observer)
+    if is_zip(&file.read_range(0..file.len().min(4))?) {
+        return zip::open(file, checks, observer);
     }
+    let head = read_head(&*file)?;
+    if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(&head)) {
+        return (format.open)(file, checks, observer);
+    }
+    reject_unreadable_formats(&head)?;
+    if !file.is_mappable() {
+        return open(inflate::mappable(file)?, checks, observer);
+    }
+    // A bare pickle has the weakest signature.
+    if pickle::recognises(&head) {
+        return pickle::open(file);
+    }
+    Err(unknown_format_error(&head))
 }
 
 /// Determines the format of a file by its content. An archive with TorchScript code counts as [`ContainerFormat::Zip`].

@@ -12,17 +12,15 @@ use std::io::{Cursor, Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{SeekableSource, Source};
+use byte_source::{SeekableSource, Source, share_start};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::Heap;
 
 use tensor::{StorageRecord, StorageRecords};
 
-use super::contents::{
-    ContainerContents, ContainerFormat, PickleBytes, PickledTensors, in_memory, to_u64_range,
-};
+use super::contents::{ContainerContents, ContainerFormat, PickledTensors, RecordPickle, to_u64_range};
 use super::cursor::PickleCursor;
-use super::inflate::{self, Inflated};
+use super::inflate::RecordBytes;
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Result};
 
@@ -32,7 +30,7 @@ const TENSORS: &str = "tensors";
 const STORAGE_COUNT: &str = "the number of storages";
 /// Bytes of a file that is not in memory that are read for the description of a storage.
 const FIRST_PART: u64 = 4 << 10;
-/// Largest length in bytes of a description or of the pickle that is read without the storages.
+/// Largest length in bytes of a description that is read without the storages.
 const PART_MAX: u64 = 256 << 20;
 /// Largest accepted number of dimensions; PyTorch's own limit is 64.
 const MAX_DIMS: i64 = 1 << 10;
@@ -42,51 +40,27 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
 }
 
+/// Opens an archive. Of its storages, only the descriptions are read.
 pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
-    let bytes = in_memory(&*file);
-    let members = TarMembers::read(bytes)?;
+    let members = TarMembers::read_from(SeekableSource::new(&*file), file.len())?;
     let Some(pickle) = members.find(PICKLE) else { return Err(members.not_a_checkpoint()) };
-    let [storages, tensors] = [STORAGES, TENSORS].map(|name| {
-        let range = members.find(name).ok_or_else(|| Error::MissingRecord { record: name.to_owned() })?;
-        Ok::<_, Error>(PickleCursor::new(bytes, range, name))
-    });
-    let mut storages = storages?;
-    let (records, references) = read_storages(&mut storages)?;
-    let mut tensors = tensors?;
-    let described = read_tensors(&mut tensors, &references)?;
-    let more_pickles = [(STORAGES, storages), (TENSORS, tensors)].into_iter();
-    let more_pickles =
-        more_pickles.flat_map(|(name, chain)| chain.pickles().into_iter().map(move |range| (name, range)));
-    let more_pickles = more_pickles.collect();
+    let member = |name: &str| {
+        let found = members.find(name).ok_or_else(|| Error::MissingRecord { record: name.to_owned() })?;
+        Ok::<_, Error>(to_u64_range(&found))
+    };
+    let mut more_pickles = Vec::new();
+    let (records, references) = read_storages(&*file, member(STORAGES)?, &mut more_pickles)?;
+    let tensors = member(TENSORS)?;
+    let tensor_bytes = RecordBytes::read(&file, tensors.clone())?;
+    let mut chain = PickleCursor::in_part(&tensor_bytes, &tensors, file.len(), TENSORS);
+    let described = read_tensors(&mut chain, &references)?;
+    let tensor_pickles = chain.pickles().into_iter().map(|range| (TENSORS, range));
+    more_pickles.extend(tensor_pickles);
     let pickled = PickledTensors {
         persistent_tensors: described,
         more_pickles,
         pickle_record: PICKLE.to_owned(),
-        ..PickledTensors::new(PickleBytes::Mapped(pickle))
-    };
-    Ok(ContainerContents::pickled(file, ContainerFormat::Tar, records, pickled))
-}
-
-/// Opens a file that is not in memory. Of its storages, only the descriptions are read.
-pub(super) fn open_in_part(file: Arc<dyn Source>) -> Result<ContainerContents> {
-    let members = TarMembers::read_from(SeekableSource::new(&*file), file.len())?;
-    let Some(pickle) = members.find(PICKLE) else { return Err(members.not_a_checkpoint()) };
-    let member =
-        |name: &str| members.find(name).ok_or_else(|| Error::MissingRecord { record: name.to_owned() });
-    let (storages, tensors) = (member(STORAGES)?, member(TENSORS)?);
-    if [&pickle, &tensors].into_iter().any(|member| member.len() as u64 > PART_MAX) {
-        return open(Arc::new(inflate::local_copy(&*file)?));
-    }
-    let (records, references) = read_storages_in_part(&*file, &storages)?;
-    let [pickle, tensor_bytes] = [&pickle, &tensors].map(|member| file.read_range(to_u64_range(member)));
-    let tensor_bytes = tensor_bytes?;
-    let mut chain = PickleCursor::in_part(&tensor_bytes, tensors.start, 0, TENSORS);
-    let described = read_tensors(&mut chain, &references)?;
-    let pickle = PickleBytes::Inflated(Inflated::Memory(pickle?.to_vec()));
-    let pickled = PickledTensors {
-        persistent_tensors: described,
-        pickle_record: PICKLE.to_owned(),
-        ..PickledTensors::new(pickle)
+        ..PickledTensors::new(RecordBytes::read(&file, to_u64_range(&pickle))?)
     };
     Ok(ContainerContents::pickled(file, ContainerFormat::Tar, records, pickled))
 }
@@ -157,58 +131,46 @@ impl TarMembers {
 
 type TarStorages = (StorageRecords, HashMap<String, StorageRef<'static>>);
 
-fn read_storages(chain: &mut PickleCursor<'_>) -> Result<TarStorages> {
+/// Reads the member with the storages, but not their bytes. Adds the range of each pickle to `pickles`.
+fn read_storages(
+    file: &dyn Source,
+    member: Range<u64>,
+    pickles: &mut Vec<RecordPickle>,
+) -> Result<TarStorages> {
     let mut found = TarStorages::default();
-    for _ in 0..count(chain, STORAGE_COUNT)? {
-        let (key, storage) = read_storage(chain)?;
-        let shown = key.escape_debug().to_string();
-        let range = chain.take_range(storage.nbytes().unwrap_or(u64::MAX), &format!("storage `{shown}`"))?;
-        add_storage(&mut found, key, storage, to_u64_range(&range))?;
-    }
-    read_views(chain, &mut found.1)?;
-    Ok(found)
-}
-
-/// Reads the member with the storages, but not their bytes.
-fn read_storages_in_part(file: &dyn Source, member: &Range<usize>) -> Result<TarStorages> {
-    let member = to_u64_range(member);
-    let mut found = TarStorages::default();
-    let (storages, mut at) =
-        read_part(file, member.clone(), STORAGES, &mut |chain| count(chain, STORAGE_COUNT))?;
+    let (storages, mut at) = read_part(file, member.clone(), pickles, |chain| count(chain, STORAGE_COUNT))?;
     for _ in 0..storages {
-        let ((key, storage), start) = read_part(file, at..member.end, STORAGES, &mut read_storage)?;
-        let end = storage.nbytes().and_then(|nbytes| start.checked_add(nbytes));
-        at = end.filter(|end| *end <= member.end).ok_or_else(|| Error::Layout {
-            record: STORAGES.to_owned(),
-            reason: format!("it ends at byte {}, within storage `{}`", member.end, key.escape_debug()),
-        })?;
-        add_storage(&mut found, key, storage, start..at)?;
+        let ((key, storage), start) = read_part(file, at..member.end, pickles, read_storage)?;
+        let what = format!("storage `{}`", key.escape_debug());
+        let mut rest = PickleCursor::in_part(&[], &(start..member.end), file.len(), STORAGES);
+        let range = to_u64_range(&rest.take_range(storage.nbytes().unwrap_or(u64::MAX), &what)?);
+        at = range.end;
+        add_storage(&mut found, key, storage, range)?;
     }
-    read_part(file, at..member.end, STORAGES, &mut |chain| read_views(chain, &mut found.1))?;
+    read_part(file, at..member.end, pickles, |chain| read_views(chain, &mut found.1))?;
     Ok(found)
 }
 
-/// Reads a part at the start of a range with `read`, and returns its end in the file. `read` is called again with more bytes if
-/// there were too few, before it changes something.
+/// Reads a part at the start of a range of the storages with `read`, and returns its end in the file. `read` is called again with
+/// more bytes if there were too few, before it changes something.
 fn read_part<T>(
     file: &dyn Source,
     range: Range<u64>,
-    record: &'static str,
-    read: &mut dyn FnMut(&mut PickleCursor<'_>) -> Result<T>,
+    pickles: &mut Vec<RecordPickle>,
+    mut read: impl FnMut(&mut PickleCursor<'_>) -> Result<T>,
 ) -> Result<(T, u64)> {
-    let all = range.end.saturating_sub(range.start);
-    let mut len = all.min(FIRST_PART);
+    let mut len = FIRST_PART;
     loop {
-        let bytes = file.read_range(range.start..range.start.saturating_add(len))?;
-        let start = usize::try_from(range.start).unwrap_or(usize::MAX);
-        let mut chain = PickleCursor::in_part(&bytes, start, all.saturating_sub(len), record);
+        let bytes = share_start(file, range.clone(), len)?;
+        let mut chain = PickleCursor::in_part(&bytes, &range, file.len(), STORAGES);
         let outcome = read(&mut chain);
         let end = chain.offset() as u64;
-        let is_read = end <= range.start.saturating_add(len) && !chain.needs_more();
-        if is_read || len == all || len >= PART_MAX {
+        let is_read = end <= range.start.saturating_add(bytes.len() as u64) && !chain.needs_more();
+        if is_read || len >= PART_MAX {
+            pickles.extend(chain.pickles().into_iter().map(|range| (STORAGES, range)));
             return Ok((outcome?, end));
         }
-        len = len.saturating_mul(4).min(all).min(PART_MAX);
+        len = len.saturating_mul(4);
     }
 }
 

@@ -7,54 +7,24 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{Observer, Prefetched, Source};
+use byte_source::{Checks, Observer, Prefetched, Source};
 use pickle_vm::PickleLimits;
 use tensor::{ByteOrder, StorageRecord, StorageRecords};
 use zip_format::{CompressionMethod, Entry, ZipIndex};
 
-use super::contents::{
-    ContainerContents, ContainerFormat, PickleBytes, PickledTensors, RECORDS_PER_CHECK, in_memory,
-    pickle_error,
-};
-use super::inflate::{self, Inflated};
+use super::contents::{ContainerContents, ContainerFormat, PickledTensors, RECORDS_PER_CHECK, pickle_error};
+use super::inflate::{self, RecordBytes};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{CheckpointNote, Error, Result};
 
 const PICKLE: &str = "data.pkl";
 
-pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
-    let (index, file) = match file.in_memory() {
-        Some(_) => (ZipIndex::read_with_observer(&*file, observer).map_err(index_error)?, file),
-        None => ZipIndex::read_directory_with_observer(&file, observer).map_err(index_error)?,
-    };
-    open_indexed(index, file, observer)
-}
-
-/// Opens an archive in memory without reading the local headers of its storages, unless its pickle is too long to be copied.
-pub(super) fn open_lazily(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
-    let (index, lazy) = ZipIndex::read_directory_with_observer(&file, observer).map_err(index_error)?;
-    let is_pickle = |entry: &Entry| entry.name.ends_with(PICKLE);
-    if index.entries.iter().any(|entry| is_pickle(entry) && entry.len > inflate::INFLATED_IN_MEMORY_MAX) {
-        return open(file, observer);
-    }
-    open_indexed(index, lazy, observer)
-}
-
-fn index_error(error: zip_format::Error) -> Error {
-    match error {
-        zip_format::Error::NoEnd { len } => Error::TruncatedFile {
-            reason: format!("a zip archive of {len} bytes without the directory at its end"),
-        },
-        zip_format::Error::Cancelled(cancelled) => cancelled.into(),
-        error => Error::Zip(error),
-    }
-}
-
-fn open_indexed(
-    index: ZipIndex,
+pub(super) fn open(
     file: Arc<dyn Source>,
+    checks: Checks,
     observer: &dyn Observer,
 ) -> Result<ContainerContents> {
+    let (index, file) = ZipIndex::open(&file, checks, observer).map_err(index_error)?;
     let root = checkpoint_root(&index)?;
     if let Some((first, second)) = find_case_duplicate(&index.entries, root) {
         return Err(Error::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() });
@@ -71,24 +41,24 @@ fn open_indexed(
     let pickle_record = format!("{root}{PICKLE}");
     let constants_record = format!("{root}constants.pkl");
     let byte_order_record = format!("{root}byteorder");
-    let near =
-        prefetch_small_records(&file, &index, &[&pickle_record, &constants_record, &byte_order_record])?;
-    let whole = |name: &str| index.find(name).map(|entry| read_whole(&*near, entry, checksums)).transpose();
+    let near = match checks {
+        Checks::AtOnce => Arc::clone(&file),
+        Checks::WhenRead => {
+            prefetch_small_records(&file, &index, &[&pickle_record, &constants_record, &byte_order_record])?
+        }
+    };
+    let whole = |name: &str| index.find(name).map(|entry| read_whole(&near, entry, checksums)).transpose();
     let counted = |name: &str| index.find(name).map_or(0, |entry| inflate::counted_len(file.len(), entry));
     let counted_len = counted(&pickle_record);
     let pickle =
         whole(&pickle_record)?.ok_or_else(|| Error::MissingRecord { record: pickle_record.clone() })?;
     let constants = whole(&constants_record)?;
     if let Some(constants) = &constants {
-        notes.extend(constants_note(
-            pickle_slice(&*file, constants),
-            counted(&constants_record),
-            constants_record,
-        )?);
+        notes.extend(constants_note(constants, counted(&constants_record), constants_record)?);
     }
     let byte_order = match whole(&byte_order_record)? {
         None => ByteOrder::Little,
-        Some(bytes) => parse_byte_order(pickle_slice(&*file, &bytes))?,
+        Some(bytes) => parse_byte_order(&bytes)?,
     };
     let prefix = format!("{root}data/");
     let is_storage = |entry: &Entry| entry.name.starts_with(&prefix);
@@ -116,7 +86,7 @@ fn open_indexed(
         storages.insert(entry.name.strip_prefix(&prefix).unwrap_or_default(), record);
     }
     let format = if constants.is_some() { ContainerFormat::TorchScript } else { ContainerFormat::Zip };
-    let index = file.in_memory().is_none().then_some(index);
+    let index = (checks == Checks::WhenRead).then_some(index);
     let pickled = PickledTensors {
         counted_len,
         inflated: inflated.map(|file| Arc::new(file) as Arc<dyn Source>),
@@ -131,6 +101,16 @@ fn open_indexed(
         notes,
         ..ContainerContents::pickled(file, format, storages, pickled)
     })
+}
+
+fn index_error(error: zip_format::Error) -> Error {
+    match error {
+        zip_format::Error::NoEnd { len } => Error::TruncatedFile {
+            reason: format!("a zip archive of {len} bytes without the directory at its end"),
+        },
+        zip_format::Error::Cancelled(cancelled) => cancelled.into(),
+        error => Error::Zip(error),
+    }
 }
 
 /// Records, relative to the root folder, that PyTorch writes next to the pickle and that hold no part of the model.
@@ -269,47 +249,30 @@ fn missing_pickle_error(index: &ZipIndex) -> Error {
     }
 }
 
-/// Returns a source that has prefetched the small records in one read, unless the file is in memory.
+/// Returns a source that has prefetched the small records, with their local headers, in one read.
 fn prefetch_small_records(
     file: &Arc<dyn Source>,
     index: &ZipIndex,
     records: &[&str],
 ) -> Result<Arc<dyn Source>> {
-    if file.in_memory().is_some() {
-        return Ok(Arc::clone(file));
-    }
     let found = records.iter().filter_map(|name| index.find(name));
-    let small = found.filter(|entry| entry.stored_len() <= inflate::INFLATED_IN_MEMORY_MAX);
+    let small = found.filter(|entry| entry.stored_len() <= inflate::IN_MEMORY_MAX);
     let mut ranges: Vec<Range<u64>> = small.map(|entry| entry.data.clone()).collect();
     ranges.sort_by_key(|range| range.start);
     Ok(Arc::new(Prefetched::new(Arc::clone(file), &ranges)?))
 }
 
 /// Reads a whole record and compares its checksum.
-fn read_whole(file: &dyn Source, entry: &Entry, checksums: bool) -> Result<PickleBytes> {
+fn read_whole(file: &Arc<dyn Source>, entry: &Entry, checksums: bool) -> Result<RecordBytes> {
     if entry.method != CompressionMethod::Stored {
         inflate::check_pickle(file.len(), entry)?;
-        return Ok(PickleBytes::Inflated(inflate::inflate_record(file, entry, checksums)?));
+        return inflate::inflate_record(&**file, entry, checksums);
     }
-    let bytes = if file.in_memory().is_some() {
-        let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        PickleBytes::Mapped(at(entry.data.start)..at(entry.data.end))
-    } else if entry.len <= inflate::INFLATED_IN_MEMORY_MAX {
-        PickleBytes::Inflated(Inflated::Memory(file.read_range(entry.data.clone())?.into()))
-    } else {
-        PickleBytes::Inflated(Inflated::File(inflate::local_copy_of(file, entry.data.clone())?))
-    };
+    let bytes = RecordBytes::read(file, entry.data.clone())?;
     if checksums {
-        inflate::check_crc(entry, crc32fast::hash(pickle_slice(file, &bytes)))?;
+        inflate::check_crc(entry, crc32fast::hash(&bytes))?;
     }
     Ok(bytes)
-}
-
-fn pickle_slice<'f>(file: &'f dyn Source, bytes: &'f PickleBytes) -> &'f [u8] {
-    match bytes {
-        PickleBytes::Mapped(range) => in_memory(file).get(range.clone()).unwrap_or_default(),
-        PickleBytes::Inflated(bytes) => bytes,
-    }
 }
 
 fn parse_byte_order(bytes: &[u8]) -> Result<ByteOrder> {

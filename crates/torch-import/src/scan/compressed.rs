@@ -6,10 +6,10 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use byte_source::{MappedFile, WINDOW};
+use byte_source::{MappedFile, ReadError, WINDOW};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
-use crate::container::inflate::Inflated;
+use crate::container::inflate::RecordBytes;
 
 type OpenDecoder = fn(&[u8]) -> io::Result<Box<dyn Read + '_>>;
 
@@ -73,7 +73,7 @@ pub(super) fn detect_compression(bytes: &[u8]) -> Option<&'static CompressionFor
 
 /// The decompressed bytes of a file.
 pub(super) struct Decompressed {
-    pub(super) content: Inflated,
+    pub(super) content: RecordBytes,
     /// Reason why the content is incomplete.
     pub(super) incomplete_reason: Option<String>,
 }
@@ -109,7 +109,7 @@ impl CompressionFormat {
     pub(super) fn decompress_up_to(&self, bytes: &[u8], most: u64) -> Decompressed {
         let Some(unpack) = self.unpack else {
             let cut = "it cannot be decompressed here; decompress it and scan that".to_owned();
-            return Decompressed { content: Inflated::Memory(Vec::new()), incomplete_reason: Some(cut) };
+            return Decompressed { content: Vec::new().into(), incomplete_reason: Some(cut) };
         };
         let mut out = SpillBuffer { memory: Vec::new(), file: None, len: 0 };
         let copied = unpack(bytes).and_then(|reader| out.copy(&mut reader.take(most.saturating_add(1))));
@@ -122,10 +122,9 @@ impl CompressionFormat {
         };
         match out.content() {
             Ok(content) => Decompressed { content, incomplete_reason: cut },
-            Err(error) => Decompressed {
-                content: Inflated::Memory(Vec::new()),
-                incomplete_reason: Some(error.to_string()),
-            },
+            Err(error) => {
+                Decompressed { content: Vec::new().into(), incomplete_reason: Some(error.to_string()) }
+            }
         }
     }
 }
@@ -164,15 +163,15 @@ impl SpillBuffer {
         Ok(())
     }
 
-    fn content(mut self) -> Result<Inflated, byte_source::Error> {
+    fn content(mut self) -> Result<RecordBytes, ReadError> {
         if self.file.is_none() {
-            return Ok(Inflated::Memory(self.memory));
+            return Ok(self.memory.into());
         }
         let path = Path::new("a temporary file");
         self.spill().map_err(|reason| byte_source::Error::Io { path: path.to_owned(), reason })?;
         match self.file {
-            Some(file) => Ok(Inflated::File(MappedFile::from_file(&file, path)?)),
-            None => Ok(Inflated::Memory(Vec::new())),
+            Some(file) => RecordBytes::mapped(MappedFile::from_file(&file, path)?),
+            None => Ok(Vec::new().into()),
         }
     }
 }

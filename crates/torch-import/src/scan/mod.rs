@@ -11,12 +11,12 @@ mod budget;
 mod code;
 mod compressed;
 mod cpython_errors;
+mod in_part;
 pub(crate) mod joblib;
 mod nested;
 mod numpy;
 mod operators;
 mod pickle;
-mod remote;
 mod report;
 mod scan_format;
 mod scanner;
@@ -27,7 +27,7 @@ mod zip_detection;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{MappedFile, Observer, ReadError, Source};
+use byte_source::{MappedFile, Observer, Source};
 
 pub use self::report::{
     Finding, GlobalCall, GlobalUse, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle,
@@ -48,32 +48,6 @@ pub enum ScanDepth {
     Checksums,
 }
 
-/// A local source that is read like a remote one: in part.
-#[derive(Debug)]
-struct ReadInPart(Arc<dyn Source>);
-
-impl Source for ReadInPart {
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        self.0.read_at(buffer, offset)
-    }
-
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
-    }
-
-    fn check_unchanged(&self) -> Result<(), ReadError> {
-        self.0.check_unchanged()
-    }
-}
-
 impl Scan {
     /// Scans the file at `path`. With [`ScanDepth::Checksums`], compares the checksums of all records of an archive, which reads the
     /// whole file; otherwise only those of pickles.
@@ -84,32 +58,34 @@ impl Scan {
         Self::source(&(Arc::new(MappedFile::open(path)?) as Arc<dyn Source>), depth, observer)
     }
 
-    /// Scans a source, as [`file`](Self::file) does. A regular source that is not in memory and has 256 KiB or more is
-    /// read in part, unless checksums are to be compared: the header of a safetensors file, or the directory and all
-    /// records except the storages of a zip archive, whose storages and gaps are then in [`missed`](Scan::missed),
-    /// or in the notes if only pickles were asked for. Any
-    /// other source that is not in memory is copied into an unlinked temporary file and scanned there.
+    /// Scans a source, as [`file`](Self::file) does. A regular source of 256 KiB or more is read in part if only pickles are asked
+    /// for, or if each read is a request and no checksums are to be compared: the header of a safetensors file, or the directory and
+    /// all records except the storages of a zip archive, whose storages and gaps are then in [`missed`](Scan::missed), or in the
+    /// notes if only pickles were asked for. Any other source that is not in memory is copied into an unlinked temporary file and
+    /// scanned there.
     ///
     /// # Errors
     /// The same as for [`file`](Self::file).
     pub fn source(source: &Arc<dyn Source>, depth: ScanDepth, observer: &dyn Observer) -> Result<Self> {
-        let is_local = source.in_memory().is_some();
-        let in_part: Arc<dyn Source> =
-            if is_local { Arc::new(ReadInPart(Arc::clone(source))) } else { Arc::clone(source) };
-        let local = match depth {
-            ScanDepth::Everything | ScanDepth::Checksums if is_local => Arc::clone(source),
-            ScanDepth::Checksums => Arc::new(inflate::local_copy(&**source)?),
-            ScanDepth::Everything | ScanDepth::PicklesOnly => {
-                match remote::scan_remote(&in_part, depth, is_local, observer)? {
-                    Ok(scan) => return Ok(scan),
-                    Err(_) if is_local => Arc::clone(source),
-                    Err(kept) => {
-                        remote::reject_other_formats(&kept)?;
-                        Arc::new(inflate::local_copy(&kept)?)
+        let reads_all = match depth {
+            ScanDepth::PicklesOnly => false,
+            ScanDepth::Everything => !source.has_latency(),
+            ScanDepth::Checksums => true,
+        };
+        let whole = if reads_all {
+            inflate::mappable(Arc::clone(source))?
+        } else {
+            match in_part::scan_in_part(source, depth, observer)? {
+                Ok(scan) => return Ok(scan),
+                Err(kept) => {
+                    if source.has_latency() {
+                        in_part::reject_other_formats(&kept)?;
                     }
+                    inflate::mappable(Arc::new(kept))?
                 }
             }
         };
-        Scanner::for_source(&*local, depth == ScanDepth::Checksums, observer)?.run(&local)
+        let bytes = whole.share(0..whole.len())?;
+        Scanner::for_file(&bytes, depth == ScanDepth::Checksums, observer)?.run(&whole, &bytes)
     }
 }

@@ -18,8 +18,7 @@ use super::numpy::numpy_data;
 use super::pickle;
 use super::scan_format::ScanFormat;
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle, compressed, zip_detection};
-use crate::container::inflate::Inflated;
-use crate::container::{in_memory, legacy, sniff, tar};
+use crate::container::{legacy, sniff, tar, to_u64_range};
 use crate::script_modules::ScriptModules;
 use crate::{CheckpointNote, Container, ContainerFormat, Error, Result, Risk};
 
@@ -55,14 +54,9 @@ pub(super) struct Scanner<'a, 'o> {
 
 impl<'a, 'o> Scanner<'a, 'o> {
     /// Creates a scanner for a file whose format is recognised.
-    pub(super) fn for_source(
-        file: &'a dyn Source,
-        checksums: bool,
-        observer: &'o dyn Observer,
-    ) -> Result<Self> {
-        let bytes = in_memory(file);
+    pub(super) fn for_file(bytes: &'a [u8], checksums: bool, observer: &'o dyn Observer) -> Result<Self> {
         let kind = ScanFormat::new(bytes, observer)?;
-        let mut scanner = Self { checksums, ..Self::new(kind.name(), file.len(), observer) };
+        let mut scanner = Self { checksums, ..Self::new(kind.name(), bytes.len() as u64, observer) };
         scanner.queue_file(bytes, &kind);
         Ok(scanner)
     }
@@ -81,12 +75,12 @@ impl<'a, 'o> Scanner<'a, 'o> {
     }
 
     /// Scans all queued items and the contents found in them.
-    pub(super) fn run(mut self, file: &Arc<dyn Source>) -> Result<Scan> {
+    pub(super) fn run(mut self, file: &Arc<dyn Source>, bytes: &[u8]) -> Result<Scan> {
         self.scan_queue();
         if self.should_stop() {
             return Err(Cancelled.into());
         }
-        let format = sniff::detect_format(in_memory(&**file));
+        let format = sniff::detect_format(bytes);
         if matches!(
             format,
             Some(ContainerFormat::Legacy | ContainerFormat::Tar | ContainerFormat::Safetensors)
@@ -223,10 +217,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         if let Some(cut) = unpacked.incomplete_reason {
             self.add_missed(|| format!("{place}{cut}"));
         }
-        let inner: &[u8] = match &unpacked.content {
-            Inflated::Memory(bytes) => bytes,
-            Inflated::File(file) => file.bytes(),
-        };
+        let inner: &[u8] = &unpacked.content;
         // Bytes of a format without a decoder here may begin like a pickle.
         if !packed.has_decoder() {
             let nested = self.scan_pickles(record, bytes, false);
@@ -334,9 +325,9 @@ impl<'a, 'o> Scanner<'a, 'o> {
         match Container::from_source_with_observer(Arc::clone(file), self.budget.observer()) {
             Ok(container) => {
                 for (record, range) in container.more_pickles() {
-                    let bytes = in_memory(&**file).get(range.clone()).unwrap_or_default();
+                    let Ok(bytes) = file.share(to_u64_range(range)) else { continue };
                     let place = PicklePlace(vec![PlaceStep::Part(record)]);
-                    let found = pickle::scan_pickle(bytes, &mut self.budget);
+                    let found = pickle::scan_pickle(&bytes, &mut self.budget);
                     self.scan.count = self.scan.count.saturating_add(1);
                     self.add_pickle(&place, range.start as u64, found.uses, found.error);
                     for text in found.missed {

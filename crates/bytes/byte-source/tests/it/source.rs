@@ -96,10 +96,6 @@ impl Source for SharesBytes {
         self.read_window(range.start..range.start + 1)
     }
 
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
-    }
-
     fn check_unchanged(&self) -> Result<(), ReadError> {
         Ok(())
     }

@@ -103,10 +103,6 @@ impl Source for ShortAnswers {
         self.0.read_window(range.start..range.end.min(range.start.saturating_add(5)))
     }
 
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
-    }
-
     fn check_unchanged(&self) -> Result<(), ReadError> {
         self.0.check_unchanged()
     }

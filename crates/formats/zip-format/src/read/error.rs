@@ -23,9 +23,6 @@ pub enum Error {
         /// Expected byte offset of the record.
         offset: u64,
     },
-    /// The source has no bytes in memory and is not mapped.
-    #[error("the file is neither in memory nor mapped")]
-    NotInMemory,
     /// The directory of a file that is not in memory is too long to read.
     #[error("the directory has {len} bytes, expected at most {max}")]
     DirectoryTooLong {
@@ -148,7 +145,7 @@ impl Error {
             | Self::Patch { .. }
             | Self::MultipleDisks
             | Self::DirectoryTooLong { .. } => ErrorKind::Unsupported,
-            Self::NotInMemory | Self::RecordUnreadable { .. } => ErrorKind::Io,
+            Self::RecordUnreadable { .. } => ErrorKind::Io,
             Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::NoEnd { .. }
             | Self::NoRecord { .. }
@@ -183,7 +180,6 @@ impl Error {
             | Self::SecondName { name, .. } => Some(name),
             Self::NoEnd { .. }
             | Self::NoRecord { .. }
-            | Self::NotInMemory
             | Self::DirectoryTooLong { .. }
             | Self::RecordUnreadable { .. }
             | Self::Disagreement { .. }

@@ -8,7 +8,8 @@
 use byte_source::Source;
 
 use crate::Result;
-use crate::read::index::{LocalHeaders, file_bytes};
+use crate::read::index::LocalHeaders;
+use crate::read::lazy::TailBytes;
 use crate::read::record::{EndRecords, ExtraFields, FOLDER, FULL_32, Header, LINK, REGULAR, ZIP64};
 
 /// Flags that an entry may have: two for Deflate's level, the data descriptor, and the name in UTF-8.
@@ -127,8 +128,9 @@ impl Flaw {
 /// # Errors
 /// Returns an error if a record is missing or is outside the file.
 pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
-    let bytes = file_bytes(file)?;
-    let end = EndRecords::read(bytes.into())?;
+    let read = TailBytes::of(file)?;
+    let bytes = read.tail();
+    let end = EndRecords::read(bytes)?;
     let mut found = Vec::new();
     if !end.one_disk {
         found.push(Flaw::Disks);
@@ -137,7 +139,7 @@ pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
     let mut locals = LocalHeaders::new(file);
     let mut offset = end.directory_offset;
     while offset < end.offset {
-        let central = Header::central(bytes.into(), offset)?;
+        let central = Header::central(bytes, offset)?;
         let name = central.display_name();
         let start = central.local_offset;
         let local = locals.at(start, &|| name.clone())?;

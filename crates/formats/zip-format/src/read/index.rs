@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use byte_source::{Cancelled, Observer, Source};
+use byte_source::{Cancelled, Checks, Observer, Source};
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 
@@ -26,42 +26,28 @@ impl ZipIndex {
     ///
     /// # Errors
     /// Returns an error if a record is missing, is outside the file, or disagrees with another record, or if entries
-    /// overlap, share a name, have two names or sizes, or are encrypted.
+    /// overlap, share a name, have two names or sizes, or are encrypted; and an error if the directory of a file that is not in
+    /// memory exceeds 1 GiB.
     pub fn read(file: &dyn Source) -> Result<Self> {
-        Self::read_with_observer(file, &())
+        Self::read_all(file, &())
     }
 
-    /// Reads the index like [`read`](Self::read), with an observer that can stop the reading.
+    /// Reads the central directory of `file`, and returns it with the source of which the entries' data ranges are ranges.
+    /// With [`Checks::AtOnce`], every local header is read now, and the source is `file`. With [`Checks::WhenRead`], the source
+    /// reads and checks the local header of an entry when bytes of the entry are read. The observer can stop the reading.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and [`Error::Cancelled`].
-    pub fn read_with_observer(file: &dyn Source, observer: &dyn Observer) -> Result<Self> {
-        let directory = Directory::new(file_bytes(file)?.into())?;
-        let entries = read_entries(file, &directory, observer)?;
-        file.release(0..file.len());
-        Self::new(entries, &directory, observer)
-    }
-
-    /// Reads only the central directory of `file`. The returned source reads and checks the local header of an entry
-    /// when bytes of the entry are read. The entries' data ranges are ranges of that source.
-    ///
-    /// # Errors
-    /// Returns the errors of [`read`](Self::read) except for local headers, and an error if the directory exceeds 1
-    /// GiB.
-    pub fn read_directory(file: &Arc<dyn Source>) -> Result<(Self, Arc<dyn Source>)> {
-        Self::read_directory_with_observer(file, &())
-    }
-
-    /// Reads the directory like [`read_directory`](Self::read_directory), with an observer that can stop the reading.
-    ///
-    /// # Errors
-    /// Those of [`read_directory`](Self::read_directory), and [`Error::Cancelled`].
-    pub fn read_directory_with_observer(
+    /// Returns the errors of [`read`](Self::read), those of local headers only if all are read, and [`Error::Cancelled`].
+    pub fn open(
         file: &Arc<dyn Source>,
+        checks: Checks,
         observer: &dyn Observer,
     ) -> Result<(Self, Arc<dyn Source>)> {
+        if checks == Checks::AtOnce {
+            return Ok((Self::read_all(&**file, observer)?, Arc::clone(file)));
+        }
         let bytes = TailBytes::of(&**file)?;
-        let directory = Directory::new(bytes.tail(&**file))?;
+        let directory = Directory::new(bytes.tail())?;
         let count = directory.parts.iter().map(|part| part.lines).sum();
         let (mut entries, mut lines) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for part in &directory.parts {
@@ -78,6 +64,14 @@ impl ZipIndex {
         Ok((index, Arc::new(source)))
     }
 
+    fn read_all(file: &dyn Source, observer: &dyn Observer) -> Result<Self> {
+        let bytes = TailBytes::of(file)?;
+        let directory = Directory::new(bytes.tail())?;
+        let entries = read_entries(file, &directory, observer)?;
+        file.release(0..file.len());
+        Self::new(entries, &directory, observer)
+    }
+
     fn new(entries: Vec<Entry>, directory: &Directory<'_>, observer: &dyn Observer) -> Result<Self> {
         directory.check_end()?;
         observer.check()?;
@@ -92,7 +86,7 @@ impl ZipIndex {
     /// headers, which would take most of the time, are not read.
     pub fn directory_lists(file: &dyn Source, names: &[&str]) -> Option<bool> {
         let read = TailBytes::of(file).ok()?;
-        let bytes = read.tail(file);
+        let bytes = read.tail();
         let end = EndRecords::read(bytes).ok()?;
         let (mut offset, mut missing) = (end.directory_offset, names.to_vec());
         while offset < end.offset && !missing.is_empty() {
@@ -107,11 +101,6 @@ impl ZipIndex {
     pub fn find(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
-}
-
-/// Returns all bytes of a file in memory or mapped.
-pub(crate) fn file_bytes(file: &dyn Source) -> Result<&[u8]> {
-    file.in_memory().ok_or(Error::NotInMemory)
 }
 
 /// A parsed central directory, as offsets of its headers.

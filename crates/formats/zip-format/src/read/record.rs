@@ -105,8 +105,11 @@ impl EndRecords {
         Error::Disagreement { what, expected, found, offset: self.offset }
     }
 
+    /// Length of the locator of a zip64 end record, in bytes.
+    pub(crate) const LOCATOR_LEN: u64 = 20;
+
     /// Maximum total length of the end records with the longest comment, in bytes.
-    pub(crate) const END_RECORDS_MAX: u64 = 56 + 20 + Self::LEN + u16::MAX as u64;
+    pub(crate) const END_RECORDS_MAX: u64 = 56 + Self::LOCATOR_LEN + Self::LEN + u16::MAX as u64;
 
     pub(crate) fn read(tail: Tail<'_>) -> Result<Self> {
         let Tail { bytes, start } = tail;
@@ -136,10 +139,11 @@ impl EndRecords {
         let tail = Tail::from(bytes);
         let (disks, narrow) = Self::parse(tail, at).filter(|_| bytes.ends_with(&[0, 0]))?;
         // The zip64 end record is directly before its locator, which is directly before the end record.
-        let wide = at.checked_sub(20).and_then(|at| locator(tail, at)).and_then(|(offset, _, _)| {
-            let record = at.checked_sub(20 + 56)?;
-            Some((record.checked_sub(offset)?, Self::parse_wide(tail, record)?))
-        });
+        let wide =
+            at.checked_sub(Self::LOCATOR_LEN).and_then(|at| locator(tail, at)).and_then(|(offset, _, _)| {
+                let record = at.checked_sub(Self::LOCATOR_LEN + 56)?;
+                Some((record.checked_sub(offset)?, Self::parse_wide(tail, record)?))
+            });
         let (start, end) = match wide {
             Some((start, end)) => (Some(start), end),
             None if disks == 0 => (None, narrow),
@@ -153,7 +157,8 @@ impl EndRecords {
 
     fn read_at_offset(tail: Tail<'_>, at: u64) -> Result<Self> {
         let (disks, end) = Self::parse(tail, at).ok_or(Error::NoEnd { len: tail.file_len() })?;
-        let Some((wide_offset, wide_disk, wide_disks)) = at.checked_sub(20).and_then(|at| locator(tail, at))
+        let Some((wide_offset, wide_disk, wide_disks)) =
+            at.checked_sub(Self::LOCATOR_LEN).and_then(|at| locator(tail, at))
         else {
             return if disks == 0 { Ok(end) } else { Err(Error::MultipleDisks) };
         };

@@ -10,7 +10,6 @@ fn every_error_has_its_text() {
     let errors = [
         Error::NoEnd { len: 3 },
         Error::NoRecord { record: "directory entry", offset: 64 },
-        Error::NotInMemory,
         Error::DirectoryTooLong { len: 2 << 30, max: 1 << 30 },
         Error::RecordUnreadable { offset: 64, reason: "permission denied".to_owned() },
         Error::NoLocal { name: name(), offset: 64 },

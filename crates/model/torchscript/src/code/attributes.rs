@@ -3,17 +3,16 @@
 //! Facts: `state.rs` puts tensors into the tree of modules. Storage records are numbered in the order of the checkpoint's
 //! tensors, and modules of the same class in the order of their names.
 
-use std::borrow::Cow;
-
 use std::collections::HashSet;
 
+use bytes::Bytes;
 use pickle_vm::{Heap, ObjectId, Pickle};
 use tensor::{Tensor, Tensors};
 
 use crate::module_tree::{HALF_CLASS, NAMESPACE};
 
 /// Records of an archive besides its storages: names below the root folder and, for uncompressed records, bytes.
-pub(super) type NamedRecords<'a> = [(String, Option<Cow<'a, [u8]>>)];
+pub(super) type NamedRecords = [(String, Option<Bytes>)];
 
 /// Name of the record that holds the pickled objects.
 pub(super) const DATA_PKL: &str = "data.pkl";

@@ -5,7 +5,7 @@
 //! that is not understood here can hide in it: other code, other lists of weights, other constants.
 
 use ::decoder::{Assignment, Decoder};
-use std::borrow::Cow;
+use bytes::Bytes;
 use tensor::Tensors;
 
 use super::attributes::{DATA_PKL, NamedRecords, RootAttributes};
@@ -43,7 +43,7 @@ pub struct RecognisedModel {
 ///
 /// # Errors
 /// None: an archive that cannot be read is [`Recognised::Other`].
-pub fn recognise(records: &[(String, Option<Cow<'_, [u8]>>)], tensors: Tensors) -> Recognised {
+pub fn recognise(records: &[(String, Option<Bytes>)], tensors: Tensors) -> Recognised {
     let other = |record: &str| Recognised::Other { record: record.to_owned() };
     let data_pkl = records.iter().find(|(name, _)| name == DATA_PKL).and_then(|(_, bytes)| bytes.as_deref());
     let Some(pickle) = data_pkl.and_then(|bytes| pickle_vm::load(bytes).ok()) else { return other(DATA_PKL) };
@@ -70,7 +70,7 @@ pub fn recognise(records: &[(String, Option<Cow<'_, [u8]>>)], tensors: Tensors) 
 /// Makes the archives that return and that raise errors, and returns `None` if one of them has these records; otherwise the
 /// name of the first record in which the more similar one differs.
 fn differing_record(
-    records: &NamedRecords<'_>,
+    records: &NamedRecords,
     archive: impl Fn(OnInvalidInput) -> Result<(ScriptArchive, Vec<ModuleNote>)>,
 ) -> Option<String> {
     let mut closest = None;

@@ -1,5 +1,4 @@
-//! Lazy reading of a zip file that is not in memory: the directory is read first, and each local header together with
-//! the first bytes of its entry.
+//! Lazy reading of a zip file: the directory is read first, and each local header together with the first bytes of its entry.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use byte_source::{ReadError, Source, Window};
+use byte_source::{ReadError, Source, WINDOW, Window};
 use bytes::Bytes;
 
 use crate::read::entry::{Entry, compare_headers};
@@ -25,60 +24,61 @@ const NEAR_READ_LEN: u64 = 4 << 10;
 /// Bytes that are read from the end of a file that can be mapped: a small read costs less than touching a page of a map.
 const NEAR_TAIL_LEN: u64 = 4 << 10;
 
-/// Bytes of a file from its directory, or the largest possible end records, to its end.
+/// Bytes of a file from its directory, or the largest possible end records, to its end; all bytes of a file in memory with a long
+/// directory.
 #[derive(Debug)]
 pub(crate) struct TailBytes {
-    /// The bytes, and their offset; `None` for a file in memory with a long directory.
-    read: Option<(Bytes, u64)>,
+    bytes: Bytes,
+    /// Offset of the first of these bytes in the file.
+    start: u64,
 }
 
 impl TailBytes {
-    /// Reads the end records, then the part of the directory that precedes them. A long directory of a file in memory is not read.
+    /// Reads the end records, then the part of the directory that precedes them.
     pub(crate) fn of(file: &dyn Source) -> Result<Self> {
-        let short = if file.is_mappable() { Self::read_short(file) } else { None };
-        let read = match short {
-            None if file.in_memory().is_none() => Some(Self::read(file)?),
-            short => short,
-        };
-        Ok(Self { read })
+        if !file.is_mappable() {
+            return Self::read(file);
+        }
+        match Self::read_short(file) {
+            Some(short) => Ok(short),
+            None => Ok(Self { bytes: bytes_of(file, 0..file.len())?, start: 0 }),
+        }
     }
 
     /// Reads the directory and the end records if they are short.
-    fn read_short(file: &dyn Source) -> Option<(Bytes, u64)> {
+    fn read_short(file: &dyn Source) -> Option<Self> {
         let start = file.len().saturating_sub(NEAR_TAIL_LEN);
-        let bytes = read(file, start..file.len()).ok()?;
+        let bytes = file.read_range(start..file.len()).ok()?;
         let end = EndRecords::read(Tail { bytes: &bytes, start }).ok()?;
-        (end.directory_offset >= start).then_some((bytes, start))
+        // What precedes the last record decides whether there is another.
+        let has_locator = end.record.saturating_sub(start) >= EndRecords::LOCATOR_LEN;
+        (end.directory_offset >= start && has_locator).then_some(Self { bytes, start })
     }
 
-    fn read(file: &dyn Source) -> Result<(Bytes, u64)> {
+    fn read(file: &dyn Source) -> Result<Self> {
         let len = file.len();
         let last = len.saturating_sub(EndRecords::END_RECORDS_MAX);
-        let bytes = read(file, last..len)?;
+        let bytes = bytes_of(file, last..len)?;
         let end = EndRecords::read(Tail { bytes: &bytes, start: last })?;
         let start = end.directory_offset;
         if start >= last {
-            return Ok((bytes, last));
+            return Ok(Self { bytes, start: last });
         }
         if end.directory_len > DIRECTORY_MAX || len.saturating_sub(start) > DIRECTORY_MAX {
             return Err(Error::DirectoryTooLong { len: end.directory_len, max: DIRECTORY_MAX });
         }
-        let first = read(file, start..last)?;
-        Ok(([first, bytes].concat().into(), start))
+        let first = bytes_of(file, start..last)?;
+        Ok(Self { bytes: [first, bytes].concat().into(), start })
     }
 
-    /// Returns the bytes. `file` is the one that they were read from.
-    pub(crate) fn tail<'b>(&'b self, file: &'b dyn Source) -> Tail<'b> {
-        match &self.read {
-            Some((bytes, start)) => Tail { bytes, start: *start },
-            None => file.in_memory().unwrap_or_default().into(),
-        }
+    pub(crate) fn tail(&self) -> Tail<'_> {
+        Tail { bytes: &self.bytes, start: self.start }
     }
 }
 
-fn read(file: &dyn Source, range: Range<u64>) -> Result<Bytes> {
+fn bytes_of(file: &dyn Source, range: Range<u64>) -> Result<Bytes> {
     let offset = range.start;
-    file.read_range(range).map_err(|reason| Error::RecordUnreadable { offset, reason: reason.to_string() })
+    file.share(range).map_err(|reason| Error::RecordUnreadable { offset, reason: reason.to_string() })
 }
 
 /// Source that reads and checks the local header of an entry when bytes of the entry are first read.
@@ -186,7 +186,7 @@ impl LazyHeaders {
         asked: u64,
     ) -> Result<&'p LocatedEntry, ReadError> {
         let wrong = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error);
-        let central = Header::central(self.directory.tail(&*self.file), place.line).map_err(wrong)?;
+        let central = Header::central(self.directory.tail(), place.line).map_err(wrong)?;
         let none = || wrong(Error::NoLocal { name: central.display_name(), offset: place.header_offset });
         let span = Header::local_span(block).ok_or_else(none)?;
         let end = place.header_offset.saturating_add(span as u64);
@@ -272,6 +272,7 @@ impl LazyHeaders {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Source for LazyHeaders {
     fn path(&self) -> &Path {
         self.file.path()
@@ -279,6 +280,14 @@ impl Source for LazyHeaders {
 
     fn len(&self) -> u64 {
         self.file.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.file.is_empty()
+    }
+
+    fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        Ok(self.read_ranges(&[range])?.into_iter().next().unwrap_or_default())
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
@@ -355,8 +364,33 @@ impl Source for LazyHeaders {
         Ok(parts)
     }
 
+    /// Shares a long range; the local header of its entry is read first. A short range of an entry is read with the header.
+    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        let is_long = range.end.saturating_sub(range.start) > WINDOW as u64;
+        if let Some(place) = self.entry_containing(range.start)
+            && place.found.get().is_none()
+            && is_long
+            && self.is_mappable()
+        {
+            self.locate_entry(place)?;
+        }
+        match self.range_in_file(&range) {
+            Some(range) => self.file.share(range),
+            None => self.read_range(range),
+        }
+    }
+
+    /// Returns `None`: the bytes of an entry are not where its range is.
     fn in_memory(&self) -> Option<&[u8]> {
         None
+    }
+
+    fn is_mappable(&self) -> bool {
+        self.file.is_mappable()
+    }
+
+    fn has_latency(&self) -> bool {
+        self.file.has_latency()
     }
 
     fn file(&self) -> Option<(&File, u64)> {
@@ -375,5 +409,10 @@ impl Source for LazyHeaders {
 
     fn check_unchanged(&self) -> Result<(), ReadError> {
         self.file.check_unchanged()
+    }
+
+    fn release(&self, range: Range<u64>) {
+        let range = self.range_in_file(&range).unwrap_or(range);
+        self.file.release(range);
     }
 }

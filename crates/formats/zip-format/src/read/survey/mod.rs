@@ -402,7 +402,6 @@ fn oddity_kind(error: &Error) -> &'static str {
         | Error::NoLocal { .. }
         | Error::PastEnd { .. }
         | Error::RecordUnreadable { .. }
-        | Error::NotInMemory
         // Nobody cancels a survey.
         | Error::Cancelled(_)
         | Error::DirectoryTooLong { .. } => "missing",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use byte_source::Source;
+use byte_source::{Checks, Source};
 use test_support::RemoteSource;
 use zip_format::{Error, ZipIndex};
 
@@ -30,7 +30,7 @@ fn open(entries: &[Entry]) -> Result<Opened, Error> {
     let bytes = archive(entries, &End { here, ..ONE });
     let remote = Arc::new(RemoteSource::new("a.zip", bytes));
     let (index, source) =
-        ZipIndex::read_directory(&(Arc::<RemoteSource>::clone(&remote) as Arc<dyn Source>))?;
+        ZipIndex::open(&(Arc::<RemoteSource>::clone(&remote) as Arc<dyn Source>), Checks::WhenRead, &())?;
     Ok((index, source, remote))
 }
 
@@ -143,7 +143,7 @@ fn what_the_directory_alone_shows_is_an_error_at_once() {
     let bytes = archive(&[entry("a", 0)], &ONE);
     for end in [0, 1, 21, 22, bytes.len() - 1] {
         let remote: Arc<dyn Source> = Arc::new(RemoteSource::new("a.zip", &bytes[..end]));
-        ZipIndex::read_directory(&remote).map(|_| ()).expect_err("it is cut");
+        ZipIndex::open(&remote, Checks::WhenRead, &()).map(|_| ()).expect_err("it is cut");
     }
 }
 

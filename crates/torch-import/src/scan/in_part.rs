@@ -1,11 +1,11 @@
-//! Scans sources that are not in memory: reads the records that PyTorch unpickles, and skips the storages.
+//! Scans sources in part: reads the records that PyTorch unpickles, and skips the storages.
 
 use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{Cancelled, Observer, Prefetched, ReadError, Region, Source};
+use byte_source::{Cancelled, Checks, Observer, Prefetched, ReadError, Region, Source};
 use pickle_vm::ErrorKind;
 use safetensors_format::is_safetensors;
 use zip_format::{CompressionMethod, Entry, ZipIndex};
@@ -26,16 +26,15 @@ const RECORDS_MAX: u64 = 64 << 20;
 
 /// Scans the records of a zip archive other than its storages, or the header of a safetensors file. Returns the source
 /// with its prefetched bytes if it has to be read as a whole, because it is short, of another format, or irregular.
-pub(super) fn scan_remote(
+pub(super) fn scan_in_part(
     source: &Arc<dyn Source>,
     depth: ScanDepth,
-    is_local: bool,
     observer: &dyn Observer,
 ) -> Result<Result<Scan, Prefetched>> {
     let kept = sniff::prefetch_start(Arc::clone(source))?;
     let is_long = kept.len() >= READ_WHOLE_BELOW;
     if is_long && is_safetensors(kept.prefetched_start()) {
-        return scan_safetensors(kept, is_local);
+        return scan_safetensors(kept, !source.has_latency());
     }
     let kept = sniff::prefetch_end(kept)?;
     if !is_long {
@@ -47,7 +46,7 @@ pub(super) fn scan_remote(
     let kept = Arc::new(kept);
     let file: Arc<dyn Source> = Arc::<Prefetched>::clone(&kept);
     let index = sniff::is_zip(kept.prefetched_start())
-        .then(|| ZipIndex::read_directory_with_observer(&file, observer).ok())
+        .then(|| ZipIndex::open(&file, Checks::WhenRead, observer).ok())
         .flatten();
     observer.check()?;
     drop(file);
@@ -57,7 +56,7 @@ pub(super) fn scan_remote(
     Ok(scanned.flatten().ok_or_else(|| Prefetched::clone(&kept)))
 }
 
-/// Scans the pickles of a legacy file. Its storages are not searched, as those of a local one are not.
+/// Scans the pickles of a legacy file. Its storages are not searched.
 fn scan_legacy(kept: Prefetched, observer: &dyn Observer) -> Result<Result<Scan, Prefetched>> {
     let tail = kept.read_range(kept.len().saturating_sub(READ_WHOLE_BELOW / 4)..kept.len())?;
     let Some(pickles) = legacy::read_pickles(&kept)?.filter(|_| !zip_detection::may_end_as_archive(&tail))
@@ -217,7 +216,7 @@ fn find_archives<'e>(
         let inner = inner.filter(starts_as_zip);
         let inner = inner.and_then(|region| sniff::prefetch_edges(Arc::new(region)).ok());
         let inner: Option<Arc<dyn Source>> = inner.map(|inner| Arc::new(inner) as Arc<dyn Source>);
-        match inner.and_then(|inner| ZipIndex::read_directory_with_observer(&inner, observer).ok()) {
+        match inner.and_then(|inner| ZipIndex::open(&inner, Checks::WhenRead, observer).ok()) {
             Some((index, source)) if !index.entries.iter().any(|entry| entry.is_link) => {
                 archives.push((entry, index, source));
             }
