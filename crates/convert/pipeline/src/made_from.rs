@@ -187,7 +187,7 @@ impl InputDigest {
     fn local_file(&mut self, path: &Path) -> Result<()> {
         let source: Arc<dyn Source> = Arc::new(open(path)?);
         self.number(source.len());
-        match ZipIndex::open(&source, Checks::WhenRead, &()) {
+        match ZipIndex::open(Arc::clone(&source), Checks::WhenRead, &()) {
             Ok((index, archive)) if index.entries.iter().all(has_checksum) => self.archive(&index, &archive),
             _ if source.len() <= READ_WHOLE_MAX => self.region(&Region::whole(&source)),
             _ => self.times(path),

@@ -71,8 +71,8 @@ impl Carton {
     /// As those of [`open`](Self::open).
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
         let (path, links) = (source.path().to_owned(), Links::default());
-        let (index, source) =
-            ZipIndex::open(&source, Checks::for_source(&*source), &()).map_err(Error::Zip)?;
+        let checks = Checks::for_source(&*source);
+        let (index, source) = ZipIndex::open(source, checks, &()).map_err(Error::Zip)?;
         let entries = zip_entries(index)?;
         Self::with_manifest(Self {
             path,

@@ -79,7 +79,7 @@ pub(crate) fn estimate_memory(input: &Path, small: u64) -> u64 {
 /// Returns the number of bytes of the pickles in a zip archive, or of the header of a safetensors file.
 fn names_len(path: &Path) -> Option<u64> {
     let source: Arc<dyn Source> = Arc::new(MappedFile::open(path).ok()?);
-    if let Ok((index, _)) = ZipIndex::open(&source, Checks::WhenRead, &()) {
+    if let Ok((index, _)) = ZipIndex::open(Arc::clone(&source), Checks::WhenRead, &()) {
         let pickles =
             index.entries.iter().filter(|entry| Path::new(&entry.name).extension() == Some("pkl".as_ref()));
         return Some(pickles.fold(0, |sum, entry| entry.len.saturating_add(sum)));

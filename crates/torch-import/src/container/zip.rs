@@ -24,7 +24,7 @@ pub(super) fn open(
     checks: Checks,
     observer: &dyn Observer,
 ) -> Result<ContainerContents> {
-    let (index, file) = ZipIndex::open(&file, checks, observer).map_err(index_error)?;
+    let (index, file) = ZipIndex::open(file, checks, observer).map_err(index_error)?;
     let root = checkpoint_root(&index)?;
     if let Some((first, second)) = find_case_duplicate(&index.entries, root) {
         return Err(Error::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() });

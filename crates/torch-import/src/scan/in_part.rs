@@ -46,10 +46,9 @@ pub(super) fn scan_in_part(
     let kept = Arc::new(kept);
     let file: Arc<dyn Source> = Arc::<Prefetched>::clone(&kept);
     let index = sniff::is_zip(kept.prefetched_start())
-        .then(|| ZipIndex::open(&file, Checks::WhenRead, observer).ok())
+        .then(|| ZipIndex::open(file, Checks::WhenRead, observer).ok())
         .flatten();
     observer.check()?;
-    drop(file);
     let index = index.filter(|(index, _)| !index.entries.iter().any(|entry| entry.is_link));
     let scanned =
         index.map(|(index, file)| scan_zip_records(&index.entries, &file, depth, observer)).transpose()?;
@@ -216,7 +215,7 @@ fn find_archives<'e>(
         let inner = inner.filter(starts_as_zip);
         let inner = inner.and_then(|region| sniff::prefetch_edges(Arc::new(region)).ok());
         let inner: Option<Arc<dyn Source>> = inner.map(|inner| Arc::new(inner) as Arc<dyn Source>);
-        match inner.and_then(|inner| ZipIndex::open(&inner, Checks::WhenRead, observer).ok()) {
+        match inner.and_then(|inner| ZipIndex::open(inner, Checks::WhenRead, observer).ok()) {
             Some((index, source)) if !index.entries.iter().any(|entry| entry.is_link) => {
                 archives.push((entry, index, source));
             }

@@ -39,14 +39,14 @@ impl ZipIndex {
     /// # Errors
     /// Returns the errors of [`read`](Self::read), those of local headers only if all are read, and [`Error::Cancelled`].
     pub fn open(
-        file: &Arc<dyn Source>,
+        file: Arc<dyn Source>,
         checks: Checks,
         observer: &dyn Observer,
     ) -> Result<(Self, Arc<dyn Source>)> {
         if checks == Checks::AtOnce {
-            return Ok((Self::read_all(&**file, observer)?, Arc::clone(file)));
+            return Ok((Self::read_all(&*file, observer)?, file));
         }
-        let bytes = TailBytes::of(&**file)?;
+        let bytes = TailBytes::of(&*file)?;
         let directory = Directory::new(bytes.tail())?;
         let count = directory.parts.iter().map(|part| part.lines).sum();
         let (mut entries, mut lines) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -60,7 +60,7 @@ impl ZipIndex {
         }
         let index = Self::new(entries, &directory, observer)?;
         let start = directory.start;
-        let source = LazyHeaders::new(Arc::clone(file), &index.entries, &lines, start, bytes);
+        let source = LazyHeaders::new(file, &index.entries, &lines, start, bytes);
         Ok((index, Arc::new(source)))
     }
 

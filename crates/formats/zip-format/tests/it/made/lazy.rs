@@ -29,8 +29,7 @@ fn open(entries: &[Entry]) -> Result<Opened, Error> {
     let here = u16::try_from(entries.len()).expect("few");
     let bytes = archive(entries, &End { here, ..ONE });
     let remote = Arc::new(RemoteSource::new("a.zip", bytes));
-    let (index, source) =
-        ZipIndex::open(&(Arc::<RemoteSource>::clone(&remote) as Arc<dyn Source>), Checks::WhenRead, &())?;
+    let (index, source) = ZipIndex::open(Arc::<RemoteSource>::clone(&remote), Checks::WhenRead, &())?;
     Ok((index, source, remote))
 }
 
@@ -143,7 +142,7 @@ fn what_the_directory_alone_shows_is_an_error_at_once() {
     let bytes = archive(&[entry("a", 0)], &ONE);
     for end in [0, 1, 21, 22, bytes.len() - 1] {
         let remote: Arc<dyn Source> = Arc::new(RemoteSource::new("a.zip", &bytes[..end]));
-        ZipIndex::open(&remote, Checks::WhenRead, &()).map(|_| ()).expect_err("it is cut");
+        ZipIndex::open(remote, Checks::WhenRead, &()).map(|_| ()).expect_err("it is cut");
     }
 }
 
