@@ -8,7 +8,9 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Action, Checks, MappedFile, Observer, OpenedFile, ProgressReporter, ReadError, Region, Source};
+use byte_source::{
+    Action, Checks, MappedFile, Observer, OpenedFile, ProgressReporter, ReadError, Region, Source,
+};
 use sha2::{Digest, Sha256};
 use zip_format::{CompressionMethod, ZipIndex};
 
