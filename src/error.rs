@@ -67,8 +67,10 @@ impl Error {
             Self::Checkpoint(error) => found.add_pipeline(error),
             Self::Carton(error) => found.add_carton(error),
             Self::Run(error) => {
-                if let runtime::Error::Carton(reason) = &**error {
-                    found.add_carton(reason);
+                if let runtime::Error::Carton { path, .. } | runtime::Error::CartonModel { path, .. } =
+                    &**error
+                {
+                    found.path = Some(path.clone());
                 }
             }
             Self::Read(error) => found.add_read(error),
@@ -114,7 +116,6 @@ impl ErrorLocation {
             E::Pipeline(error) => self.add_pipeline(error),
             E::Map(error) => self.add_map(error),
             E::Reader { path, .. }
-            | E::Document { path, .. }
             | E::IsCheckpoint { path, .. }
             | E::NotACarton { path }
             | E::IsFolder { path }

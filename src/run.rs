@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use byte_source::Location;
 use pipeline::{Observer, Tensor};
 use runtime::{Runnable, RunnableOptions, SelfTestOptions, SelfTestReport};
 
@@ -77,6 +78,7 @@ impl Run {
     /// # Errors
     /// When the carton cannot be read, does not run here, or is damaged, or `observer` stops the work.
     pub fn open(&self, observer: &dyn Observer) -> Result<Runnable> {
-        Ok(Runnable::open(&self.path, &self.options, observer)?)
+        let carton = carton_tools::open(&Location::from(&self.path))?;
+        Ok(Runnable::from_carton(carton, &self.options, observer)?)
     }
 }

@@ -46,10 +46,10 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
         progress.clear();
         return Ok(ExitCode::SUCCESS);
     }
-    let copied = (!input.is_local()).then(|| carton_tools::copy_carton(&input, &progress)).transpose()?;
+    let carton = carton_tools::copy_carton(&input, &progress)?;
     progress.clear();
     let interruption = signals::watch_ctrl_c()?;
-    match run_carton(args, &input, copied, quiet, &interruption) {
+    match run_carton(args, &input, carton, quiet, &interruption) {
         Err(_) if interruption.is_set() => Ok(ExitCode::from(INTERRUPTED)),
         other => other,
     }
@@ -58,16 +58,13 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
 fn run_carton(
     args: &Run,
     input: &Location,
-    copied: Option<Carton>,
+    carton: Carton,
     quiet: bool,
     interruption: &Interruption,
 ) -> Result<ExitCode> {
     let progress = Progress::new(quiet || args.json);
     let watched = CancellableProgress { progress: &progress, interruption };
-    let opened = match copied {
-        Some(copied) => Runnable::from_carton(copied, &args.open, &watched),
-        None => Runnable::open(&args.file, &args.open, &watched),
-    };
+    let opened = Runnable::from_carton(carton, &args.open, &watched);
     if let (Err(runtime::Error::ForeignCode { .. }), Some(name), Some(output)) =
         (&opened, &args.get, &args.output)
     {

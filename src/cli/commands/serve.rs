@@ -131,11 +131,10 @@ fn open_repository(
         RepositoryFolder { path: output::shown_path(folder), extension: MODEL_EXTENSION.to_owned(), stores };
     let progress = Arc::downgrade(progress);
     let load = move |found: &ModelVersion| -> Result<Arc<dyn InferModel>, LoadError> {
-        let runnable = match progress.upgrade() {
-            Some(progress) => open_carton(&found.location, &open, &*progress)?,
-            None => open_carton(&found.location, &open, &())?,
-        };
-        Ok(serve::carton_model(runnable, &limits)?)
+        match progress.upgrade() {
+            Some(progress) => load_carton(&found.location, &open, &limits, &*progress),
+            None => load_carton(&found.location, &open, &limits, &()),
+        }
     };
     ModelSource::Folder { folder, load: Box::new(load) }
 }
@@ -168,20 +167,19 @@ fn open_models(
     let mut skipped = Vec::new();
     for carton in &cartons {
         let name = args.name.clone().unwrap_or_else(|| model_name_of_path(carton.input.path()));
-        let opened = open_carton(&carton.input, open, progress);
-        match opened.and_then(|runnable| serve::carton_model(runnable, limits)) {
+        match load_carton::<anyhow::Error>(&carton.input, open, limits, progress) {
             Ok(model) => models.push((name, model)),
             Err(error) if carton.is_found && needs_another_runner(&error) => skipped.push(error),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
     progress.clear();
     match skipped.pop() {
-        Some(error) if models.is_empty() => return Err(error.into()),
+        Some(error) if models.is_empty() => return Err(error),
         last => skipped.extend(last),
     }
     for error in skipped {
-        log.warn(format!("not served: {}", error_chain_text(&error.into())));
+        log.warn(format!("not served: {}", error_chain_text(&error)));
     }
     Ok(ModelSource::Fixed(models))
 }
@@ -208,8 +206,8 @@ fn models_at_address(address: Location) -> Result<Vec<GivenCarton>> {
 }
 
 /// Returns true for a carton that is in order and runs elsewhere, such as a TorchScript module.
-fn needs_another_runner(error: &runtime::Error) -> bool {
-    matches!(error, runtime::Error::ForeignCode { .. } | runtime::Error::Runner { .. })
+fn needs_another_runner(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(runtime::Error::ForeignCode { .. } | runtime::Error::Runner { .. }))
 }
 
 /// Returns the cartons that a path stands for: those in a folder, or the path itself.
@@ -253,17 +251,15 @@ fn cartons_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(cartons)
 }
 
-/// Opens a carton to run it; of one at an address, a copy.
-fn open_carton(
+/// Opens a carton as a model; of one at an address, a copy.
+fn load_carton<E: From<carton_tools::Error> + From<runtime::Error>>(
     input: &Location,
     open: &RunnableOptions,
+    limits: &RequestLimits,
     observer: &dyn Observer,
-) -> Result<Runnable, runtime::Error> {
-    if input.is_local() {
-        return Runnable::open(input.path(), open, observer);
-    }
-    let copy = carton_tools::copy_carton(input, observer).map_err(runtime::Error::Carton)?;
-    Runnable::from_carton(copy, open, observer)
+) -> Result<Arc<dyn InferModel>, E> {
+    let carton = carton_tools::copy_carton(input, observer)?;
+    Ok(serve::carton_model(Runnable::from_carton(carton, open, observer)?, limits)?)
 }
 
 /// Returns the name of a file without its extension, or the whole name of a folder.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use carton_tools::CodeStatus;
-use pipeline::{format_bytes, format_things, problem_count_text};
+use pipeline::{format_bytes, format_things};
 
 use crate::cli::args::Verify;
 use crate::cli::ui::carton_advice;
@@ -29,7 +29,7 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
     }
     out.flush()?;
     if !report.ok {
-        bail!("{}: {}", report.file, problem_count_text(report.findings.len()));
+        bail!("{}: {} found", report.file, format_things(report.findings.len(), "problem"));
     }
     if !quiet && !args.json {
         report

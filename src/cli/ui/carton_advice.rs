@@ -1,5 +1,8 @@
 //! Advice about errors of commands on cartons.
 
+use std::io::ErrorKind;
+use std::path::Path;
+
 use carton_tools::{CartonNote, Error, TensorError};
 
 use super::advice;
@@ -10,9 +13,9 @@ use super::shell::shell_quoted_path;
 /// Returns the text of an error, with advice if there is any. The problems of a document are printed before it, one per
 /// line.
 pub(crate) fn carton_error_text(error: &Error) -> String {
-    if let Error::Map(reason) | Error::Reader { reason: carton_format::Error::Map(reason), .. } = error
+    if let Error::Map(reason) = error
         && let byte_source::Error::Io { path, reason } = reason
-        && reason.kind() == std::io::ErrorKind::NotFound
+        && reason.kind() == ErrorKind::NotFound
     {
         return checkpoint_advice::missing_file_text(path);
     }
@@ -20,15 +23,7 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
         Error::Read(reason) => remote_cause(reason).map_or("", remote_advice).to_owned(),
         Error::Pipeline(error) => return advice::pipeline_text(error, None),
         Error::Store(error) => return advice::store_text(error),
-        Error::Reader { reason: carton_format::Error::NotFetched { .. }, .. } if !advice::HAS_RESOLVE => {
-            String::new()
-        }
-        Error::Reader { reason: carton_format::Error::NotFetched { .. }, path } if path.is_dir() => {
-            "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it".to_owned()
-        }
-        Error::Reader { reason: carton_format::Error::NotFetched { .. }, path } => {
-            format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(path))
-        }
+        Error::Reader { path, reason } => return reader_text(path, reason),
         Error::IsCheckpoint { path, .. } => format!("; `torch2carton {}` makes one", shell_quoted_path(path)),
         Error::NotACarton { path } if path.is_dir() => {
             "; the folder has no carton.toml, as `torch2carton unpack CARTON` writes one".to_owned()
@@ -62,6 +57,26 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
         _ => String::new(),
     };
     format!("{error}{advice}")
+}
+
+/// Returns the text of an error of reading the carton at `path`, with advice if there is any.
+pub(crate) fn reader_text(path: &Path, error: &carton_format::Error) -> String {
+    use carton_format::Error;
+    let advice = match error {
+        Error::Map(byte_source::Error::Io { path, reason }) if reason.kind() == ErrorKind::NotFound => {
+            return checkpoint_advice::missing_file_text(path);
+        }
+        Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
+        Error::NotFetched { .. } if !advice::HAS_RESOLVE => String::new(),
+        Error::NotFetched { .. } if path.is_dir() => {
+            "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it".to_owned()
+        }
+        Error::NotFetched { .. } => {
+            format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(path))
+        }
+        _ => String::new(),
+    };
+    format!("{}{advice}", error.text_at(path))
 }
 
 /// Returns the text of an error of a download, which uses no proxy.

@@ -139,7 +139,7 @@ fn print_problems(error: &anyhow::Error) {
         Some(carton_tools::Error::Pipeline(error)) => Some(&**error),
         _ => error.downcast_ref::<pipeline::Error>(),
     };
-    let ((Some(carton_tools::Error::Document { problems, .. }), _)
+    let ((Some(carton_tools::Error::Reader { reason: carton_format::Error::Document(problems), .. }), _)
     | (_, Some(pipeline::Error::Document { problems, .. }))) =
         (error.downcast_ref::<carton_tools::Error>(), pipeline)
     else {

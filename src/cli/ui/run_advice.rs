@@ -11,7 +11,7 @@ use super::shell::shell_quoted_path;
 /// Returns the text of an error of a carton that does not run, with advice if there is any.
 pub(crate) fn run_error_text(error: &Error) -> String {
     let advice = match error {
-        Error::Carton(error) => return carton_advice::carton_error_text(error),
+        Error::Carton { path, reason } => return carton_advice::reader_text(path, reason),
         Error::Damaged { path, .. } => {
             format!("; `torch2carton verify {}` lists them", shell_quoted_path(path))
         }
@@ -45,7 +45,7 @@ fn foreign_code_text(error: &Error, path: &Path) -> String {
 /// Unwraps the error of the carton itself, whose problems are printed line by line.
 pub(crate) fn unwrap_carton_error(error: runtime::Error) -> anyhow::Error {
     match error {
-        runtime::Error::Carton(error) => error.into(),
+        runtime::Error::Carton { path, reason } => carton_tools::Error::from_reader(&path)(reason).into(),
         error => error.into(),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::carton_advice;
 use super::remote_advice::{remote_cause, remote_text};
 use super::run_advice;
 use super::shell::shell_quoted_path;
@@ -9,9 +10,10 @@ use super::shell::shell_quoted_path;
 /// Returns the text of a server error, with advice if there is any.
 pub(crate) fn serve_text(error: &serve::Error) -> String {
     let advice = match error {
-        serve::Error::Load(cause) => match cause.downcast_ref::<runtime::Error>() {
-            Some(error) => return run_advice::run_error_text(error),
-            None => "",
+        serve::Error::Load(cause) => match (cause.downcast_ref(), cause.downcast_ref()) {
+            (Some(error), _) => return run_advice::run_error_text(error),
+            (_, Some(error)) => return carton_advice::carton_error_text(error),
+            _ => "",
         },
         serve::Error::Bind { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
             "; --port 0 chooses one that is free"

@@ -334,7 +334,7 @@ pub enum Error {
         dtype: tensor::Dtype,
     },
     /// A document violates Carton's specification.
-    #[error("{}: {}", path.display(), crate::problem_count_text(problems.0.len()))]
+    #[error("{}: {}", path.display(), problems.count_text())]
     Document {
         /// File that contains the problems.
         path: PathBuf,

@@ -14,11 +14,6 @@ pub(crate) fn unsupported_tensors_text(tensors: &[(String, String)], count: usiz
     }
 }
 
-/// Formats a number of problems, such as `1 problem found` or `2 problems found`.
-pub fn problem_count_text(count: usize) -> String {
-    if count == 1 { "1 problem found".to_owned() } else { format!("{count} problems found") }
-}
-
 /// Formats damage to a file: its path, and the damaged tensor if it is known.
 pub(crate) fn damaged_text(damaged: &RecordDamaged) -> String {
     match &damaged.tensor {

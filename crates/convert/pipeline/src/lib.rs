@@ -65,7 +65,6 @@ mod module_tree;
 mod note;
 mod note_collector;
 mod npy;
-mod number_text;
 mod open_carton;
 mod opened;
 mod option_json;
@@ -107,7 +106,9 @@ pub use back::torch::{TorchOptions, TorchReport};
 pub use back::triton::{TritonOptions, TritonReport};
 pub use back::{NonTensorParts, Output, OutputJob, OutputPlan};
 pub use batch::{BatchItem, BatchOptions, BatchReport, convert_each};
-pub use byte_source::{Action, ErrorKind, Notice, Observer, ProgressUpdate};
+pub use byte_source::{
+    Action, ErrorKind, Notice, Observer, ProgressUpdate, format_bytes, format_count, format_things,
+};
 pub use cast::{CastReport, Casts};
 pub use cast_options::{Cast, CastFrom, CastOptions};
 pub use checkpoint_files::ShardPolicy;
@@ -120,7 +121,6 @@ pub use decoder::{HyperparameterKind, NoModelReason, Overrides};
 pub use dequantize::{Dequantize, DequantizedReport};
 pub use digest::{TensorContent, TensorsDigest, digest_tensors};
 pub use error::{Error, Result};
-pub use error_text::problem_count_text;
 pub use inspect::{InspectOptions, InspectReport, TensorSort, inspect, inspect_tensors};
 pub use inspect_named::{NamedContent, NamedItem, find_named};
 pub use inspect_quantized::RowQuantization;
@@ -135,7 +135,6 @@ pub use module_tree::{TreeRow, module_tree};
 pub use note::Note;
 pub use note_collector::NoteCollector;
 pub use npy::NpyFile;
-pub use number_text::{format_bytes, format_count, format_things};
 pub use open_carton::{
     CartonInput, find_carton, is_carton, is_carton_file, lists_carton_documents, open_model, read_model,
 };

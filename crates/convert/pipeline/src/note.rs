@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+use byte_source::{format_bytes, format_things, group_thousands};
 use serde::{Serialize, Serializer};
 use tensor::Dtype;
 use torch_import::{Omission, OmissionKind, OmissionReason, OmissionTotal, Omissions, Risk};
 
 use crate::CastFrom;
 use crate::error_text::unsupported_tensors_text;
-use crate::number_text::{format_bytes, format_things, group_thousands};
 
 /// Remark for the user; its text is one sentence without a full stop.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@
 //! Facts: the Carton v1 specification, and `zip-format` for the zip file itself.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use byte_source::{Cancelled, ErrorKind, FileChanged};
 
@@ -223,6 +223,15 @@ impl Error {
 }
 
 impl Error {
+    /// Returns the text after the path of the carton, unless it names its file. The problems of a document are counted.
+    pub fn text_at(&self, carton: &Path) -> String {
+        match self {
+            Self::Map(_) | Self::Io { .. } | Self::Changed(_) => self.to_string(),
+            Self::Document(problems) => format!("{}: {}", carton.display(), problems.count_text()),
+            error => format!("{}: {error}", carton.display()),
+        }
+    }
+
     /// Returns the path in the carton that the error is about; `None` if there is none.
     pub fn entry(&self) -> Option<&str> {
         match self {

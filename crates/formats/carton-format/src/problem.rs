@@ -80,6 +80,13 @@ impl fmt::Display for Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
+impl Problems {
+    /// Returns the number of problems as a text, such as `2 problems found`.
+    pub fn count_text(&self) -> String {
+        format!("{} found", byte_source::format_things(self.0.len(), "problem"))
+    }
+}
+
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {

@@ -1,8 +1,9 @@
 //! Errors of opening and running a carton.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use byte_source::{Cancelled, ErrorKind, ReadError};
+use byte_source::{Cancelled, ErrorKind, ReadError, format_bytes, format_things};
+use carton_format::MODEL_PT;
 use tensor::Dtype;
 
 /// Result whose error is this crate's [`Error`] by default.
@@ -12,8 +13,20 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("{0}")]
-    Carton(#[source] carton_tools::Error),
+    /// The carton cannot be read.
+    #[error("{}", reason.text_at(path))]
+    Carton {
+        path: PathBuf,
+        #[source]
+        reason: carton_format::Error,
+    },
+    /// The model in the carton cannot be read.
+    #[error("{}: `{MODEL_PT}`: {reason}", path.display())]
+    CartonModel {
+        path: PathBuf,
+        #[source]
+        reason: Box<torch_import::Error>,
+    },
     /// The carton needs another runner.
     #[error(
         "{}: its model needs Carton's runner `{}`; only models of the runner `torchscript` can run here",
@@ -56,7 +69,7 @@ pub enum Error {
         /// Value of the option, as in carton.toml.
         found: String,
     },
-    #[error("{}: {}", path.display(), pipeline::problem_count_text(*problems))]
+    #[error("{}: {} found", path.display(), format_things(*problems, "problem"))]
     Damaged {
         path: PathBuf,
         /// Number of problems found.
@@ -87,8 +100,8 @@ pub enum Error {
     },
     /// A tensor expands a small storage to too many elements.
     #[error(
-        "tensor `{}`: an expanded view of {} over a storage of {}", name.escape_debug(), pipeline::format_bytes(*nbytes),
-        pipeline::format_bytes(*storage)
+        "tensor `{}`: an expanded view of {} over a storage of {}", name.escape_debug(), format_bytes(*nbytes),
+        format_bytes(*storage)
     )]
     ExpandedView {
         name: String,
@@ -105,7 +118,8 @@ impl Error {
     /// Returns the category of the error for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Carton(reason) => reason.kind(),
+            Self::Carton { reason, .. } => reason.kind(),
+            Self::CartonModel { reason, .. } => reason.kind(),
             Self::Model(reason) => reason.kind(),
             Self::Tensor { reason, .. } => reason.kind(),
             Self::Runner { .. }
@@ -216,11 +230,12 @@ impl From<Cancelled> for Error {
     }
 }
 
-impl From<carton_tools::Error> for Error {
-    fn from(error: carton_tools::Error) -> Self {
-        match error {
-            carton_tools::Error::Cancelled => Self::Cancelled,
-            error => Self::Carton(error),
+impl Error {
+    /// Converts errors of reading the carton at `path`.
+    pub(crate) fn from_carton(path: &Path) -> impl Fn(carton_format::Error) -> Self + '_ {
+        move |error| match error {
+            carton_format::Error::Cancelled(_) => Self::Cancelled,
+            reason => Self::Carton { path: path.to_owned(), reason },
         }
     }
 }

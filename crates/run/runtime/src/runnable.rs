@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{Action, Observer, ProgressReporter};
-use carton_format::{Carton, Config};
+use carton_format::{Carton, Config, MODEL_PT};
 use decoder::interface::DecoderPort;
 use tensor::{Tensor, Tensors};
-use torch_import::Container;
+use torch_import::{Checkpoint, Container};
 use torchscript::Recognised;
 
 use crate::model::{self, DecoderPass, DecoderRun};
@@ -88,11 +88,10 @@ impl Runnable {
     /// Returns an error if the carton cannot be read, is not a carton, lacks a file that it needs, needs another runner, or
     /// has code that a conversion does not write; and if `options` ask for verification and the carton is damaged.
     pub fn open(path: &Path, options: &RunnableOptions, observer: &dyn Observer) -> Result<Self> {
-        Self::from_carton(carton_tools::open(&path.into())?, options, observer)
+        Self::from_carton(Carton::open(path).map_err(Error::from_carton(path))?, options, observer)
     }
 
-    /// Runs a carton that is open. Its file is in memory or mapped, as [`carton_tools::copy_carton`] does it for one that is not
-    /// on this machine.
+    /// Runs a carton that is open, and whose file is in memory or mapped: one that is not on this machine is copied before.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -101,15 +100,17 @@ impl Runnable {
             verify(&carton, observer)?;
         }
         let path = &carton.path().to_owned();
-        let failed = |error| Error::from(carton_tools::Error::from_reader(path)(error));
-        let config = carton.config().map_err(failed)?.document;
+        let failed = Error::from_carton(path);
+        let config = carton.config().map_err(&failed)?.document;
         let runner = &config.runner.runner_name;
         if runner != TORCHSCRIPT {
             return Err(Error::Runner { path: path.to_owned(), runner: runner.clone() });
         }
         let threads = threads(path, &config, options)?;
-        let container = carton_tools::open_model(&carton, observer).map_err(carton_tools::Error::from)?;
-        let checkpoint = pipeline::read_model(&carton, &container).map_err(carton_tools::Error::from)?;
+        let damaged = |reason| Error::CartonModel { path: path.clone(), reason: Box::new(reason) };
+        let source = carton.source(MODEL_PT, observer).map_err(failed)?;
+        let container = Container::from_source(source).map_err(damaged)?;
+        let checkpoint = Checkpoint::read(&container).map_err(damaged)?;
         let recognised =
             torchscript::recognise(&container.records_besides_storages(), checkpoint.to_tensors());
         let (kind, defaults, tensors) = match recognised {
@@ -167,7 +168,7 @@ impl Runnable {
     /// Returns an error if the file is not in the carton although MANIFEST lists it, is too large, or is damaged.
     pub fn misc(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let path = format!("misc/{name}");
-        let failed = |error| Error::from(carton_tools::Error::from_reader(self.path())(error));
+        let failed = Error::from_carton(self.path());
         let entry = match self.carton.entry(&path) {
             Ok(entry) => entry,
             Err(carton_format::Error::Missing { .. }) => return Ok(None),
@@ -177,7 +178,7 @@ impl Runnable {
             return Err(failed(carton_format::Error::OversizedDocument { path, found: entry.len, limit }));
         }
         let mut bytes = Vec::new();
-        let read = self.carton.read(&path).map_err(failed)?.read_to_end(&mut bytes);
+        let read = self.carton.read(&path).map_err(&failed)?.read_to_end(&mut bytes);
         read.map_err(|reason| failed(self.carton.reader_error(&path, reason)))?;
         Ok(Some(bytes))
     }

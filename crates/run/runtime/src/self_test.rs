@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use byte_source::Observer;
+use byte_source::{Observer, format_things};
 use carton_format::{References, SelfTest, TENSOR_REFERENCE, TensorData, TensorIndex};
 use serde::Serialize;
 use tensor::Tensor;
@@ -98,9 +98,7 @@ pub fn self_test(
     observer: &dyn Observer,
 ) -> Result<SelfTestReport> {
     let index = runnable.carton().tensor_index();
-    let index = index
-        .map_err(|error| Error::from(carton_tools::Error::from_reader(runnable.path())(error)))?
-        .document;
+    let index = index.map_err(Error::from_carton(runnable.path()))?.document;
     let tolerance = options.tolerance.unwrap_or_else(|| match runnable.kind() {
         RunnableKind::Decoder(_) => Tolerance::for_sums(),
         RunnableKind::Weights => Tolerance::default(),
@@ -233,7 +231,7 @@ impl SelfTestRunner<'_> {
                 }
                 (Some(found), value) => {
                     let described = |is_nested, parts: usize| {
-                        let parts = pipeline::format_things(parts, "part");
+                        let parts = format_things(parts, "part");
                         if is_nested {
                             format!("a nested tensor of {parts}")
                         } else {
@@ -273,11 +271,11 @@ impl SelfTestRunner<'_> {
 
     /// Reads and checks the tensors to which references point.
     fn resolve_references(&self, references: &References) -> Result<Vec<(String, ReferencedValue)>> {
-        let failed = |error| Error::from(carton_tools::Error::from_reader(self.runnable.path())(error));
+        let failed = Error::from_carton(self.runnable.path());
         let read = |name: &str| {
             let missing = || failed(carton_format::Error::NoTensor { name: name.to_owned() });
             let spec = self.index.find(name).ok_or_else(missing)?;
-            self.runnable.carton().tensor_data(spec).map_err(failed)
+            self.runnable.carton().tensor_data(spec).map_err(&failed)
         };
         let value = |target: &str| -> Result<ReferencedValue> {
             let name = target.strip_prefix(TENSOR_REFERENCE).unwrap_or(target);

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use byte_source::{Cancelled, ErrorKind, ReadError};
-use carton_format::{Problems, TensorIndex};
+use carton_format::TensorIndex;
 use tensor::Dtype;
 
 use crate::NpyError;
@@ -30,19 +30,12 @@ pub enum Error {
     #[error("cannot write to standard output: {0}")]
     Stream(#[source] std::io::Error),
     /// A carton cannot be read.
-    #[error("{}", reader_text(path, reason))]
+    #[error("{}", reason.text_at(path))]
     Reader {
         /// Carton, or folder to pack.
         path: PathBuf,
         #[source]
         reason: carton_format::Error,
-    },
-    /// A document does not follow Carton's specification.
-    #[error("{}: {}", path.display(), pipeline::problem_count_text(problems.0.len()))]
-    Document {
-        /// Carton, or folder to pack.
-        path: PathBuf,
-        problems: Problems,
     },
     /// The file is a checkpoint, not a carton.
     #[error("{} is a checkpoint ({format}), not a carton", path.display())]
@@ -228,10 +221,7 @@ impl Error {
             | Self::BaseUrl { .. }
             | Self::Expansion { .. } => ErrorKind::Option,
             Self::NoNumpyDtype { .. } => ErrorKind::Unsupported,
-            Self::Document { .. }
-            | Self::BlobLength { .. }
-            | Self::BlobDamaged { .. }
-            | Self::NotLinked { .. } => ErrorKind::Damaged,
+            Self::BlobLength { .. } | Self::BlobDamaged { .. } | Self::NotLinked { .. } => ErrorKind::Damaged,
             Self::Fetch { failures, .. } => {
                 failures.last().map_or(ErrorKind::Input, remote_source::Error::kind)
             }
@@ -281,10 +271,9 @@ impl TensorError {
 impl Error {
     /// Converts errors of the reader while it reads the carton or the folder at `path`.
     pub fn from_reader(path: &Path) -> impl Fn(carton_format::Error) -> Self + '_ {
-        use carton_format::Error::{Changed, Document};
+        use carton_format::Error::Changed;
         move |error| match error {
             Changed(changed) => pipeline::Error::Changed(changed).into(),
-            Document(problems) => Self::Document { path: path.to_owned(), problems },
             carton_format::Error::Cancelled(cancelled) => cancelled.into(),
             reason => Self::Reader { path: path.to_owned(), reason },
         }
@@ -351,14 +340,6 @@ impl From<output::Error> for Error {
 impl From<checkpoint_files::Error> for Error {
     fn from(error: checkpoint_files::Error) -> Self {
         pipeline::Error::from(error).into()
-    }
-}
-
-/// Prefixes the path, except to errors that already name the file.
-fn reader_text(path: &Path, reason: &carton_format::Error) -> String {
-    match reason {
-        carton_format::Error::Map(_) | carton_format::Error::Io { .. } => reason.to_string(),
-        reason => format!("{}: {reason}", path.display()),
     }
 }
 

@@ -304,7 +304,7 @@ impl PackDocuments {
         let (new_index, tensors) = arrays::add_arrays(carton, &index.document, arrays)?;
         let problems = config.document.check(&new_index, &|path| carton.has_file(path));
         if !problems.0.is_empty() {
-            return Err(Error::Document { path: root.to_owned(), problems });
+            return Err(failed(carton_format::Error::Document(problems)));
         }
         for spec in &index.document.tensors {
             if matches!(spec, TensorSpec::Array { dtype: DataType::String, .. }) {

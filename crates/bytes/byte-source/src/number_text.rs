@@ -33,7 +33,7 @@ fn format_scaled(n: u64, units: &[&str], digits: usize) -> String {
 }
 
 /// Formats a number with thousands separators, such as `1,372`.
-pub(crate) fn group_thousands(n: u64) -> String {
+pub fn group_thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {
