@@ -57,6 +57,23 @@ impl Request<'_> {
         std::io::copy(self.stream, &mut std::io::sink()).map(drop)
     }
 
+    /// Sends the range of `file` that is asked for.
+    pub(crate) fn range(self, file: &[u8]) -> Result<()> {
+        let len = file.len();
+        let asked = self.lines.iter().find_map(|line| {
+            let line = line.to_ascii_lowercase();
+            let (first, last) = line.strip_prefix("range: bytes=")?.split_once('-')?;
+            Some(match (first.parse::<usize>(), last.parse::<usize>()) {
+                (Ok(first), Ok(last)) => first..(last + 1).min(len),
+                (_, last) => len.saturating_sub(last.expect("a number"))..len,
+            })
+        });
+        let asked = asked.expect("a range is asked for");
+        let headers =
+            format!("Content-Range: bytes {}-{}/{len}\r\nETag: \"1\"\r\n", asked.start, asked.end - 1);
+        self.send("206 Partial Content", &headers, asked.len(), &file[asked])
+    }
+
     /// Sends the file from `start` on.
     pub(crate) fn rest(self, start: usize) -> Result<()> {
         let (file, len) = (self.file, self.file.len());
