@@ -4,7 +4,7 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it writes")]
 #![expect(clippy::arithmetic_side_effects, reason = "the library has checked the lengths")]
 
-use torch2carton::crates::pipeline::{NonTensorParts, NoteCollector, Result};
+use torch2carton::crates::convert::{NonTensorParts, NoteCollector, Result};
 use torch2carton::{
     Blob, Dtype, Gathered, Output, OutputJob, OutputPlan, ReadError, Sink, Target, Tensor, Window, convert,
 };

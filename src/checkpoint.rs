@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use byte_source::Location;
-use checkpoint_files::CheckpointSources;
-use pipeline::ShardPolicy;
+use open::files::{CheckpointSources, ShardPolicy};
 
 use crate::{Result, Tensors};
 
@@ -14,7 +13,7 @@ pub struct Checkpoint {
     files: Vec<PathBuf>,
     format: &'static str,
     tensors: Tensors,
-    notes: Vec<checkpoint_files::FilesNote>,
+    notes: Vec<open::files::FilesNote>,
 }
 
 impl Checkpoint {
@@ -46,7 +45,7 @@ impl Checkpoint {
     fn find<L: Clone + Into<Location>>(inputs: &[L], shards: ShardPolicy) -> Result<Self> {
         let sources = CheckpointSources::find(inputs, shards)?;
         let containers = sources.open()?;
-        let (checkpoint, notes) = sources.read::<checkpoint_files::Error>(&containers, &|_, _| Ok(()))?;
+        let (checkpoint, notes) = sources.read::<open::files::Error>(&containers, &|_, _| Ok(()))?;
         Ok(Self {
             tensors: checkpoint.into_tensors(),
             format: containers.first().map_or("", |container| container.format().name()),
@@ -71,7 +70,7 @@ impl Checkpoint {
     }
 
     /// Returns the notes for the user about the files.
-    pub fn notes(&self) -> &[checkpoint_files::FilesNote] {
+    pub fn notes(&self) -> &[open::files::FilesNote] {
         &self.notes
     }
 }

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use byte_source::Location;
-use pipeline::{
-    AllowedGlobals, BatchItem, BatchOptions, BatchReport, Cast, CastFrom, CheckpointSum, ConvertOptions,
-    ConvertReport, Destination, Dtype, IfExists, Observer, Overrides, Rename, Selection, Target,
-    WeightedPath,
-};
+use byte_source::{Location, Observer};
+use convert::{BatchItem, BatchOptions, BatchReport, ConvertOptions, ConvertReport, Overrides, Target};
+use open::{AllowedGlobals, Cast, CastFrom, CheckpointSum, Rename, Selection, WeightedPath};
+use output::{Destination, IfExists};
+use tensor::Dtype;
 
 use crate::Result;
 
@@ -149,7 +148,7 @@ impl Convert {
     /// When the inputs are not one checkpoint, a file is damaged or changes, an option does not fit the input, the output
     /// cannot be written, or `observer` stops the work. In each case no output is left.
     pub fn run(&self, observer: &dyn Observer) -> Result<ConvertReport> {
-        Ok(pipeline::convert(&self.options()?, observer)?)
+        Ok(convert::convert(&self.options()?, observer)?)
     }
 
     /// Converts each input on its own into the output folder, and continues after a failure. A folder stands for all
@@ -168,10 +167,10 @@ impl Convert {
             done(item);
             Ok(())
         };
-        Ok(pipeline::convert_each(&self.options, batch.into(), observer, &mut done)?)
+        Ok(convert::convert_each(&self.options, batch.into(), observer, &mut done)?)
     }
 
-    fn options(&self) -> Result<ConvertOptions, pipeline::Error> {
+    fn options(&self) -> Result<ConvertOptions, convert::Error> {
         let mut options = self.options.clone();
         if let Some(output) = options.output.as_ref().filter(|_| !self.has_explicit_target) {
             options.target = Target::from_path(output)?;

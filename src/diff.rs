@@ -1,10 +1,10 @@
 //! Builder for the comparison of two checkpoints or cartons.
 
-use byte_source::Location;
+use byte_source::{Location, Observer};
 use std::io::Write;
 
-use compare::{DiffOptions, DiffReport, SideSelections};
-use pipeline::{Observer, Selection};
+use inspect::{DiffOptions, DiffReport, SideSelections};
+use open::Selection;
 
 use crate::Result;
 
@@ -67,7 +67,7 @@ impl Diff {
     /// # Errors
     /// When an input cannot be read, is damaged or changes, a selection does not fit it, or `observer` stops the work.
     pub fn run(&self, observer: &dyn Observer) -> Result<DiffReport> {
-        Ok(compare::diff(&self.options, observer)?)
+        Ok(inspect::diff(&self.options, observer)?)
     }
 
     /// Compares the inputs, and writes what differs as one HTML page that loads nothing.
@@ -76,7 +76,7 @@ impl Diff {
     /// As [`Diff::run`], and when `out` cannot be written.
     pub fn write_page(&self, out: &mut dyn Write, observer: &dyn Observer) -> Result<DiffReport> {
         let report = self.run(observer)?;
-        compare::page::write_diff_page(&report, out)?;
+        inspect::page::write_diff_page(&report, out)?;
         Ok(report)
     }
 }

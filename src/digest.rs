@@ -1,8 +1,8 @@
 //! Builder for the digest of a checkpoint or carton.
 
-use byte_source::Location;
-use compare::{DigestReport, InputOptions};
-use pipeline::{Observer, Selection};
+use byte_source::{Location, Observer};
+use inspect::{DigestReport, InputOptions};
+use open::Selection;
 
 use crate::Result;
 
@@ -47,7 +47,7 @@ impl Digest {
     /// # Errors
     /// When the input cannot be read, is damaged or changes, the selection does not fit it, or `observer` stops the work.
     pub fn run(&self, observer: &dyn Observer) -> Result<DigestReport> {
-        Ok(compare::digest(&self.options, observer)?)
+        Ok(inspect::digest(&self.options, observer)?)
     }
 }
 

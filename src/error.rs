@@ -13,9 +13,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A checkpoint that cannot be read, scanned, traced or converted.
+    /// A checkpoint or carton that cannot be opened.
     #[error(transparent)]
-    Checkpoint(Box<pipeline::Error>),
+    Open(Box<open::Error>),
+    /// A checkpoint that cannot be converted.
+    #[error(transparent)]
+    Convert(Box<convert::Error>),
+    /// A checkpoint that cannot be inspected, scanned, traced or compared.
+    #[error(transparent)]
+    Inspect(Box<inspect::Error>),
     /// A carton that cannot be read or written.
     #[error(transparent)]
     Carton(Box<carton_tools::Error>),
@@ -37,7 +43,9 @@ impl Error {
     /// Returns the kind of error, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Checkpoint(error) => error.kind(),
+            Self::Open(error) => error.kind(),
+            Self::Convert(error) => error.kind(),
+            Self::Inspect(error) => error.kind(),
             Self::Carton(error) => error.kind(),
             Self::Run(error) => error.kind(),
             Self::Text(error) => error.kind(),
@@ -64,7 +72,9 @@ impl Error {
     pub fn location(&self) -> ErrorLocation {
         let mut found = ErrorLocation::default();
         match self {
-            Self::Checkpoint(error) => found.add_pipeline(error),
+            Self::Open(error) => found.add_open(error),
+            Self::Convert(error) => found.add_convert(error),
+            Self::Inspect(error) => found.add_inspect(error),
             Self::Carton(error) => found.add_carton(error),
             Self::Run(error) => {
                 if let runtime::Error::Carton { path, .. } | runtime::Error::CartonModel { path, .. } =
@@ -81,24 +91,49 @@ impl Error {
 }
 
 impl ErrorLocation {
-    fn add_pipeline(&mut self, error: &pipeline::Error) {
-        use pipeline::Error as E;
+    fn add_convert(&mut self, error: &convert::Error) {
+        use convert::Error as E;
+        match error {
+            E::AtPath { path, reason } => {
+                self.path.get_or_insert_with(|| path.clone());
+                self.add_convert(reason);
+            }
+            E::Open(error) => self.add_open(error),
+            E::Write { path, .. } | E::CreateFolder { path, .. } | E::Read { path, .. } => {
+                self.path.get_or_insert_with(|| path.clone());
+            }
+            E::Checkpoint(error) => self.add_import(error),
+            _ => {}
+        }
+    }
+
+    fn add_inspect(&mut self, error: &inspect::Error) {
+        use inspect::Error as E;
+        match error {
+            E::AtPath { path, reason } => {
+                self.path.get_or_insert_with(|| path.clone());
+                self.add_inspect(reason);
+            }
+            E::Open(error) => self.add_open(error),
+            E::Checkpoint(error) => self.add_import(error),
+            E::Pickle(error) => self.offset = Some(error.offset),
+            _ => {}
+        }
+    }
+
+    fn add_open(&mut self, error: &open::Error) {
+        use open::Error as E;
         let mut error = error;
         while let E::AtPath { path, reason } = error {
             self.path.get_or_insert_with(|| path.clone());
             error = reason;
         }
         match error {
-            E::Io { path, .. }
-            | E::Write { path, .. }
-            | E::CreateFolder { path, .. }
-            | E::Read { path, .. } => {
+            E::Io { path, .. } => {
                 self.path.get_or_insert_with(|| path.clone());
             }
             E::Map(error) => self.add_map(error),
             E::InputFiles(error) => self.add_files(error),
-            E::Checkpoint(error) => self.add_import(error),
-            E::Pickle(error) => self.offset = Some(error.offset),
             E::Changed(changed) => self.path = Some(changed.path.clone()),
             E::Damaged(damaged) => self.add_damaged(damaged),
             E::NotRepresentable(number) => self.tensor = Some(number.tensor.clone()),
@@ -113,7 +148,8 @@ impl ErrorLocation {
     fn add_carton(&mut self, error: &carton_tools::Error) {
         use carton_tools::Error as E;
         match error {
-            E::Pipeline(error) => self.add_pipeline(error),
+            E::Open(error) => self.add_open(error),
+            E::Convert(error) => self.add_convert(error),
             E::Map(error) => self.add_map(error),
             E::Reader { path, .. }
             | E::IsCheckpoint { path, .. }
@@ -126,8 +162,8 @@ impl ErrorLocation {
         }
     }
 
-    fn add_files(&mut self, error: &checkpoint_files::Error) {
-        use checkpoint_files::Error as E;
+    fn add_files(&mut self, error: &open::files::Error) {
+        use open::files::Error as E;
         match error {
             E::Checkpoint { path, reason } | E::InconsistentSet { folder: path, reason } => {
                 self.path = Some(path.clone());
@@ -206,7 +242,7 @@ macro_rules! from {
 }
 
 from! {
-    pipeline::Error => Checkpoint,
+    open::Error => Open,
     carton_tools::Error => Carton,
     runtime::Error => Run,
     generate::Error => Text,
@@ -214,8 +250,26 @@ from! {
     ReadError => Read,
 }
 
-impl From<checkpoint_files::Error> for Error {
-    fn from(error: checkpoint_files::Error) -> Self {
-        pipeline::Error::from(error).into()
+impl From<convert::Error> for Error {
+    fn from(error: convert::Error) -> Self {
+        match error {
+            convert::Error::Open(error) => error.into(),
+            error => Self::Convert(Box::new(error)),
+        }
+    }
+}
+
+impl From<inspect::Error> for Error {
+    fn from(error: inspect::Error) -> Self {
+        match error {
+            inspect::Error::Open(error) => error.into(),
+            error => Self::Inspect(Box::new(error)),
+        }
+    }
+}
+
+impl From<open::files::Error> for Error {
+    fn from(error: open::files::Error) -> Self {
+        open::Error::from(error).into()
     }
 }

@@ -1,7 +1,7 @@
 //! Builder for a listing of a checkpoint's tensors and values.
 
-use byte_source::Location;
-use pipeline::{InspectOptions, InspectReport, Observer};
+use byte_source::{Location, Observer};
+use inspect::{InspectOptions, InspectReport};
 
 use crate::Result;
 
@@ -47,7 +47,7 @@ impl Inspect {
     /// # Errors
     /// When the input is not a checkpoint, is damaged or changes, or `observer` stops the work.
     pub fn run(&self, observer: &dyn Observer) -> Result<InspectReport> {
-        Ok(pipeline::inspect(&self.options, observer)?)
+        Ok(inspect::inspect(&self.options, observer)?)
     }
 }
 

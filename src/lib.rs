@@ -208,6 +208,20 @@ pub use trace::{Trace, trace};
 pub use verify::{Verify, verify};
 
 // Types of the options and reports.
+pub use ::convert::{
+    ArchitectureChoice, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions, CartonReport,
+    ConvertOptions, ConvertReport, DeclaredInput, DeclaredOutput, Dim, ModelOptions, Note,
+    OnInvalidInput as OnError, Output, OutputJob, OutputKind, OutputPlan, OutputReport, Overrides,
+    PortReport, RequiredTorch, Resume, SafetensorsOptions, SafetensorsReport, ScriptOptions, StoredSelfTest,
+    Target, TieHandling, TorchOptions, TorchReport, TritonOptions, TritonReport, architectures,
+};
+pub use ::inspect::{
+    Change, ComparedInput, CustomClass, DiffCounts, DiffOptions, DiffReport, DigestReport, ElementChange,
+    FileScan, FirstChange, InputOptions, InspectOptions, InspectReport, Rearrangement, RotaryLayout,
+    RowStatistics, RowView, ScanDepth, ScanOptions, ScanOutcome, ScanSummary, ScannedFile, SideSelections,
+    TensorChange, TensorHash, TensorRow, TensorSummary, TraceListing, TraceOptions, TraceView,
+    ValueDifference, Verdict,
+};
 pub use byte_source::{
     Action, Blob, BufferSource, ErrorKind, Folder, Listing, LocalStore, Location, MemoryStore, Notice,
     Observer, ProgressUpdate, ReadError, Region, Sink, Source, Stat, Store, Stores, Window,
@@ -219,21 +233,12 @@ pub use carton_tools::{
 };
 #[cfg(feature = "download")]
 pub use carton_tools::{ResolveOptions, ResolveReport};
-pub use compare::{
-    Change, ComparedInput, DiffCounts, DiffOptions, DiffReport, DigestReport, ElementChange, FirstChange,
-    InputOptions, Rearrangement, RotaryLayout, SideSelections, TensorChange, TensorSummary, ValueDifference,
+pub use open::files::ShardPolicy;
+pub use open::{
+    AllowedGlobals, Cast, CastFrom, CastOptions, CastReport, CheckpointSum, Rename, Selection, TargetLayout,
+    Totals, WeightedPath,
 };
-pub use pipeline::{
-    AllowedGlobals, ArchitectureChoice, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions,
-    CartonReport, Cast, CastFrom, CastOptions, CastReport, CheckpointSum, ConvertOptions, ConvertReport,
-    CustomClass, DeclaredInput, DeclaredOutput, Destination, Dim, FileScan, IfExists, InspectOptions,
-    InspectReport, ModelOptions, Note, OnInvalidInput as OnError, Output, OutputJob, OutputKind, OutputPlan,
-    OutputReport, Overrides, PortReport, Rename, RequiredTorch, Resume, RowStatistics, RowView,
-    SafetensorsOptions, SafetensorsReport, ScanDepth, ScanOptions, ScanOutcome, ScanSummary, ScannedFile,
-    ScriptOptions, Selection, ShardPolicy, StoredSelfTest, Target, TargetLayout, TensorHash, TensorRow,
-    TieHandling, TorchOptions, TorchReport, Totals, TraceListing, TraceOptions, TraceView, TritonOptions,
-    TritonReport, Verdict, WeightedPath, architectures,
-};
+pub use output::{Destination, IfExists};
 pub use runtime::{
     Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport, Session, Tolerance,
 };
@@ -253,8 +258,8 @@ pub mod crates {
     #[cfg(feature = "cli")]
     pub use batch;
     pub use {
-        byte_source, carton_format, carton_tools, checkpoint_files, compare, decoder, generate, output,
-        pickle_vm, pipeline, runtime, serde_json, tensor, toml, torch_import, torchscript,
+        ::convert, ::inspect, byte_source, carton_format, carton_tools, decoder, generate, open, output,
+        pickle_vm, runtime, serde_json, tensor, toml, torch_import, torchscript,
     };
 }
 

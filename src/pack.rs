@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use byte_source::Location;
+use byte_source::{Location, Observer};
 use carton_tools::{ArrayFile, PackCompression, PackOptions, PackReport, UnpackOptions, UnpackReport};
-use pipeline::{IfExists, Observer};
+use output::IfExists;
 
 use crate::Result;
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::ops::Range;
 
 use byte_source::{Location, Observer};
-use compare::page::ReportOptions;
+use inspect::page::ReportOptions;
 
 use crate::Result;
 
@@ -56,6 +56,6 @@ impl Report {
     /// When the input cannot be read, the pickle is malformed before the first step, `out` cannot be written, or
     /// `observer` stops the work.
     pub fn write(&self, out: &mut dyn Write, observer: &dyn Observer) -> Result<()> {
-        Ok(compare::page::write_report(&self.options, out, observer)?)
+        Ok(inspect::page::write_report(&self.options, out, observer)?)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use byte_source::Location;
-use pipeline::{Observer, Tensor};
+use byte_source::{Location, Observer};
 use runtime::{Runnable, RunnableOptions, SelfTestOptions, SelfTestReport};
+use tensor::Tensor;
 
 use crate::{Result, Tensors};
 

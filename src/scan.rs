@@ -1,7 +1,7 @@
 //! Builder for a scan that reports the code that Python's unpickler would execute.
 
-use byte_source::Location;
-use pipeline::{FileScan, Observer, ScanOptions, ScanSummary, Verdict};
+use byte_source::{Location, Observer};
+use inspect::{FileScan, ScanOptions, ScanSummary, Verdict};
 
 use crate::Result;
 
@@ -77,7 +77,7 @@ impl Scan {
             found(file);
             Ok(())
         };
-        Ok(pipeline::scan(&self.options, observer, &mut found)?)
+        Ok(inspect::scan(&self.options, observer, &mut found)?)
     }
 }
 

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 #[cfg(feature = "download")]
 use std::time::Duration;
 
-use byte_source::Location;
+use byte_source::{Location, Observer};
 #[cfg(feature = "download")]
 use carton_tools::{ResolveOptions, ResolveReport};
 use carton_tools::{ShrinkOptions, ShrinkReport};
-use pipeline::{IfExists, Observer};
+use output::IfExists;
 
 use crate::Result;
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use byte_source::Location;
-use pipeline::{TraceListing, TraceOptions, TraceView};
+use inspect::{TraceListing, TraceOptions, TraceView};
 
 use crate::Result;
 
@@ -77,7 +77,7 @@ impl Trace {
     /// When the input cannot be read, its pickle is malformed, or `out` fails. The instructions before a fault in the pickle
     /// are written.
     pub fn run(&self, out: &mut dyn Write) -> Result<()> {
-        Ok(pipeline::trace(&self.options, out)?)
+        Ok(inspect::trace(&self.options, out)?)
     }
 }
 

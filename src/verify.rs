@@ -1,8 +1,8 @@
 //! Builder for the verification of a carton.
 
-use byte_source::Location;
+use byte_source::{Location, Observer};
 use carton_tools::{VerifyOptions, VerifyReport};
-use pipeline::{Cast, Observer, Rename, Selection, TargetLayout};
+use open::{Cast, Rename, Selection, TargetLayout};
 
 use crate::Result;
 

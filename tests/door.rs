@@ -249,8 +249,8 @@ fn each_kind_of_error_comes_through() {
 fn an_error_has_the_cause_that_its_crate_gave() {
     let error = convert("absent.pth").run(&()).expect_err("there is no such file");
     assert!(std::error::Error::source(&error).is_some());
-    let Error::Checkpoint(cause) = error else { panic!("{error}") };
-    assert!(matches!(*cause, torch2carton::crates::pipeline::Error::InputFiles(_)));
+    let Error::Open(cause) = error else { panic!("{error}") };
+    assert!(matches!(*cause, torch2carton::crates::open::Error::InputFiles(_)));
     assert_eq!(ErrorKind::Damaged.to_string(), "damaged");
 }
 

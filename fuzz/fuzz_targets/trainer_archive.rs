@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use byte_source::BufferSource;
 use libfuzzer_sys::fuzz_target;
-use trainer_shards::TrainerArchive;
+use open::trainers::TrainerArchive;
 
 fuzz_target!(|input: &[u8]| {
     // Gzip would repeat what the fuzzer finds in plain archives.

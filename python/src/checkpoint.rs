@@ -8,7 +8,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use torch2carton::Error;
-use torch2carton::crates::pipeline::InspectOptions;
+use torch2carton::crates::inspect::InspectOptions;
 use torch2carton::crates::torch_import::Container;
 
 use crate::maps::Backend;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use torch2carton::crates::batch::{self, BatchJob, JobResult};
-use torch2carton::crates::{byte_source, carton_tools, serde_json};
+use torch2carton::crates::batch::{self, BatchJob, JobResult, TaskError};
+use torch2carton::crates::{byte_source, serde_json};
 use torch2carton::{ErrorKind, Observer, cli};
 
 use crate::{errors, work};
@@ -94,7 +94,7 @@ impl Batch {
 #[pyclass(frozen, module = "torch2carton._native")]
 pub(crate) struct BatchWorker {
     worker: Mutex<batch::BatchWorker>,
-    error_text: fn(carton_tools::Error) -> String,
+    error_text: fn(TaskError) -> String,
 }
 
 #[pymethods]

@@ -14,7 +14,7 @@ use pyo3::types::{
 };
 use torch2carton::crates::pickle_vm::{Heap, Object, ObjectId};
 use torch2carton::crates::torch_import::{self, CheckpointNote, PersistentObject, PickledObjects};
-use torch2carton::crates::{checkpoint_files, torch_import::Container};
+use torch2carton::crates::{open, torch_import::Container};
 use torch2carton::{Error, ErrorKind, Source};
 
 use crate::maps::{Backend, Maps};
@@ -103,7 +103,7 @@ impl Objects {
     }
 
     fn exception(&self, py: Python<'_>, reason: torch_import::Error) -> PyErr {
-        let error = checkpoint_files::Error::Checkpoint { path: self.path.clone(), reason: Box::new(reason) };
+        let error = open::files::Error::Checkpoint { path: self.path.clone(), reason: Box::new(reason) };
         errors::exception(py, &Error::from(error), Some(&self.path))
     }
 }

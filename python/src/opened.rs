@@ -12,8 +12,7 @@ use torch2carton::crates::byte_source::{
     self, BufferSource, Listing, LocalStore, Location, OpenedFile, Stat, Store, Upload,
 };
 use torch2carton::crates::carton_tools;
-use torch2carton::crates::checkpoint_files::{self, CheckpointSources};
-use torch2carton::crates::pipeline::ShardPolicy;
+use torch2carton::crates::open::files::{self, CheckpointSources, ShardPolicy};
 use torch2carton::crates::torch_import::{CheckpointValue, Container, ItemContent};
 use torch2carton::{Carton, Observer, ReadError, Result, Source, Tensors};
 
@@ -146,7 +145,7 @@ impl Opened {
         let containers = sources.open_with(Container::from_source_lazily, observer)?;
         drop(file);
         let (checkpoint, notes) =
-            sources.read_with_observer::<checkpoint_files::Error>(&containers, &|_, _| Ok(()), observer)?;
+            sources.read_with_observer::<open::files::Error>(&containers, &|_, _| Ok(()), observer)?;
         let metadata = checkpoint.items.iter().filter_map(|item| match &item.content {
             ItemContent::Value(CheckpointValue::Text(text)) => {
                 Some((item.name.strip_prefix(METADATA)?.to_owned(), text.to_string()))

@@ -15,14 +15,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 use torch2carton::crates::byte_source::{hex, sha256};
-use torch2carton::crates::pipeline::InspectOptions;
+use torch2carton::crates::inspect::InspectOptions;
 use torch2carton::{CompoundKind, Dtype, ErrorKind, ReadError, Sink, Tensors, Window};
 
-use crate::index;
 use crate::maps::Maps;
 use crate::memory::{self, Buffer, CPU, DlDataType, Memory};
 use crate::opened::Opened;
-use crate::{errors, views, work};
+use crate::{errors, index, views, work};
 
 /// A tensor of an open file. Its shape and dtype are known; its elements are read when they are asked for.
 ///

@@ -4,18 +4,16 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use torch2carton::crates::pipeline::{
-    InspectOptions, InvalidOption, ScanOptions, TraceListing, TraceOptions, TraceView,
-};
+use torch2carton::crates::inspect::{InspectOptions, ScanOptions, TraceListing, TraceOptions, TraceView};
+use torch2carton::crates::open::InvalidOption;
 use torch2carton::crates::serde_json::{self, Map, Value as Json};
-use torch2carton::crates::{carton_tools, pipeline};
+use torch2carton::crates::{carton_tools, open};
 use torch2carton::{
     Carton, ConvertOptions, DiffOptions, Error, ErrorKind, FileScan, InputOptions, Location, Observer,
     VerifyOptions, cli,
@@ -43,11 +41,11 @@ fn request<T>(py: Python<'_>, text: &str) -> PyResult<T>
 where
     T: Default + Serialize + DeserializeOwned,
 {
-    pipeline::set_options(&T::default(), options(py, text)?).map_err(|error| option_error(py, error))
+    open::set_options(&T::default(), options(py, text)?).map_err(|error| option_error(py, error))
 }
 
 fn option_error(py: Python<'_>, error: InvalidOption) -> PyErr {
-    errors::exception(py, &pipeline::Error::Option(error).into(), None)
+    errors::exception(py, &open::Error::Option(error).into(), None)
 }
 
 /// Runs a request, and returns its report as JSON.

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use torch2carton::crates::pipeline::{self, InspectOptions, InspectReport};
+use torch2carton::crates::inspect;
+use torch2carton::crates::inspect::{InspectOptions, InspectReport};
 use torch2carton::crates::serde_json::json;
 use torch2carton::{Error, Tensors};
 
@@ -26,7 +27,7 @@ pub(crate) fn inspected(
     // The length of the file bounds the work for views that repeat a storage.
     let nbytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let report = work::run(py, progress, |observer| {
-        pipeline::inspect_tensors(&options, tensors, ("", nbytes), observer).map_err(Error::from)
+        inspect::inspect_tensors(&options, tensors, ("", nbytes), observer).map_err(Error::from)
     })?;
     let report: InspectReport = report.map_err(|error| errors::exception(py, &error, Some(path)))?;
     let statistics: Vec<_> = report

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use byte_source::{Location, ReadError};
 use clap::FromArgMatches;
-use pipeline::ConvertOptions;
+use convert::ConvertOptions;
 
 use self::args::{Cli, Command, RemoteArgs};
 use self::ui::{errors, signals, terminal, usage};
@@ -50,7 +50,7 @@ pub struct BatchPlan {
     /// Makes the text of a result.
     pub encode: batch::LineEncoder,
     /// Makes the text of a task's error.
-    pub error_text: fn(carton_tools::Error) -> String,
+    pub error_text: fn(batch::TaskError) -> String,
 }
 
 /// Returns the batch that the arguments of the subcommand `batch` describe.
@@ -65,7 +65,7 @@ pub fn batch_plan(args: impl IntoIterator<Item = OsString>) -> std::result::Resu
             settings: args.settings(),
             parse: commands::batch_parser(&args)?,
             encode: commands::encode_batch_line,
-            error_text: |error| errors::error_chain_text(&error.into()),
+            error_text: errors::task_error_text,
         }),
         _ => Err(OTHER_SUBCOMMAND.to_owned()),
     }

@@ -12,7 +12,7 @@ use crate::carton_tools::{ok, run, scratch, write};
 /// a tensor's elements.
 fn checkpoint(dtype: Dtype) -> Option<Vec<u8>> {
     let tensors: Tensors = vec![("w".to_owned(), test_support::zeros(dtype, &[2, 2]))].into();
-    let archive = torch_save::TorchSaveArchive::new(&tensors).ok()?;
+    let archive = torch2carton::crates::convert::torch_save::TorchSaveArchive::new(&tensors).ok()?;
     let mut bytes: Vec<u8> = Vec::new();
     archive.write_to(&mut bytes).expect("memory takes it");
     Some(bytes)

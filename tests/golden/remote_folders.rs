@@ -199,7 +199,7 @@ fn add_folder(hub: &Hub, from: &Path, name: &str) {
 #[test]
 fn the_folder_of_a_trainer_is_joined_at_an_address() {
     let hub = Hub::start();
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/import/trainer-shards/tests/data");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/import/open/tests/data");
     for trainer in ["dcp", "hf", "megatron", "rank-files"] {
         add_folder(&hub, &data.join(trainer), &format!("{trainer}/step-10"));
         for arguments in [&["inspect", "--sha256"][..], &["digest"]] {

@@ -7,11 +7,9 @@ use batch::{BatchSettings, BatchTask, BlobFolder, LineTask, ManifestShard, TaskK
 use byte_source::{ErrorKind, Location};
 use clap::builder::PossibleValue;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
-use compare::InputOptions;
-use pipeline::{
-    ConvertOptions, InspectOptions, InvalidOption, OutputKind, Resume, ScanOptions, add_options,
-    changed_options, parse_size, set_options,
-};
+use convert::{ConvertOptions, OutputKind, Resume};
+use inspect::{InputOptions, InspectOptions, ScanOptions};
+use open::{add_options, changed_options, parse_size, set_options};
 use serde_json::{Map, Value as Json};
 
 use super::convert::parse_count;
@@ -178,9 +176,9 @@ impl TaskOptions {
         add_options(&mut all, options.clone());
         let known = changed_options(&RemoteArgs::default(), &());
         let (remote, own) = all.into_iter().partition(|(name, _)| known.contains_key(name));
-        let error_text = |error: InvalidOption| error.to_string();
-        let remote: RemoteArgs = set_options(&RemoteArgs::default(), remote).map_err(error_text)?;
-        let mut task = BatchTask::from_json(self.kind, own, output).map_err(error_text)?;
+        let remote: RemoteArgs =
+            set_options(&RemoteArgs::default(), remote).map_err(|error| error.to_string())?;
+        let mut task = BatchTask::from_json(self.kind, own, output).map_err(|error| error.to_string())?;
         if let BatchTask::Convert(options) = &mut task {
             remote.locate_others(options).map_err(|error| errors::error_chain_text(&error))?;
         }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use byte_source::Location;
 use clap::{Args, ValueHint};
-use compare::{DiffOptions, InputOptions};
-use pipeline::IfExists;
+use inspect::{DiffOptions, InputOptions};
+use output::IfExists;
 
 use super::remote::RemoteArgs;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use byte_source::Location;
 use clap::{Args, ValueHint};
-use pipeline::ConvertOptions;
+use convert::ConvertOptions;
 
 use super::remote::RemoteArgs;
 

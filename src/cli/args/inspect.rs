@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use byte_source::Location;
 use clap::{Args, ValueEnum, ValueHint};
-use pipeline::{IfExists, InspectOptions};
+use inspect::InspectOptions;
+use output::IfExists;
 
 use super::remote::RemoteArgs;
 

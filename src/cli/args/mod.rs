@@ -17,8 +17,8 @@ mod serve;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use ::inspect::ScanOptions;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
-use pipeline::ScanOptions;
 
 pub(crate) use batch::BatchArgs;
 #[cfg(feature = "download")]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Result;
 use byte_source::{Location, Stores};
 use clap::Args;
+use convert::ConvertOptions;
 use output::{Destination, RemoteAddress};
-use pipeline::ConvertOptions;
 use remote_source::{Address, Error, Neighbours, RemoteOptions, Traffic};
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ pub(crate) struct RemoteArgs {
     pub(crate) timeout: u64,
     /// Cache remote bytes in DIR
     #[arg(long, value_name = "DIR")]
-    #[serde(with = "pipeline::path_json::option")]
+    #[serde(with = "open::path_json::option")]
     pub(crate) cache: Option<PathBuf>,
     /// Send no requests; read what --cache has
     #[arg(long)]
@@ -87,7 +87,7 @@ impl RemoteArgs {
 
     /// Returns where the input is like [`locate`](Self::locate), with the documents that a conversion copies.
     pub(crate) fn locate_with_documents(&self, input: &Path) -> Result<Location> {
-        let copied = checkpoint_files::COMMON_COMPANIONS.iter().chain(READ_DOCUMENTS).copied();
+        let copied = open::files::COMMON_COMPANIONS.iter().chain(READ_DOCUMENTS).copied();
         let documents: BTreeSet<&str> = copied.collect();
         let documents: Vec<&str> = documents.into_iter().collect();
         let found = self.open(input, Neighbours { of_files: true, documents: &documents })?;
@@ -118,7 +118,7 @@ impl RemoteArgs {
         }
         let addresses = inputs.iter().map(|input| Address::parse(&input.to_string_lossy()));
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
-        let keeps = |name: &str| checkpoint_files::is_companion_name(name) || READ_DOCUMENTS.contains(&name);
+        let keeps = |name: &str| open::files::is_companion_name(name) || READ_DOCUMENTS.contains(&name);
         Ok(remote_source::open_files(&addresses, &keeps, &self.options())?)
     }
 

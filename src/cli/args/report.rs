@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use pipeline::IfExists;
+use output::IfExists;
 
 use super::RemoteArgs;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
-use pipeline::{ConvertOptions, OutputKind, changed_options, set_options};
+use convert::{ConvertOptions, OutputKind};
+use open::{changed_options, set_options};
 use serde_json::{Map, Value as Json, json};
 
 use super::{Cli, Command};
@@ -133,7 +134,7 @@ fn options_are_flags_and_python_keywords() {
         ),
         (
             "diff",
-            changed_options(&compare::DiffOptions::default(), &())
+            changed_options(&inspect::DiffOptions::default(), &())
                 .into_iter()
                 .map(|(name, _)| name)
                 .collect(),
@@ -141,7 +142,7 @@ fn options_are_flags_and_python_keywords() {
         ),
         (
             "digest",
-            changed_options(&compare::InputOptions::default(), &())
+            changed_options(&inspect::InputOptions::default(), &())
                 .into_iter()
                 .map(|(name, _)| name)
                 .collect(),
@@ -149,7 +150,7 @@ fn options_are_flags_and_python_keywords() {
         ),
         (
             "scan",
-            changed_options(&pipeline::ScanOptions::default(), &())
+            changed_options(&inspect::ScanOptions::default(), &())
                 .into_iter()
                 .map(|(name, _)| name)
                 .collect(),
@@ -187,8 +188,8 @@ fn wrong_options_are_named() {
     assert!(refused(json!({ "include": [1], "key": "a" })).starts_with("`include`: "));
     assert!(refused(json!({ "no_clobber": true, "force": true })).contains("exclude each other"));
     assert!(refused(json!({ "max_shard_size": "5 apples" })).contains("such as 5GB"));
-    let options: compare::InputOptions =
-        set_options(&compare::InputOptions::default(), object(&json!({ "include": "a", "key": null })))
+    let options: inspect::InputOptions =
+        set_options(&inspect::InputOptions::default(), object(&json!({ "include": "a", "key": null })))
             .expect("a single text stands for a list");
     assert_eq!((options.selection.include, options.selection.key), (vec!["a".to_owned()], None));
 }

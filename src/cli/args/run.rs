@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use generate::TokenChoice;
-use pipeline::IfExists;
+use output::IfExists;
 use runtime::{RunnableOptions, SelfTestOptions, Tolerance};
 
 use super::RemoteArgs;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use pipeline::parse_size;
+use open::parse_size;
 use runtime::RunnableOptions;
 
 use super::remote::RemoteArgs;

@@ -8,13 +8,12 @@ use batch::{Batch, BatchCounts, Error, JobLimits, JobResult, ManifestProblem, Re
 
 use super::convert_each::default_jobs;
 use crate::cli::args::BatchArgs;
-use crate::cli::ui::advice;
 use crate::cli::ui::batch_progress::BatchProgress;
 use crate::cli::ui::checkpoint_advice::missing_file_text;
-use crate::cli::ui::errors;
 use crate::cli::ui::escapes::EscapingJsonFormatter;
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::terminal::{self, BOLD};
+use crate::cli::ui::{advice, errors};
 
 pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
     let parse = batch_parser(args).map_err(UsageError)?;
@@ -24,9 +23,8 @@ pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
         jobs: args.jobs.unwrap_or_else(default_jobs),
         memory: args.max_memory.or_else(batch::default_memory_limit),
     };
-    let error_text = |error| errors::error_chain_text(&anyhow::Error::new(error));
     let is_printed = args.results.is_none();
-    let counts = batch.run(limits, &(), &error_text, &mut |result, counts| {
+    let counts = batch.run(limits, &(), &errors::task_error_text, &mut |result, counts| {
         progress.clear_before(|| report(result, is_printed))?;
         progress.show(counts);
         Ok(())
@@ -72,7 +70,7 @@ fn counts_text(counts: &BatchCounts, is_resumed: bool) -> String {
     let kept = if is_resumed { format!(", {} of them from before", counts.kept) } else { String::new() };
     let repeated = match counts.repeated_bytes {
         0 => String::new(),
-        repeated => format!("; {} of tensors are repeated", pipeline::format_bytes(repeated)),
+        repeated => format!("; {} of tensors are repeated", byte_source::format_bytes(repeated)),
     };
     format!("{} ok, {} failed{kept}{repeated}", counts.ok, counts.failed)
 }

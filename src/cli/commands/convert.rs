@@ -26,7 +26,7 @@ pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
         return convert_each::convert_each(args, quiet);
     }
     let progress = Progress::new(quiet || args.json);
-    let converted = pipeline::convert(&args.options()?, &progress);
+    let converted = convert::convert(&args.options()?, &progress);
     progress.clear();
     let report = converted.or_else(|error| {
         let (code, error) = (error.kind().name(), with_advice(error, args));

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use byte_source::Location;
-use pipeline::{BatchItem, BatchOptions, Error, Resume};
+use convert::{BatchItem, BatchOptions, Error, Resume};
 use serde_json::{Value, json};
 
 use super::convert_report::{error_object, print_report, with_advice};
@@ -35,7 +35,7 @@ pub(super) fn convert_each(args: &Convert, quiet: bool) -> Result<ExitCode> {
     let batch = batch_options(args);
     let mut results = args.results.as_deref().map(ResultsFile::open).transpose()?;
     let progress = Progress::new(quiet || args.json || batch.jobs > NonZeroUsize::MIN);
-    let report = pipeline::convert_each(&options, batch, &progress, &mut |item| {
+    let report = convert::convert_each(&options, batch, &progress, &mut |item| {
         progress.clear();
         report_item(args, quiet, item, results.as_mut()).map_err(Error::Output)
     })?;
@@ -123,7 +123,7 @@ fn listed_files(list: &Path) -> Result<Vec<PathBuf>> {
     };
     let read = reader.take(LIST_MAX.saturating_add(1)).read_to_end(&mut bytes);
     if read.with_context(|| format!("cannot read {name}"))? as u64 > LIST_MAX {
-        let limit = pipeline::format_bytes(LIST_MAX);
+        let limit = byte_source::format_bytes(LIST_MAX);
         return Err(UsageError(format!("--files-from: {name} has more than {limit}")).into());
     }
     let separator = if bytes.contains(&0) { 0 } else { b'\n' };

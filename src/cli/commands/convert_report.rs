@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use anyhow::anyhow;
-use pipeline::{
+use byte_source::{format_bytes, format_count, format_things};
+use convert::{
     ArchitectureChoice, CartonReport, ConvertReport, Error, HyperparameterKind, ModelOptions, OutputKind,
-    OutputReport, PortReport, StoredSelfTest, Target, TensorListing, TritonReport, format_bytes,
-    format_count, format_things,
+    OutputReport, PortReport, StoredSelfTest, Target, TensorListing, TritonReport,
 };
 use serde_json::{Value, json};
 

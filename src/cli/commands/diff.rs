@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use compare::{
+use byte_source::{format_count, format_things};
+use inspect::{
     Change, DiffCounts, DiffReport, ElementChange, FirstChange, TensorChange, TensorSummary, ValueDifference,
 };
-use pipeline::{format_count, format_things};
 
 use super::report::PageTarget;
 use crate::cli::args::Diff;
@@ -15,7 +15,7 @@ use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::table::{self, Align, truncate_cell};
 use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
-use crate::cli::ui::{carton_advice, stdin};
+use crate::cli::ui::{advice, stdin};
 
 pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
     let inputs = [stdin::input_path(&args.a)?, stdin::input_path(&args.b)?];
@@ -32,14 +32,14 @@ pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
     let mut options = args.options.clone();
     (options.a, options.b) = (args.remote.locate_or_stdin(&args.a)?, args.remote.locate_or_stdin(&args.b)?);
     let progress = Progress::new(quiet || args.json);
-    let mut report = compare::diff(&options, &progress)?;
+    let mut report = inspect::diff(&options, &progress)?;
     stdin::restore_typed_path(&mut report.a.file);
     stdin::restore_typed_path(&mut report.b.file);
     progress.clear();
     let status = ExitCode::from(u8::from(!report.same));
     if let Some(target) = page {
         let mut page = Vec::new();
-        compare::page::write_diff_page(&report, &mut page)?;
+        inspect::page::write_diff_page(&report, &mut page)?;
         target.write(&page, quiet || args.json)?;
         if target.is_stdout() {
             return Ok(status);
@@ -51,7 +51,7 @@ pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
     } else {
         if !quiet {
             report.notes.iter().for_each(|note| {
-                terminal::note(carton_advice::carton_note_text(note, &report.a.file));
+                terminal::note(advice::open_note_text(note, &report.a.file));
             });
             print_summary(&mut out, &report)?;
         }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use compare::DigestReport;
-use pipeline::format_things;
+use byte_source::format_things;
+use inspect::DigestReport;
 use serde_json::json;
 
 use crate::cli::args::Digest;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, escape_hidden};
-use crate::cli::ui::{carton_advice, errors, stdin};
+use crate::cli::ui::{advice, errors, stdin};
 
 /// Length of a digest in hexadecimal digits.
 const DIGITS: usize = 64;
@@ -41,12 +41,12 @@ pub(crate) fn digest(args: &Digest, quiet: bool) -> Result<ExitCode> {
 fn digest_file(args: &Digest, file: &Path, quiet: bool) -> Result<DigestReport> {
     let progress = Progress::new(quiet || args.json);
     let input = args.input(args.remote.locate_or_stdin(file)?);
-    let mut report = compare::digest(&input, &progress)?;
+    let mut report = inspect::digest(&input, &progress)?;
     stdin::restore_typed_path(&mut report.file);
     progress.clear();
     if !quiet && !args.json {
         let name = output::shown_path(file).display().to_string();
-        report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &name)));
+        report.notes.iter().for_each(|note| terminal::note(advice::open_note_text(note, &name)));
     }
     Ok(report)
 }

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use pipeline::{
-    AdapterOverview, InspectReport, RowStatistics, TensorHash, TensorRow, ValueRows, format_bytes,
-    format_count, format_things,
-};
+use byte_source::{format_bytes, format_count, format_things};
+use inspect::{InspectReport, RowStatistics, TensorHash, TensorRow};
+use open::{AdapterOverview, ValueRows};
 
 use super::{inspect_tree, inspect_values};
 use crate::cli::args::{FailOn, Inspect};
@@ -87,13 +86,13 @@ fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) 
     let file = input.path();
     let progress = Progress::new(quiet || !args.options.statistics && args.fail_on.is_empty());
     if !args.asks_for_rows()
-        && let Some(carton) = pipeline::find_carton(&input)?
+        && let Some(carton) = open::find_carton(&input)?
     {
         let advise = index.is_none() && input.is_local();
         super::inspect_carton::inspect((file, &carton), args, quiet, advise)?;
         return Ok(Vec::new());
     }
-    let mut report = pipeline::inspect(&args.options(input.clone()), &progress)?;
+    let mut report = inspect::inspect(&args.options(input.clone()), &progress)?;
     progress.clear();
     stdin::restore_typed_path(&mut report.file);
     if args.json {
@@ -232,7 +231,12 @@ fn print_totals(out: &mut dyn Write, report: &InspectReport) -> io::Result<()> {
         writeln!(out, "{DIM}{label:<12}{DIM:#}{value}")?;
     }
     for note in &report.notes {
-        writeln!(out, "{DIM}{:<12}{DIM:#}{}", "note", escape_hidden(advice::note_text(note, &report.file)))?;
+        writeln!(
+            out,
+            "{DIM}{:<12}{DIM:#}{}",
+            "note",
+            escape_hidden(advice::open_note_text(note, &report.file))
+        )?;
     }
     Ok(())
 }

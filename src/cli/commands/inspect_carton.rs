@@ -4,16 +4,15 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Result;
+use byte_source::format_bytes;
 use carton_format::{Carton, Port, TensorSpec};
 use carton_tools::ContentsReport;
-use pipeline::format_bytes;
 
 use super::carton_commands;
 use crate::cli::args::Inspect;
-use crate::cli::ui::carton_advice;
-use crate::cli::ui::stdin;
 use crate::cli::ui::table::{self, Align, truncate_cell};
 use crate::cli::ui::terminal::{self, DIM, escape_hidden};
+use crate::cli::ui::{carton_advice, stdin};
 
 const ALIGN: [Align; 4] = [Align::Left, Align::Right, Align::Left, Align::Left];
 

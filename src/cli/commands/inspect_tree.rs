@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use pipeline::{ElementValue, TensorRow, TreeRow, format_bytes, format_count};
+use byte_source::{format_bytes, format_count};
+use inspect::{TensorRow, TreeRow};
+use tensor::ElementValue;
 
 use crate::cli::ui::table::{self, Align};
 

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 use byte_source::ProgressReporter;
-use pipeline::{Error, NamedContent, NamedItem, NpyFile, Tensor, ValueRow};
+use inspect::{NamedContent, NamedItem};
+use open::{Error, NpyFile, ValueRow};
+use tensor::Tensor;
 
 use crate::cli::args::Inspect;
 use crate::cli::ui::invocation::UsageError;
@@ -22,7 +24,7 @@ pub(super) fn print_named(args: &Inspect, file: &Path, names: &[String], quiet: 
     }
     let input = args.remote.locate_or_stdin(file)?;
     let file = input.path();
-    let items = pipeline::find_named(&args.options(input.clone()), names, &Progress::new(true))?;
+    let items = inspect::find_named(&args.options(input.clone()), names, &Progress::new(true))?;
     if let Some(target) = &args.output {
         return write_tensor(args, file, target, &items, quiet);
     }
@@ -63,11 +65,11 @@ fn print_item(out: &mut dyn Write, file: &Path, item: &NamedItem) -> Result<()> 
 }
 
 fn print_array(out: &mut dyn Write, file: &Path, name: &str, tensor: &Tensor) -> Result<()> {
-    let text = pipeline::array_text(tensor).map_err(|reason| array_error(file, name, reason))?;
+    let text = open::array_text(tensor).map_err(|reason| array_error(file, name, reason))?;
     Ok(writeln!(out, "{text}")?)
 }
 
-fn array_error(file: &Path, name: &str, reason: pipeline::ArrayError) -> Error {
+fn array_error(file: &Path, name: &str, reason: open::ArrayError) -> Error {
     let (path, name) = (file.to_owned(), name.to_owned());
     Error::AtPath { path, reason: Box::new(Error::Array { name, reason }) }
 }
@@ -108,7 +110,7 @@ fn write_tensor(
         }
         let mut out = io::BufWriter::new(io::stdout().lock());
         npy.write(&mut out, &unobserved).map_err(|reason| match reason {
-            pipeline::ArrayError::Write(reason) => anyhow::Error::from(reason),
+            open::ArrayError::Write(reason) => anyhow::Error::from(reason),
             reason => failed(reason).into(),
         })?;
         out.flush()?;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pipeline::{AdapterReport, MergeKind, MergedTensor, SumReport, format_things};
+use byte_source::format_things;
+use open::{AdapterReport, MergeKind, MergedTensor, SumReport};
 
 const LINES_MAX: usize = 24;
 

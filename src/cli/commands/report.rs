@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use byte_source::Location;
-use compare::DiffOptions;
-use compare::page::ReportOptions;
+use byte_source::{Location, format_bytes};
+use inspect::DiffOptions;
+use inspect::page::ReportOptions;
 use output::IfExists;
-use pipeline::format_bytes;
 
 use crate::cli::args::Report;
 use crate::cli::ui::progress::Progress;
@@ -29,13 +28,13 @@ pub(crate) fn report(args: &Report, quiet: bool) -> Result<ExitCode> {
     match &inputs[..] {
         [a, b] => {
             let options = DiffOptions::new(a.clone(), b.clone());
-            compare::page::write_diff_page(&compare::diff(&options, &progress)?, &mut page)?;
+            inspect::page::write_diff_page(&inspect::diff(&options, &progress)?, &mut page)?;
         }
         inputs => {
             let mut options = ReportOptions::new(inputs.first().cloned().unwrap_or_default());
             options.statistics = args.stats;
             options.steps.clone_from(&args.trace);
-            compare::page::write_report(&options, &mut page, &progress)?;
+            inspect::page::write_report(&options, &mut page, &progress)?;
         }
     }
     progress.clear();

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pipeline::{format_bytes, format_things};
+use byte_source::{format_bytes, format_things};
 
 use crate::cli::args::{RemoteArgs, Resolve};
 use crate::cli::ui::carton_advice;

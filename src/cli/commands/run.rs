@@ -5,10 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use byte_source::Location;
+use byte_source::{Location, Observer, ProgressUpdate, format_bytes};
 use carton_format::Carton;
 use carton_tools::SaveArrayOptions;
-use pipeline::{Observer, ProgressUpdate, format_bytes};
 use runtime::{Runnable, RunnableKind};
 use tensor::Tensors;
 

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use byte_source::{format_count, format_things};
 use carton_format::{Carton, Port};
-use pipeline::{format_count, format_things};
 use runtime::{Runnable, RunnableKind, RunnablePort};
 
 use super::carton_commands;

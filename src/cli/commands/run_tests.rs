@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use pipeline::format_things;
+use byte_source::format_things;
 use runtime::{Runnable, SelfTestOutcome, SelfTestRow};
 
 use crate::cli::args::Run;

@@ -260,7 +260,7 @@ fn run_continuation(
             None => String::new(),
         };
         let times = if interruption.is_set() {
-            format!("stopped after {}", pipeline::format_things(done.tokens.len(), "token"))
+            format!("stopped after {}", byte_source::format_things(done.tokens.len(), "token"))
         } else {
             format!("{}; {}", prompt_text(prompt.len(), done.prompt_time), steps_text(&done))
         };
@@ -328,11 +328,11 @@ impl<'w> TokenOutput<'w> {
 }
 
 fn prompt_text(tokens: usize, time: Duration) -> String {
-    format!("prompt: {} in {}", pipeline::format_things(tokens, "token"), rate_text(tokens, time))
+    format!("prompt: {} in {}", byte_source::format_things(tokens, "token"), rate_text(tokens, time))
 }
 
 fn steps_text(done: &GeneratedTokens) -> String {
-    let tokens = pipeline::format_things(done.tokens.len(), "token");
+    let tokens = byte_source::format_things(done.tokens.len(), "token");
     // The prompt's time includes the first token.
     if done.steps == 0 { tokens } else { format!("{tokens} in {}", rate_text(done.steps, done.time)) }
 }

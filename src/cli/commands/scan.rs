@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pipeline::{Error, FileScan, ScanSummary, Verdict, format_things};
+use byte_source::format_things;
+use inspect::{Error, FileScan, ScanSummary, Verdict};
 
 use super::scan_sarif::SarifResults;
 use super::scan_text;
@@ -41,7 +42,7 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
     let mut summary = ScanSummary::default();
     for file in &args.files {
         options.inputs = vec![args.remote.locate_or_stdin(file)?];
-        summary += pipeline::scan(&options, &Progress::new(true), &mut print)?;
+        summary += inspect::scan(&options, &Progress::new(true), &mut print)?;
     }
     let status = summary.exit_status(args.deny_unknown);
     if args.sarif {

@@ -1,6 +1,6 @@
 //! First line of a file's scan: the finding that matters most.
 
-use pipeline::{GlobalUse, Risk, ScannedFile, Verdict, globals_of_risk};
+use inspect::{GlobalUse, Risk, ScannedFile, Verdict, globals_of_risk};
 use torch_import::{Global, GlobalCall};
 
 const NAMES_MAX: usize = 3;

@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path};
 
-use pipeline::{CUSTOM_CODE_NOTE, FileScan, GlobalUse, Risk, ScanOutcome, ScannedFile, Verdict};
+use inspect::{CUSTOM_CODE_NOTE, FileScan, GlobalUse, Risk, ScanOutcome, ScannedFile, Verdict};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 

@@ -3,10 +3,12 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use pipeline::{
-    CUSTOM_CODE_NOTE, CustomClass, FileScan, GlobalUse, GlobalUseKind, OmittedCounts, Risk, ScanOutcome,
-    ScannedFile, Verdict, format_things, globals_of_risk, linked_folder_note,
+use byte_source::format_things;
+use inspect::{
+    CUSTOM_CODE_NOTE, CustomClass, FileScan, GlobalUse, GlobalUseKind, Risk, ScanOutcome, ScannedFile,
+    Verdict, globals_of_risk, linked_folder_note,
 };
+use torch_import::OmittedCounts;
 
 use super::scan_headline::{call_text, headline, list_of_names, unread_rows};
 use crate::cli::args::Scan;

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use byte_source::{Location, Stores};
-use pipeline::Observer;
+use byte_source::{Location, Observer, Stores};
 use runtime::{Runnable, RunnableOptions};
 use serve::{
     InferModel, LoadError, ModelSource, ModelVersion, RepositoryFolder, RequestLimits, ServeLimits,
@@ -24,8 +23,7 @@ use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::log::Log;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::shell::shell_quoted_path;
-use crate::cli::ui::signals;
-use crate::cli::ui::stdin;
+use crate::cli::ui::{signals, stdin};
 
 /// File extension of the models in a repository.
 const MODEL_EXTENSION: &str = "carton";

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pipeline::{TraceListing, TraceOptions, TraceView};
+use inspect::{TraceListing, TraceOptions, TraceView};
 
 use crate::cli::args::Trace;
 use crate::cli::ui::escapes::EscapingWriter;
@@ -26,6 +26,6 @@ pub(crate) fn trace(args: &Trace) -> Result<ExitCode> {
     options.listing = listing;
     options.pickle = args.pickle;
     let mut out = EscapingWriter::new(io::BufWriter::new(io::stdout().lock()), args.json);
-    pipeline::trace(&options, &mut out)?;
+    inspect::trace(&options, &mut out)?;
     Ok(ExitCode::SUCCESS)
 }

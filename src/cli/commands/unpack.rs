@@ -3,13 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pipeline::{format_bytes, format_things};
+use byte_source::{format_bytes, format_things};
 
 use crate::cli::args::Unpack;
-use crate::cli::ui::carton_advice;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, escape_hidden};
+use crate::cli::ui::{carton_advice, stdin};
 
 pub(crate) fn unpack(args: &Unpack, quiet: bool) -> Result<ExitCode> {
     stdin::reject(&args.file, "unpack")?;

@@ -4,14 +4,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use byte_source::{format_bytes, format_things};
 use carton_tools::CodeStatus;
-use pipeline::{format_bytes, format_things};
 
 use crate::cli::args::Verify;
-use crate::cli::ui::carton_advice;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, escape_hidden};
+use crate::cli::ui::{carton_advice, stdin};
 
 pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
     stdin::reject(&args.file, "verify")?;

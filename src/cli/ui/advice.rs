@@ -5,9 +5,9 @@
 use std::io;
 use std::path::Path;
 
-use byte_source::NotRepresentable;
+use byte_source::{NotRepresentable, format_bytes};
+use convert::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note};
 use output::{RemoteAddress, UrlScheme, parent_folder};
-use pipeline::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note, format_bytes};
 
 use super::remote_advice::{remote_advice, remote_cause, remote_text};
 use super::shell::{shell_quoted, shell_quoted_path};
@@ -22,44 +22,106 @@ pub(crate) const WEIGHTS_ADVICE: &str = "--arch weights converts the tensors wit
 /// Advice for weights that are quantized.
 const DEQUANTIZE_ADVICE: &str = "; --dequantize computes the numbers that they stand for";
 
-/// Returns the text of a conversion error, with advice if there is any. `file` is the checkpoint, if known.
-pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> String {
-    use pipeline::Error;
-    let scan = || {
-        file.map_or_else(
-            || "scan".to_owned(),
-            |file| format!("torch2carton scan {}", shell_quoted_path(file)),
-        )
-    };
+/// Returns the text of an error of opening an input or of changing its tensors, with advice if there is any. `file` is the
+/// checkpoint, if known.
+pub(crate) fn open_text(error: &open::Error, file: Option<&Path>) -> String {
+    use open::Error;
     let advice = match error {
         Error::AtPath { path, reason } => {
-            return format!("{}: {}", path.display(), pipeline_text(reason, Some(path)));
+            return format!("{}: {}", path.display(), open_text(reason, Some(path)));
         }
         Error::InputFiles(error) => return checkpoint_advice::sources_text(error),
         Error::OutputFile(error) => return store_text(error),
+        Error::Io { reason, .. } => {
+            remote_cause(reason).map_or_else(String::new, |cause| remote_advice(cause).to_owned())
+        }
+        Error::Option(option) => return open_option_text(option),
+        Error::SeveralKeys { keys } => return several_keys_text(keys),
+        Error::AdapterAlone { path, .. } => adapter_advice(path),
+        Error::DangerousGlobal { .. } => {
+            format!(
+                "; `{}` shows what calls it, --allow-dangerous converts without executing it",
+                scan_command(file)
+            )
+        }
+        Error::UnknownGlobal { .. } | Error::UnreviewedGlobal { .. } => {
+            format!(
+                "; `{}` lists all that it names, and without --deny-unknown it is converted",
+                scan_command(file)
+            )
+        }
+        Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
+        Error::NoTensorsUnderKey { .. } => "; check --key, --include and --exclude".to_owned(),
+        Error::AllTensorsExcluded => "; check --include and --exclude".to_owned(),
+        Error::NoData { name, .. }
+        | Error::CannotCast { name, .. }
+        | Error::NotRepresentable(NotRepresentable { tensor: name, .. }) => {
+            format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(name)))
+        }
+        Error::LayoutTranslation { reason, .. } if is_quantized(reason) => DEQUANTIZE_ADVICE.to_owned(),
+        Error::LayoutTranslation { reason, .. } => translation_advice(reason),
+        Error::NothingRenamed { .. } | Error::EmptyName { .. } | Error::SameName { .. } => {
+            "; check --rename".to_owned()
+        }
+        Error::Quantization(quantization::Error::NotQuantized) => {
+            "; convert it without --dequantize".to_owned()
+        }
+        Error::Adapter(error) if error.reason.is_difference() => {
+            "; --common sums what the checkpoints have in common".to_owned()
+        }
+        Error::Damaged(_) => "; copy the file again".to_owned(),
+        Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
+        Error::ReadCarton(reason)
+            if HAS_RESOLVE && matches!(**reason, carton_format::Error::NotFetched { .. }) =>
+        {
+            match file {
+                Some(file) if !file.is_dir() => {
+                    format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(file))
+                }
+                _ => "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it"
+                    .to_owned(),
+            }
+        }
+        _ => String::new(),
+    };
+    format!("{error}{advice}")
+}
+
+/// Returns the text of an error of inspecting, scanning, tracing or comparing, with advice if there is any. `file` is the input, if
+/// known.
+pub(crate) fn inspect_text(error: &inspect::Error, file: Option<&Path>) -> String {
+    use inspect::Error;
+    let advice = match error {
+        Error::Open(error) => return open_text(error, file),
+        Error::AtPath { path, reason } => {
+            return format!("{}: {}", path.display(), inspect_text(reason, Some(path)));
+        }
+        Error::NoSuchName { similar: None, .. } => names_advice(file),
+        _ => String::new(),
+    };
+    format!("{error}{advice}")
+}
+
+/// Returns the text of a conversion error, with advice if there is any. `file` is the checkpoint, if known.
+pub(crate) fn convert_text(error: &convert::Error, file: Option<&Path>) -> String {
+    use convert::Error;
+    let advice = match error {
+        Error::Open(error) => return open_text(error, file),
+        Error::AtPath { path, reason } => {
+            return format!("{}: {}", path.display(), convert_text(reason, Some(path)));
+        }
         Error::Write { path, reason } => return write_text(path, reason),
-        Error::Read { reason, .. } | Error::Io { reason, .. } => {
+        Error::Read { reason, .. } => {
             remote_cause(reason).map_or_else(String::new, |cause| remote_advice(cause).to_owned())
         }
         Error::Option(option) => return option_text(option),
-        Error::SeveralKeys { keys } => return several_keys_text(keys),
-        Error::NoSuchName { similar: None, .. } => names_advice(file),
-        Error::AdapterAlone { path, .. } => adapter_advice(path),
-        Error::DangerousGlobal { .. } => {
-            format!("; `{}` shows what calls it, --allow-dangerous converts without executing it", scan())
-        }
-        Error::UnknownGlobal { .. } | Error::UnreviewedGlobal { .. } => {
-            format!("; `{}` lists all that it names, and without --deny-unknown it is converted", scan())
-        }
         Error::DisallowedOperator { is_dangerous: true, .. } => {
             format!(
                 "; `{}` shows where, --allow-dangerous keeps it, --arch weights converts only the tensors",
-                scan()
+                scan_command(file)
             )
         }
         Error::DisallowedOperator { .. } => "; without --deny-unknown it is kept".to_owned(),
-        Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
-        Error::NoTensorsUnderKey { .. } => "; check --key, --include and --exclude".to_owned(),
         Error::Expansion { input, output, factor } => {
             let (sizes, needed) = (format_bytes(*input), output.div_ceil((*input).max(1)));
             return format!(
@@ -68,14 +130,7 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
                 format_bytes(*output)
             );
         }
-        Error::AllTensorsExcluded => "; check --include and --exclude".to_owned(),
-        Error::NoData { name, .. }
-        | Error::CannotCast { name, .. }
-        | Error::NotRepresentable(NotRepresentable { tensor: name, .. }) => {
-            format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(name)))
-        }
         Error::Module(reason) => module_advice(reason),
-        Error::LayoutTranslation { reason, .. } if is_quantized(reason) => DEQUANTIZE_ADVICE.to_owned(),
         Error::Model { reason, .. } => match &**reason {
             decoder::Error::Quantized { .. } => format!("{DEQUANTIZE_ADVICE}, and {WEIGHTS_ADVICE}"),
             decoder::Error::Contradiction { fact, .. } => {
@@ -92,10 +147,6 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
             }
             _ => format!("; {WEIGHTS_ADVICE}"),
         },
-        Error::LayoutTranslation { reason, .. } => translation_advice(reason),
-        Error::NothingRenamed { .. } | Error::EmptyName { .. } | Error::SameName { .. } => {
-            "; check --rename".to_owned()
-        }
         Error::UnsupportedTensors { torch_can, tensors, .. } => {
             let name = tensors.first().map_or("", |(name, _)| name);
             let cast = *torch_can && tensors.iter().any(|(_, what)| what == "complex128");
@@ -112,31 +163,21 @@ pub(crate) fn pipeline_text(error: &pipeline::Error, file: Option<&Path>) -> Str
         Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
         Error::NothingToTest { .. } => "; without --self-test its tensors are converted".to_owned(),
         Error::ScriptToTest => "; without --self-test it is converted with its code".to_owned(),
-        Error::Damaged(_) => "; copy the file again".to_owned(),
-        Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
-        error => tensor_advice(error).map_or_else(|| triton_advice(error, file), str::to_owned),
+        Error::QuantizedInput { .. } => DEQUANTIZE_ADVICE.to_owned(),
+        error => triton_advice(error).to_owned(),
     };
     format!("{error}{advice}")
+}
+
+/// Returns the command that scans a file.
+fn scan_command(file: Option<&Path>) -> String {
+    file.map_or_else(|| "scan".to_owned(), |file| format!("torch2carton scan {}", shell_quoted_path(file)))
 }
 
 /// Returns the command that merges an adapter.
 fn adapter_advice(adapter: &Path) -> String {
     let adapter = shell_quoted_path(adapter);
     format!("; `torch2carton BASE --merge {adapter}` merges it into its model, whose path is BASE")
-}
-
-/// Returns advice on quantized weights, and on checkpoints that cannot be summed because they differ; `None` for any other error.
-fn tensor_advice(error: &pipeline::Error) -> Option<&'static str> {
-    match error {
-        pipeline::Error::QuantizedInput { .. } => Some(DEQUANTIZE_ADVICE),
-        pipeline::Error::Quantization(quantization::Error::NotQuantized) => {
-            Some("; convert it without --dequantize")
-        }
-        pipeline::Error::Adapter(error) if error.reason.is_difference() => {
-            Some("; --common sums what the checkpoints have in common")
-        }
-        _ => None,
-    }
 }
 
 /// Returns true if a model is refused because its weights are quantized.
@@ -176,43 +217,32 @@ fn translation_advice(error: &decoder::Error) -> String {
 }
 
 /// Returns advice on an error about a model for Triton; empty if there is none.
-fn triton_advice(error: &pipeline::Error, file: Option<&Path>) -> String {
-    use pipeline::Error;
+fn triton_advice(error: &convert::Error) -> &'static str {
+    use convert::Error;
     match error {
-        Error::NothingToServe { why: None } => "; leave out --arch weights".to_owned(),
+        Error::NothingToServe { why: None } => "; leave out --arch weights",
         Error::NothingToServe { why: Some(decoder::NoModelReason::NoDocuments) } => {
-            "; put one there, or use --arch llama with --n-heads, --rope-theta and --norm-eps".to_owned()
+            "; put one there, or use --arch llama with --n-heads, --rope-theta and --norm-eps"
         }
         Error::NothingToServe { why: Some(decoder::NoModelReason::OneShard) } => {
-            "; pass the folder of all shards".to_owned()
+            "; pass the folder of all shards"
         }
         Error::NothingToServe { .. } => {
-            "; a carton can hold its tensors, and `torch2carton serve` return them by name".to_owned()
+            "; a carton can hold its tensors, and `torch2carton serve` return them by name"
         }
-        Error::ScriptToServe { why: None } => "; leave out the options that change tensors".to_owned(),
+        Error::ScriptToServe { why: None } => "; leave out the options that change tensors",
         Error::ScriptToServe { .. } => {
             "; if its forward takes and returns tensors, copy the file to REPOSITORY/NAME/1/model.pt and write \
              REPOSITORY/NAME/config.pbtxt"
-                .to_owned()
         }
-        Error::TritonOutputNumber { .. } => "; --output-names gives other names".to_owned(),
-        Error::ReadCarton(reason)
-            if HAS_RESOLVE && matches!(**reason, carton_format::Error::NotFetched { .. }) =>
-        {
-            match file {
-                Some(file) if !file.is_dir() => {
-                    format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(file))
-                }
-                _ => "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it".to_owned(),
-            }
-        }
+        Error::TritonOutputNumber { .. } => "; --output-names gives other names",
         Error::CartonOfWeights => {
-            "; pass the checkpoint that it was made from, with its params.json or config.json".to_owned()
+            "; pass the checkpoint that it was made from, with its params.json or config.json"
         }
         Error::ForeignModule { .. } => {
-            "; pass the TorchScript file that it was made from, with --input and --output-type, or the checkpoint".to_owned()
+            "; pass the TorchScript file that it was made from, with --input and --output-type, or the checkpoint"
         }
-        _ => String::new(),
+        _ => "",
     }
 }
 
@@ -262,9 +292,21 @@ fn glob_literal(name: &str) -> String {
     pattern
 }
 
-/// Returns the text of an invalid option, with its flag.
+/// Returns the text of an invalid option for opening an input or for changing its tensors, with its flag.
+fn open_option_text(option: &open::InvalidOption) -> String {
+    use open::InvalidOption;
+    match option {
+        InvalidOption::CannotCast { .. } | InvalidOption::CastTwice { .. } => format!("--cast: {option}"),
+        InvalidOption::NotFloatingPoint { .. } => format!("--dtype: {option}"),
+        InvalidOption::Regex { .. } | InvalidOption::NoGroup { .. } => format!("--rename: {option}"),
+        option => option.with_flags(),
+    }
+}
+
+/// Returns the text of an invalid option of a conversion, with its flag.
 fn option_text(option: &InvalidOption) -> String {
     match option {
+        InvalidOption::Open(option) => open_option_text(option),
         InvalidOption::EmptyName => format!("--name: {option}"),
         InvalidOption::TritonName { .. } => format!("{option}; --name gives another name"),
         InvalidOption::MiscMissing { .. }
@@ -272,9 +314,6 @@ fn option_text(option: &InvalidOption) -> String {
         | InvalidOption::MiscTwice { .. } => {
             format!("--misc: {option}")
         }
-        InvalidOption::CannotCast { .. } | InvalidOption::CastTwice { .. } => format!("--cast: {option}"),
-        InvalidOption::NotFloatingPoint { .. } => format!("--dtype: {option}"),
-        InvalidOption::Regex { .. } | InvalidOption::NoGroup { .. } => format!("--rename: {option}"),
         InvalidOption::NotAFolder { .. } => {
             format!("{option}; -o names a file if it ends in .carton, .safetensors or .pth")
         }
@@ -323,17 +362,17 @@ fn option_text(option: &InvalidOption) -> String {
     }
 }
 
-/// Returns the text of a note, with the option that helps.
-pub(crate) fn note_text(note: &Note, file: &str) -> String {
+/// Returns the text of a note on an input, with the option that helps.
+pub(crate) fn open_note_text(note: &open::Note, file: &str) -> String {
+    use open::Note;
     let advice = match note {
-        Note::Module(note) => return flags::module_note_text(note),
-        Note::Sources(checkpoint_files::FilesNote::Container {
+        Note::Sources(open::files::FilesNote::Container {
             note: torch_import::CheckpointNote::TrailingAfterPickle { .. },
             ..
         }) => {
             format!("; `torch2carton trace --pickle 1 {}` shows what they are", shell_quoted(file))
         }
-        Note::Sources(checkpoint_files::FilesNote::LinkLeftOut { path, .. }) => {
+        Note::Sources(open::files::FilesNote::LinkLeftOut { path, .. }) => {
             format!("; --misc {} keeps it", shell_quoted_path(path))
         }
         Note::UsingKey { left_out, .. } if !left_out.is_empty() => "; --key '' keeps everything".to_owned(),
@@ -341,8 +380,18 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
             let key = keys.first().map_or("", String::as_str);
             format!("; --key {} takes them, --key '' everything", shell_quoted(key))
         }
-        Note::CartonByDefault { .. } => "; --to carton says so".to_owned(),
         Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
+        _ => String::new(),
+    };
+    format!("{note}{advice}")
+}
+
+/// Returns the text of a note on a conversion, with the option that helps.
+pub(crate) fn note_text(note: &Note, file: &str) -> String {
+    let advice = match note {
+        Note::Open(note) => return open_note_text(note, file),
+        Note::Module(note) => return flags::module_note_text(note),
+        Note::CartonByDefault { .. } => "; --to carton says so".to_owned(),
         Note::GlobalsRecorded { .. } => format!("; `torch2carton scan {}` lists them", shell_quoted(file)),
         Note::DocumentsLeftOut { names, to } => {
             let them = if names.len() == 1 { "it" } else { "them" };
@@ -398,7 +447,7 @@ fn several_keys_text(keys: &[(String, u64, u64)]) -> String {
     let keys_to_type = keys.first().map(|(key, ..)| shell_quoted(key));
     let keys = keys.iter().map(|(key, tensors, nbytes)| {
         let s = if *tensors == 1 { "" } else { "s" };
-        format!("`{key}` ({} tensor{s}, {})", pipeline::format_count(*tensors), format_bytes(*nbytes))
+        format!("`{key}` ({} tensor{s}, {})", byte_source::format_count(*tensors), format_bytes(*nbytes))
     });
     let keys = keys.collect::<Vec<_>>().join(", ");
     let first = keys_to_type.unwrap_or_default();

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use carton_tools::{CartonNote, Error, TensorError};
 
-use super::advice;
-use super::checkpoint_advice;
 use super::remote_advice::{remote_advice, remote_cause, remote_text};
 use super::shell::shell_quoted_path;
+use super::{advice, checkpoint_advice};
 
 /// Returns the text of an error, with advice if there is any. The problems of a document are printed before it, one per
 /// line.
@@ -21,7 +20,8 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
     }
     let advice = match error {
         Error::Read(reason) => remote_cause(reason).map_or("", remote_advice).to_owned(),
-        Error::Pipeline(error) => return advice::pipeline_text(error, None),
+        Error::Open(error) => return advice::open_text(error, None),
+        Error::Convert(error) => return advice::convert_text(error, None),
         Error::Store(error) => return advice::store_text(error),
         Error::Reader { path, reason } => return reader_text(path, reason),
         Error::IsCheckpoint { path, .. } => format!("; `torch2carton {}` makes one", shell_quoted_path(path)),
@@ -92,10 +92,6 @@ pub(crate) fn is_carton_usage_error(error: &Error) -> bool {
     match error {
         Error::BaseUrl { .. } | Error::NoCheckpoint => true,
         Error::Tensor { reason, .. } => matches!(reason, TensorError::NoName | TensorError::DuplicateName),
-        Error::Pipeline(error) => matches!(
-            **error,
-            pipeline::Error::Option(_) | pipeline::Error::InputFiles(checkpoint_files::Error::NotASet { .. })
-        ),
         Error::Store(error) => {
             matches!(error, output::Error::Remote { .. } | output::Error::RemoteOutput { .. })
         }
@@ -106,7 +102,7 @@ pub(crate) fn is_carton_usage_error(error: &Error) -> bool {
 /// Returns the text of a note, with the option that helps.
 pub(crate) fn carton_note_text(note: &CartonNote, file: &str) -> String {
     match note {
-        CartonNote::Checkpoint(note) => advice::note_text(note, file),
+        CartonNote::Checkpoint(note) => advice::open_note_text(note, file),
         CartonNote::FilesElsewhere { files } if advice::HAS_RESOLVE => {
             let (file, them) = (super::shell::shell_quoted(file), if *files == 1 { "it" } else { "them" });
             format!("{note}: `torch2carton resolve {file} -o OUTPUT` fetches {them}")

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use byte_source::ReadError;
-use checkpoint_files::{CheckpointCandidate, FolderDiagnosis, TrainerRemedy};
+use open::files::{CheckpointCandidate, FolderDiagnosis, TrainerRemedy};
 use output::{file_name, parent_folder};
 
 use super::invocation::{PROGRAM, typed_command};
@@ -12,12 +12,12 @@ use super::shell::{shell_quoted, shell_quoted_path};
 
 /// Returns the text of the error that a file does not exist, with advice.
 pub(crate) fn missing_file_text(path: &Path) -> String {
-    sources_text(&checkpoint_files::Error::NotFound { path: path.to_owned() })
+    sources_text(&open::files::Error::NotFound { path: path.to_owned() })
 }
 
 /// Returns the text of an error in the search for a checkpoint, with advice if there is any.
-pub(crate) fn sources_text(error: &checkpoint_files::Error) -> String {
-    use checkpoint_files::Error;
+pub(crate) fn sources_text(error: &open::files::Error) -> String {
+    use open::files::Error;
     let advice = match error {
         Error::NotFound { path } if parent_folder(path).is_dir() => {
             format!("; `ls {}` shows what is there", shell_quoted_path(parent_folder(path)))
@@ -195,7 +195,7 @@ mod tests {
 
     fn not_a_set(names: &[&str]) -> String {
         let paths = names.iter().map(PathBuf::from).collect();
-        sources_text(&checkpoint_files::Error::NotASet { paths })
+        sources_text(&open::files::Error::NotASet { paths })
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
+use batch::TaskError;
 
 use super::invocation::UsageError;
 #[cfg(feature = "serve")]
@@ -23,6 +24,16 @@ pub(crate) fn print_error(error: &anyhow::Error) {
         "{RED}error:{RED:#} {}",
         escape_hidden(stdin::with_name(error_chain_text(error)))
     );
+}
+
+/// Returns the text of the error of a task, with its causes.
+pub(crate) fn task_error_text(error: TaskError) -> String {
+    error_chain_text(&match error {
+        TaskError::Open(error) => error.into(),
+        TaskError::Convert(error) => error.into(),
+        TaskError::Inspect(error) => error.into(),
+        TaskError::Carton(error) => error.into(),
+    })
 }
 
 /// Prints an error of several lines.
@@ -60,8 +71,14 @@ fn stdout_error_text(error: &anyhow::Error, cause: &(dyn StdError + 'static)) ->
 
 /// Returns the full text of an error of our libraries, with advice if there is any; `None` for other errors.
 fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
-    if let Some(error) = cause.downcast_ref::<pipeline::Error>() {
-        return Some(advice::pipeline_text(error, None));
+    if let Some(error) = cause.downcast_ref::<open::Error>() {
+        return Some(advice::open_text(error, None));
+    }
+    if let Some(error) = cause.downcast_ref::<convert::Error>() {
+        return Some(advice::convert_text(error, None));
+    }
+    if let Some(error) = cause.downcast_ref::<inspect::Error>() {
+        return Some(advice::inspect_text(error, None));
     }
     if let Some(error) = cause.downcast_ref::<carton_tools::Error>() {
         return Some(carton_advice::carton_error_text(error));
@@ -82,7 +99,7 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<serve::Error>() {
         return Some(serve_advice::serve_text(error));
     }
-    cause.downcast_ref::<checkpoint_files::Error>().map(checkpoint_advice::sources_text)
+    cause.downcast_ref::<open::files::Error>().map(checkpoint_advice::sources_text)
 }
 
 /// Returns true if an argument is wrong, rather than a file.
@@ -90,20 +107,30 @@ pub(crate) fn is_usage_error(error: &anyhow::Error) -> bool {
     let is_remote = |error: &output::Error| {
         matches!(error, output::Error::Remote { .. } | output::Error::RemoteOutput { .. })
     };
-    let is_not_a_set =
-        |error: &checkpoint_files::Error| matches!(error, checkpoint_files::Error::NotASet { .. });
+    let is_not_a_set = |error: &open::files::Error| matches!(error, open::files::Error::NotASet { .. });
     error.is::<UsageError>()
         || error.downcast_ref().is_some_and(is_remote)
         || error.downcast_ref().is_some_and(is_not_a_set)
-        || error.downcast_ref().is_some_and(|error: &pipeline::Error| match error {
-            pipeline::Error::Option(_) => true,
-            pipeline::Error::OutputFile(error) => is_remote(error),
-            pipeline::Error::InputFiles(error) => is_not_a_set(error),
+        || open_error(error).is_some_and(|error| match error {
+            open::Error::Option(_) => true,
+            open::Error::OutputFile(error) => is_remote(error),
+            open::Error::InputFiles(error) => is_not_a_set(error),
             _ => false,
         })
+        || matches!(error.downcast_ref(), Some(convert::Error::Option(_)))
+        || matches!(error.downcast_ref(), Some(inspect::Error::SeveralPickles { .. }))
         || error.downcast_ref().is_some_and(carton_advice::is_carton_usage_error)
         || error.downcast_ref().is_some_and(run_advice::is_generate_usage_error)
         || is_serve_usage_error(error)
+}
+
+/// Returns the error of opening an input, which errors of the verbs contain.
+fn open_error(error: &anyhow::Error) -> Option<&open::Error> {
+    match (error.downcast_ref(), error.downcast_ref(), error.downcast_ref()) {
+        (Some(convert::Error::Open(error)), ..) | (_, Some(inspect::Error::Open(error)), _) => Some(error),
+        (.., Some(carton_tools::Error::Open(error))) => Some(&**error),
+        _ => error.downcast_ref(),
+    }
 }
 
 /// Installs a panic hook that prints nothing for panics that a library turns into errors.
@@ -135,13 +162,8 @@ fn is_serve_usage_error(_: &anyhow::Error) -> bool {
 
 /// Prints each problem of a document on its own line, if the error has such a list.
 fn print_problems(error: &anyhow::Error) {
-    let pipeline = match error.downcast_ref::<carton_tools::Error>() {
-        Some(carton_tools::Error::Pipeline(error)) => Some(&**error),
-        _ => error.downcast_ref::<pipeline::Error>(),
-    };
     let ((Some(carton_tools::Error::Reader { reason: carton_format::Error::Document(problems), .. }), _)
-    | (_, Some(pipeline::Error::Document { problems, .. }))) =
-        (error.downcast_ref::<carton_tools::Error>(), pipeline)
+    | (_, Some(open::Error::Document { problems, .. }))) = (error.downcast_ref(), open_error(error))
     else {
         return;
     };

@@ -1,6 +1,6 @@
 //! Command-line flags for hyperparameters and for notes of the libraries, which do not know the flags.
 
-use pipeline::{HyperparameterKind, ModelChange};
+use convert::{HyperparameterKind, ModelChange};
 use torchscript::ModuleNote;
 
 pub(crate) fn hyperparameter_flag(fact: HyperparameterKind) -> &'static str {

@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use byte_source::{Action, Observer, ProgressUpdate, format_bytes};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pipeline::{Action, Observer, ProgressUpdate, format_bytes};
 
 use super::terminal::escape_hidden;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use pipeline::Observer;
+use byte_source::Observer;
 
 /// Handles SIGXFSZ, so that a write beyond the limit for file sizes (`ulimit -f`) fails like a write on a full disk. By
 /// default, the system would end the program.

@@ -39,7 +39,7 @@ pub(crate) fn input_path(path: &Path) -> Result<PathBuf> {
         if copied.context("cannot copy standard input to a temporary file")? > FILE_MAX {
             return Err(UsageError(format!(
                 "standard input has more than {}; write it to a file",
-                pipeline::format_bytes(FILE_MAX)
+                byte_source::format_bytes(FILE_MAX)
             ))
             .into());
         }
@@ -89,7 +89,7 @@ pub(crate) fn input_text() -> Result<String> {
     let mut text = String::new();
     let read = io::stdin().lock().take(TEXT_MAX.saturating_add(1)).read_to_string(&mut text);
     if read.context("cannot read the text on standard input")? as u64 > TEXT_MAX {
-        let limit = pipeline::format_bytes(TEXT_MAX);
+        let limit = byte_source::format_bytes(TEXT_MAX);
         return Err(UsageError(format!("the text on standard input has more than {limit}")).into());
     }
     if text.ends_with('\n') {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use pipeline::Target;
+use convert::Target;
 
 use super::errors;
 use super::invocation::{PROGRAM, UsageError, typed_command};

@@ -178,9 +178,9 @@ mod tests {
     fn switches_are_on_if_they_are_not_0() {
         let folder = tempfile::tempdir().expect("a folder");
         test_support::tiny_llama::write(folder.path()).expect("the checkpoint is written");
-        let mut options = pipeline::ConvertOptions::new(folder.path());
+        let mut options = convert::ConvertOptions::new(folder.path());
         options.output = Some(folder.path().join("x.carton"));
-        pipeline::convert(&options, &()).expect("it converts");
+        convert::convert(&options, &()).expect("it converts");
         let opened = Runnable::open(&folder.path().join("x.carton"), &RunnableOptions::default(), &());
         let llama = opened.expect("a carton of ours");
         let shapes = |switches: &[(DecoderPort, i64)]| {

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{MappedFile, OwnedBlob, Region, Source, hex, sha256};
-use carton_tools::{Error as TaskError, ShrinkOptions};
-use output::FileRecord;
-use pipeline::{IfExists, Observer};
+use byte_source::{MappedFile, Observer, OwnedBlob, Region, Source, hex, sha256};
+use carton_tools::ShrinkOptions;
+use output::{FileRecord, IfExists};
+
+use crate::TaskError;
 
 /// Folder for the large files of cartons.
 #[derive(Clone, Debug, PartialEq, Eq)]

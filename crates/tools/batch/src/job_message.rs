@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use byte_source::ErrorKind;
-use carton_tools::Error as TaskError;
-use pipeline::Observer;
+use byte_source::{ErrorKind, Observer};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::estimate_memory;
 use crate::results::ResultLine;
 use crate::task::{ResultState, nbytes};
 use crate::task_table::{TaskParser, TaskTable};
-use crate::{BatchJob, BatchSettings, JobResult, ManifestEntry};
+use crate::{BatchJob, BatchSettings, JobResult, ManifestEntry, TaskError};
 
 /// Length of an input that is not opened for an estimate of the memory of its job.
 const SMALL_INPUT: u64 = 4 << 20;
@@ -111,7 +109,7 @@ impl BatchWorker {
 
 #[cfg(test)]
 mod tests {
-    use pipeline::ScanOptions;
+    use inspect::ScanOptions;
 
     use super::*;
     use crate::{Batch, BatchTask};
@@ -129,7 +127,7 @@ mod tests {
         let mut settings = BatchSettings::new("lines");
         settings.has_pushed_lines = true;
         settings.results = Some(results.clone());
-        settings.resume = pipeline::Resume::SkipComplete;
+        settings.resume = convert::Resume::SkipComplete;
         let line = serde_json::json!({ "input": input }).to_string();
         let mut worker = BatchWorker::new(settings.clone(), parse());
 

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pipeline::{Resume, expected_output};
+use convert::{Resume, expected_output};
 
 use crate::index::TextIndex;
 use crate::input_key::input_key;

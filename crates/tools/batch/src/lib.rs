@@ -8,7 +8,7 @@
 //! use std::num::NonZeroUsize;
 //!
 //! use batch::{Batch, BatchSettings, BatchTask, JobLimits};
-//! use pipeline::ScanOptions;
+//! use inspect::ScanOptions;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -43,6 +43,7 @@ mod repeated;
 mod results;
 mod session;
 mod task;
+mod task_error;
 mod task_table;
 
 pub use blobs::BlobFolder;
@@ -55,4 +56,5 @@ pub use memory::default_memory_limit;
 pub use results::{ResultLine, ResultStatus};
 pub use session::{Batch, BatchCounts, JobLimits, LineEncoder};
 pub use task::{BatchJob, BatchTask, JobResult, TaskKind};
+pub use task_error::TaskError;
 pub use task_table::TaskParser;

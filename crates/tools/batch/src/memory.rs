@@ -7,8 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use byte_source::{Checks, MappedFile, Source};
-use pipeline::Observer;
+use byte_source::{Checks, MappedFile, Observer, Source};
 use zip_format::ZipIndex;
 
 /// Memory of a job without any names.

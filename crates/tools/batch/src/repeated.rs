@@ -1,7 +1,7 @@
 //! Tensors that several inputs of a batch have.
 
 use foldhash::HashSet;
-use pipeline::TensorContent;
+use open::TensorContent;
 use serde::{Deserialize, Serialize};
 
 /// Length in bytes of a tensor that is compared. Nobody stores smaller ones apart.

@@ -5,16 +5,16 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use carton_tools::Error as TaskError;
+use byte_source::Observer;
+use convert::run_jobs;
 use output::RemoteAddress;
-use pipeline::{Observer, run_jobs};
 
 use crate::job_source::JobSource;
 use crate::memory::MemoryBudget;
 use crate::repeated::SeenTensors;
 use crate::results::{ResultStatus, ResultsFile, open_results};
 use crate::task::ResultState;
-use crate::{BatchJob, BatchSettings, Error, JobResult, Result, ResultLine, TaskParser};
+use crate::{BatchJob, BatchSettings, Error, JobResult, Result, ResultLine, TaskError, TaskParser};
 
 /// Counts of the results of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Batch {
                 .try_for_each(|folder| output::refuse_remote_output(folder))
                 .map_err(Error::BlobsAtAddress)?;
         }
-        let is_resumed = settings.resume != pipeline::Resume::ConvertAll;
+        let is_resumed = settings.resume != convert::Resume::ConvertAll;
         let opened = settings.results.as_deref().map(|path| open_results(path, is_resumed)).transpose()?;
         let (results, earlier) = opened.unzip();
         let (source, total) = JobSource::open(settings, parse, earlier)?;

@@ -4,22 +4,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use byte_source::{ErrorKind, FileStat, Location, Stat};
-use carton_tools::{Error as TaskError, is_carton};
-use checkpoint_files::CheckpointSources;
-use compare::{DigestReport, InputOptions};
-use output::{FileRecord, OutputRecord, RemoteAddress, file_name};
-use pipeline::{
-    BatchOutput, ConvertOptions, ExistingOutput, FileScan, InputContent, InspectOptions, InvalidOption,
-    Observer, OutputKind, PlannedConversion, Resume, ScanOptions, ScanOutcome, ScanSummary, Selection,
-    ShardPolicy, Verdict, inputs_digest, set_options,
+use byte_source::{ErrorKind, FileStat, Location, Observer, Stat};
+use convert::{
+    BatchOutput, ConvertOptions, ExistingOutput, InputContent, InvalidOption, OutputKind, PlannedConversion,
+    Resume, inputs_digest,
 };
+use inspect::{
+    DigestReport, FileScan, InputOptions, InspectOptions, ScanOptions, ScanOutcome, ScanSummary, Verdict,
+};
+use open::files::{CheckpointSources, ShardPolicy};
+use open::{Selection, is_carton, set_options};
+use output::{FileRecord, OutputRecord, RemoteAddress, file_name};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::repeated::{SeenTensors, TensorKey};
 use crate::results::{ResultLine, ResultStatus, SCHEMA_VERSION};
-use crate::{BatchSettings, BlobFolder, LineTask, ManifestEntry};
+use crate::{BatchSettings, BlobFolder, LineTask, ManifestEntry, TaskError};
 
 /// Codes of failures that have other causes than the input, so that another attempt may succeed.
 const TRANSIENT: [ErrorKind; 3] = [ErrorKind::Io, ErrorKind::Changed, ErrorKind::Cancelled];
@@ -58,7 +59,7 @@ impl BatchTask {
         output: Option<&Path>,
     ) -> Result<Self, InvalidOption> {
         if options.contains_key("output") {
-            return Err(InvalidOption::Unknown { name: "output".to_owned() });
+            return Err(open::InvalidOption::Unknown { name: "output".to_owned() }.into());
         }
         Ok(match kind {
             TaskKind::Convert => {
@@ -383,7 +384,7 @@ impl PlannedJob {
             BatchTask::Inspect(options) => {
                 let mut options = (**options).clone();
                 options.input = self.input.clone();
-                let tensors = pipeline::inspect(&options, observer)?.tensors.len();
+                let tensors = inspect::inspect(&options, observer)?.tensors.len();
                 let digest =
                     self.digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;
                 Ok(Outcome { digest, tensors: Some(tensors), ..Outcome::default() })
@@ -391,7 +392,7 @@ impl PlannedJob {
             BatchTask::Digest(options) => {
                 let mut options = (**options).clone();
                 options.input = self.input.clone();
-                let report = compare::digest(&options, observer)?;
+                let report = inspect::digest(&options, observer)?;
                 Ok(Outcome {
                     tensors: Some(report.tensors),
                     digest: Some(report.into()),
@@ -413,8 +414,8 @@ impl PlannedJob {
         }
         let mut options = InputOptions::new(self.input.clone()).select(selection.clone());
         options.single = shards == ShardPolicy::ThisFileOnly;
-        match compare::digest(&options, observer) {
-            Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
+        match inspect::digest(&options, observer) {
+            Err(error) if error.kind() == ErrorKind::Cancelled => Err(error.into()),
             report => Ok(report.ok().map(InputDigest::from)),
         }
     }
@@ -435,7 +436,7 @@ impl PlannedJob {
             }
             Ok(())
         };
-        let summary: ScanSummary = pipeline::scan(&options, observer, &mut found)?;
+        let summary: ScanSummary = inspect::scan(&options, observer, &mut found)?;
         let is_scanned =
             summary.clean > 0 || summary.unknown > 0 || summary.unsafe_files > 0 || summary.incomplete > 0;
         let digest = self.digest(job, (ShardPolicy::ThisFileOnly, &Selection::default()), observer)?;

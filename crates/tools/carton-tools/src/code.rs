@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 
 use byte_source::{Observer, sha256};
-use checkpoint_files::ShardPolicy;
-use pipeline::{Model, default_modules, default_scripts};
+use convert::{default_modules, default_scripts};
+use open::Model;
+use open::files::ShardPolicy;
 use serde::Serialize;
 use tensor::Storage;
 use torch_import::{Checkpoint, Container, ContainerFormat};

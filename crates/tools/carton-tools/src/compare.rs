@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use byte_source::{Blob, Observer, ReadError, Sink, Source, Window};
+use byte_source::{Blob, Observer, ReadError, Sink, Source, Window, format_bytes};
 use carton_format::{Carton, EntryTap, MODEL_PT};
-use checkpoint_files::ShardPolicy;
+use open::files::ShardPolicy;
+use open::{Context, Model, OpenOptions, Selection, open_model, own_tensors, read_model};
 use pickle_vm::PickleLimits;
-use pipeline::{Context, Model, OpenOptions, Selection, format_bytes, open_model, own_tensors, read_model};
 use tensor::{Budget, RecordChecks, Tensor, Tensors, ViewId};
 
 use crate::code::{self, CodeStatus};
@@ -167,7 +167,7 @@ impl TensorPairs<'_> {
                 self.known.insert(views, (!equal).then(|| OTHER_ELEMENTS.to_owned()));
             }
         }
-        let damaged = |reason| pipeline::Error::unread_input(checkpoint, reason).with_tensor(expected).into();
+        let damaged = |reason| open::Error::unread_input(checkpoint, reason).with_tensor(expected).into();
         checks.verify(self.observer).map_err(damaged)
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use byte_source::{Observer, hex};
 use carton_format::{Carton, CartonEntry, CompressionMethod, Config, MODEL_PT, TensorSpec};
-use pipeline::{open_model, own_tensors, read_model};
+use open::{open_model, own_tensors, read_model};
 use serde::Serialize;
 use tensor::Tensor;
 use torch_import::Container;

@@ -20,9 +20,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     #[error("stopped")]
     Cancelled,
-    /// A checkpoint cannot be read or selected from, or a carton cannot be written.
+    /// A checkpoint or a carton cannot be opened, or selected from.
     #[error("{0}")]
-    Pipeline(#[source] Box<pipeline::Error>),
+    Open(#[source] Box<open::Error>),
+    /// A carton cannot be written.
+    #[error("{0}")]
+    Convert(#[source] Box<convert::Error>),
     /// A path cannot be read or written.
     #[error("{0}")]
     Store(#[source] output::Error),
@@ -194,7 +197,8 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Cancelled => ErrorKind::Cancelled,
-            Self::Pipeline(reason) => reason.kind(),
+            Self::Open(reason) => reason.kind(),
+            Self::Convert(reason) => reason.kind(),
             Self::Store(reason) => reason.kind(),
             Self::Reader { reason, .. } => reason.kind(),
             Self::Map(reason) => reason.kind(),
@@ -273,7 +277,7 @@ impl Error {
     pub fn from_reader(path: &Path) -> impl Fn(carton_format::Error) -> Self + '_ {
         use carton_format::Error::Changed;
         move |error| match error {
-            Changed(changed) => pipeline::Error::Changed(changed).into(),
+            Changed(changed) => open::Error::Changed(changed).into(),
             carton_format::Error::Cancelled(cancelled) => cancelled.into(),
             reason => Self::Reader { path: path.to_owned(), reason },
         }
@@ -299,13 +303,13 @@ impl Error {
 
     /// Converts an error of reading a blob, whose text names the file.
     pub(crate) fn read(reason: ReadError) -> Self {
-        pipeline::Error::from_read_error(reason, Self::Read)
+        open::Error::from_read_error(reason, Self::Read)
     }
 
     /// Converts an error of reading the elements of the tensor `name`.
     pub(crate) fn elements(name: &str, reason: ReadError) -> Self {
-        let named = |reason| pipeline::Error::ReadTensor { name: name.to_owned(), reason };
-        pipeline::Error::from_read_error(reason, |reason| Self::from(named(reason)))
+        let named = |reason| open::Error::ReadTensor { name: name.to_owned(), reason };
+        open::Error::from_read_error(reason, |reason| Self::from(named(reason)))
     }
 
     pub(crate) fn tensor(name: &str, reason: TensorError) -> Self {
@@ -319,11 +323,20 @@ impl From<Cancelled> for Error {
     }
 }
 
-impl From<pipeline::Error> for Error {
-    fn from(error: pipeline::Error) -> Self {
+impl From<open::Error> for Error {
+    fn from(error: open::Error) -> Self {
         match error {
-            pipeline::Error::Cancelled => Self::Cancelled,
-            error => Self::Pipeline(Box::new(error)),
+            open::Error::Cancelled => Self::Cancelled,
+            error => Self::Open(Box::new(error)),
+        }
+    }
+}
+
+impl From<convert::Error> for Error {
+    fn from(error: convert::Error) -> Self {
+        match error {
+            convert::Error::Open(error) => error.into(),
+            error => Self::Convert(Box::new(error)),
         }
     }
 }
@@ -337,9 +350,9 @@ impl From<output::Error> for Error {
     }
 }
 
-impl From<checkpoint_files::Error> for Error {
-    fn from(error: checkpoint_files::Error) -> Self {
-        pipeline::Error::from(error).into()
+impl From<open::files::Error> for Error {
+    fn from(error: open::files::Error) -> Self {
+        open::Error::from(error).into()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Packs, unpacks, verifies, shrinks and lists cartons and, with the feature `download`, resolves them.
 //!
-//! Most functions take a plain options struct and a [`pipeline::Observer`] for progress and cancellation, and return a
+//! Most functions take a plain options struct and a [`byte_source::Observer`] for progress and cancellation, and return a
 //! serialisable report. No function prints, exits or installs a signal handler. Notes about a carton are part of the report.
 //!
 //! ```
@@ -11,7 +11,7 @@
 //! # let checkpoint = folder.path().join("llama.safetensors");
 //! # let header = br#"{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
 //! # std::fs::write(&checkpoint, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
-//! # pipeline::convert(&pipeline::ConvertOptions::new(&checkpoint), &())?;
+//! # convert::convert(&convert::ConvertOptions::new(&checkpoint), &())?;
 //! # let path = folder.path().join("llama.carton");
 //! let report = verify(&VerifyOptions::new(&path), &())?;
 //! for finding in &report.findings {
@@ -49,6 +49,8 @@ mod shrink;
 mod unpack;
 mod verify;
 
+pub use ::open::{Selection, find_carton, is_carton, is_carton_file, open_model};
+pub use byte_source::Observer;
 pub use code::CodeStatus;
 pub use contents::{
     AbsentFileRow, CartonFileRow, CartonTensorRow, ContentsReport, contents, contents_of, tensors,
@@ -60,8 +62,8 @@ pub use open::{check_copy_space, copy_carton, open, open_packed_in, open_with};
 #[cfg(feature = "download")]
 pub use options::ResolveOptions;
 pub use options::VerifyOptions;
+pub use output::IfExists;
 pub use pack::{ArrayFile, PackCompression, PackOptions, PackReport, pack};
-pub use pipeline::{IfExists, Observer, Selection, find_carton, is_carton, is_carton_file, open_model};
 #[cfg(feature = "download")]
 pub use resolve::{ResolveReport, resolve};
 pub use save::{SaveArrayOptions, SaveArrayReport, save_array, write_array};

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 #[non_exhaustive]
 pub enum CartonNote {
     /// Note about the checkpoint with which a carton is compared.
-    Checkpoint(pipeline::Note),
+    Checkpoint(open::Note),
     /// Note about a carton that is verified.
     Verify(String),
     /// A field of a document was missing and was added.
@@ -45,7 +45,7 @@ impl fmt::Display for CartonNote {
             }
             Self::FilesElsewhere { files } => {
                 let verb = if *files == 1 { "is" } else { "are" };
-                write!(f, "{} {verb} not in the carton", pipeline::format_things(*files, "file"))
+                write!(f, "{} {verb} not in the carton", byte_source::format_things(*files, "file"))
             }
             Self::DownloadedAgain { path } => {
                 write!(f, "{} was damaged and was downloaded again", path.display())

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use byte_source::{Action, Location, MappedFile, Observer, OpenedFile, ProgressReporter, Source};
 use carton_format::{Carton, Config, Manifest};
-use checkpoint_files::{CheckpointSources, ShardPolicy};
-use pipeline::{is_carton, lists_carton_documents};
+use open::files::{CheckpointSources, ShardPolicy};
+use open::{is_carton, lists_carton_documents};
 use torch_import::Container;
 use zip_format::ZipIndex;
 

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use byte_source::Location;
-use checkpoint_files::ShardPolicy;
+use open::files::ShardPolicy;
+use open::{CastOptions, OpenOptions, Rename, Selection, Step, TargetLayout, Translate};
 #[cfg(feature = "download")]
-use pipeline::IfExists;
-use pipeline::{CastOptions, OpenOptions, Rename, Selection, Step, TargetLayout, Translate};
+use output::IfExists;
 use serde::{Deserialize, Serialize};
 
 /// Options for resolving a carton and downloading its files.
@@ -34,7 +34,7 @@ pub struct ResolveOptions {
     #[cfg_attr(feature = "cli", arg(long))]
     pub allow_http: bool,
     /// Reject larger files [default: half of the free space]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE", value_parser = pipeline::parse_size))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE", value_parser = open::parse_size))]
     pub max_size: Option<u64>,
     /// Give up a connection that is silent for this many seconds
     #[cfg_attr(feature = "cli", arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_seconds))]

@@ -12,8 +12,9 @@ use byte_source::{
 };
 use carton_format::{Carton, CartonEntry, Config, DataType, MODEL_FOLDER, MODEL_PT, TensorIndex, TensorSpec};
 use carton_writer::{CartonMember, CompressedFile, CompressedFiles, CompressionSpill, EntryContent};
-use output::{Scratch, file_name, parent_folder};
-use pipeline::{IfExists, path_json, write_carton};
+use convert::write_carton;
+use open::path_json;
+use output::{IfExists, Scratch, file_name, parent_folder};
 use serde::{Deserialize, Serialize};
 
 use crate::arrays::{self, TensorFile};

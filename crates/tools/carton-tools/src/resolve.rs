@@ -2,7 +2,7 @@
 
 use byte_source::{Observer, hex};
 use carton_writer::{CartonLayout, CartonMember, EntryContent};
-use pipeline::write_carton;
+use convert::write_carton;
 use serde::Serialize;
 
 use crate::cache::{AbsentFile, DownloadCache};

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Observer, ProgressReporter};
+use open::{ArrayError, NpyFile};
 use output::{IfExists, OutputFile, check_target, file_name};
-use pipeline::{ArrayError, NpyFile};
 use serde::Serialize;
 use tensor::Tensor;
 
@@ -28,7 +28,7 @@ impl SaveArrayOptions {
         Self {
             output: output.into(),
             if_exists: IfExists::default(),
-            max_expansion: pipeline::DEFAULT_MAX_EXPANSION,
+            max_expansion: open::DEFAULT_MAX_EXPANSION,
         }
     }
 }
@@ -124,6 +124,6 @@ fn npy_file(name: &str, tensor: &Tensor) -> Result<NpyFile> {
 fn array_error(name: &str, reason: ArrayError) -> Error {
     match reason {
         ArrayError::Read(reason) => Error::elements(name, reason),
-        reason => pipeline::Error::Array { name: name.to_owned(), reason }.into(),
+        reason => open::Error::Array { name: name.to_owned(), reason }.into(),
     }
 }

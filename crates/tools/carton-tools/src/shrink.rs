@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Location, Observer, ProgressReporter, WINDOW, hex};
 use carton_format::{Carton, CartonEntry, Config, TensorIndex};
-use output::OutputFile;
-use pipeline::{IfExists, write_carton};
+use convert::write_carton;
+use output::{IfExists, OutputFile};
 use serde::Serialize;
 
 use crate::kept_entry::{self, KeptEntry, is_manifest_or_links};
@@ -29,7 +29,7 @@ pub struct ShrinkOptions {
     #[cfg_attr(feature = "cli", arg(long, value_name = "DIR"))]
     pub blobs: PathBuf,
     /// Keep smaller files in the carton
-    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = pipeline::parse_size))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = open::parse_size))]
     pub min_size: u64,
     /// Where to write the carton
     #[cfg_attr(feature = "cli", arg(short, long, value_name = "CARTON"))]

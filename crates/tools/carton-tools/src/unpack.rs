@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Location, Observer, ProgressReporter};
 use carton_format::{Carton, CartonEntry};
-use output::{OutputFile, file_name};
-use pipeline::{IfExists, path_json};
+use open::path_json;
+use output::{IfExists, OutputFile, file_name};
 use serde::{Deserialize, Serialize};
 
 use crate::open::open_packed;

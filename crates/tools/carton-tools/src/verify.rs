@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use byte_source::{Action, Observer, ProgressReporter, Source, hex};
 use carton_format::{Carton, Error as ReaderError, MODEL_PT};
-use checkpoint_files::CheckpointSources;
+use open::files::CheckpointSources;
+use open::is_carton;
 use output::file_name;
-use pipeline::is_carton;
 use serde::Serialize;
 use torch_import::Container;
 

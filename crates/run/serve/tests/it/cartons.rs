@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use byte_source::Blob;
 use bytes::Bytes;
+use convert::{ArchitectureChoice, CartonOptions, ConvertOptions, ModelOptions, convert};
 use kserve::{Datatype, InferRequest, InputTensor, OutputTensor, RequestedOutput, TensorConfig};
-use pipeline::{ArchitectureChoice, CartonOptions, ConvertOptions, ModelOptions, convert};
 use runtime::{Runnable, RunnableOptions};
 use serve::{CancelToken, InferModel, ModelError, RequestLimits};
 use tensor::{Dtype, Storage, Tensor};

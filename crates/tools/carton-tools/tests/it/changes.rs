@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use byte_source::FileChange;
+use byte_source::{Action, FileChange, ProgressUpdate};
 use carton_tools::{
     Error, Observer, PackCompression, PackOptions, ResolveOptions, ShrinkOptions, UnpackOptions, pack,
     resolve, shrink, unpack,
 };
-use pipeline::{Action, ConvertOptions, ProgressUpdate, convert};
+use convert::{ConvertOptions, convert};
 
 const MIB: usize = 1 << 20;
 
@@ -66,8 +66,8 @@ fn changed<T>(
     let done = work(&observer).map(|_| ());
     assert!(observer.is_done.into_inner(), "the change was never made: {done:?}");
     match done {
-        Err(Error::Pipeline(error)) => match *error {
-            pipeline::Error::Changed(changed) => (changed.path, changed.change),
+        Err(Error::Open(error)) => match *error {
+            open::Error::Changed(changed) => (changed.path, changed.change),
             error => panic!("{error}"),
         },
         other => panic!("{other:?}"),

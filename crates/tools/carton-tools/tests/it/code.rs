@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use carton_tools::{
     CodeStatus, IfExists, PackOptions, UnpackOptions, VerifyOptions, VerifyReport, pack, unpack, verify,
 };
-use pipeline::{
-    ArchitectureChoice, CartonOptions, Cast, CastFrom, ConvertOptions, ModelOptions, OutputKind, Target,
-    convert,
-};
+use convert::{ArchitectureChoice, CartonOptions, ConvertOptions, ModelOptions, OutputKind, Target, convert};
+use open::{Cast, CastFrom};
 use tempfile::TempDir;
 use tensor::Dtype;
 

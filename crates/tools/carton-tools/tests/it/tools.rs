@@ -5,11 +5,12 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use byte_source::ProgressUpdate;
 use carton_tools::{
     ArrayFile, Error, Observer, PackCompression, PackOptions, ResolveOptions, Selection, ShrinkOptions,
     UnpackOptions, UnpackReport, VerifyOptions, contents, is_carton, pack, resolve, shrink, unpack, verify,
 };
-use pipeline::{ConvertOptions, ProgressUpdate, convert};
+use convert::{ConvertOptions, convert};
 use tempfile::TempDir;
 use test_support::safetensors;
 
@@ -98,7 +99,7 @@ fn each_tensor_of_a_model_that_runs_is_listed_once() {
     let mut options = ConvertOptions::new(&checkpoint);
     options.output = Some(folder.path().join("llama.carton"));
     let converted = convert(&options, &()).expect("it can be converted");
-    assert!(converted.carton().is_some_and(pipeline::CartonReport::is_model));
+    assert!(converted.carton().is_some_and(convert::CartonReport::is_model));
     let found = names(Path::new(&converted.output));
     assert_eq!(found.len(), converted.tensors, "{found:?}");
     let mut options = VerifyOptions::new(&converted.output);

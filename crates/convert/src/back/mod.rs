@@ -1,0 +1,245 @@
+//! Back ends: each lays out the selected tensors in one output format, and `commit.rs` writes the files of any of them.
+
+pub(crate) mod carton;
+pub(crate) mod commit;
+mod documents;
+mod folder;
+pub(crate) mod ports;
+pub(crate) mod safetensors;
+mod stream;
+pub(crate) mod ties;
+pub(crate) mod torch;
+pub(crate) mod triton;
+
+use std::cell::OnceCell;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use byte_source::{Blob, Location, Observer};
+use open::files::{CheckpointSources, Companion, ShardPolicy};
+use open::{Model, TargetLayout};
+use output::{Destination, IfExists};
+use tensor::{Dtype, Tensors};
+use torch_import::{CompoundKind, Container, ContainerFormat};
+use torchscript::{Module, OnInvalidInput};
+
+use self::commit::{OutputFiles, PlannedFile};
+use crate::note_collector::NoteCollector;
+use crate::options::model_options;
+use crate::{Error, ModelOptions, OutputReport, PlannedConversion, Result};
+
+/// Maximum number of tensors that a note or an error names.
+const SHOWN: usize = 4;
+
+/// Output format, implemented by the options of the format. Another crate can implement it, too, and pass it to
+/// [`Target::other`](crate::Target::other): `examples/npz_output.rs` does.
+pub trait Output: fmt::Debug + Send + Sync {
+    /// Returns the name of the format, which is also the default extension of its files.
+    fn name(&self) -> &'static str;
+
+    /// Lays out the files of the output. Reads no weights and writes no files.
+    ///
+    /// # Errors
+    /// When the format cannot represent the tensors, the options do not fit them, or an existing file must not be replaced.
+    fn plan<'p>(
+        &'p self,
+        job: &OutputJob<'p>,
+        kept: NonTensorParts,
+        notes: &mut NoteCollector<'_>,
+    ) -> Result<OutputPlan<'p>>;
+
+    /// Checks the options before any file is opened.
+    ///
+    /// # Errors
+    /// When an option has an invalid value.
+    fn check_targets(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns true if the output is a folder: the one at `path`, or if no path is given, the default output of a model
+    /// whose documents are next to its checkpoint (`has_documents`).
+    fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {
+        let _ = (path, has_documents);
+        false
+    }
+
+    /// Returns true if a file of this format holds tensors alone, so that the documents of a model are next to it.
+    fn is_tensor_file(&self) -> bool {
+        true
+    }
+
+    /// Returns true if the output is a repository: a folder shared by several conversions, with a sub-folder for each model.
+    fn is_repository(&self) -> bool {
+        false
+    }
+
+    /// Returns the name of the model, if the options give it one.
+    fn model_name(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the layout that the model is translated into, if any.
+    fn requested_layout(&self) -> Option<TargetLayout> {
+        None
+    }
+
+    /// Returns the files that the options keep next to the tensors.
+    fn misc(&self) -> &[PathBuf] {
+        &[]
+    }
+
+    /// Returns true if the output of an earlier conversion is complete. Hashes are not compared.
+    fn is_complete(&self, output: &Path) -> bool {
+        output.is_file()
+    }
+
+    /// Returns true if the hashes in the output of an earlier conversion are right. A format without hashes has none that is
+    /// wrong.
+    ///
+    /// # Errors
+    /// When `observer` stops the work.
+    fn verify(&self, output: &Path, observer: &dyn Observer) -> Result<bool> {
+        let _ = (output, observer);
+        Ok(true)
+    }
+}
+
+/// Model to write into an output, and the context for laying it out.
+pub struct OutputJob<'j> {
+    pub(crate) model: &'j Model,
+    pub(crate) conversion: &'j PlannedConversion,
+    pub(crate) target: &'j Path,
+    pub(crate) is_folder: bool,
+    pub(crate) if_exists: IfExists,
+    pub(crate) destination: &'j Destination,
+    pub(crate) name: &'j str,
+    /// Files to keep: companions of the checkpoint, and files given in the options.
+    pub(crate) misc: &'j [Companion],
+    pub(crate) tensors: &'j Tensors,
+    /// File name and text of the generated document that replaces the documents next to the checkpoint.
+    pub(crate) document: Option<(&'static str, String)>,
+    /// Number of values in the checkpoint that are not tensors and are worth a note.
+    pub(crate) values: usize,
+    /// Digest of the tensors in hexadecimal, if it is asked for. It is set before files are written.
+    pub(crate) digest: Option<Rc<OnceCell<String>>>,
+}
+
+/// Parts of a checkpoint besides its tensors, for formats that keep them.
+#[derive(Default)]
+pub struct NonTensorParts {
+    /// Module of a TorchScript input whose code is kept.
+    pub(crate) script: Option<Box<Module>>,
+    /// JSON document with the values that are not tensors.
+    pub(crate) values: Option<String>,
+}
+
+/// Output that is laid out but not written.
+pub struct OutputPlan<'p> {
+    pub(crate) files: OutputFiles<'p>,
+    /// Creates the report once the files are written, or dropped after a dry run.
+    pub(crate) report: Box<dyn FnOnce() -> OutputReport + 'p>,
+}
+
+impl<'p> OutputPlan<'p> {
+    /// Creates the plan of an output that is one file with this content.
+    pub fn file(job: &OutputJob<'p>, content: impl Blob + Sync + 'p) -> Self {
+        let weights = vec![PlannedFile::new(job.target.to_owned(), content)];
+        let files = OutputFiles { weights, ..OutputFiles::default() };
+        Self { files, report: Box::new(|| OutputReport::Other) }
+    }
+}
+
+impl<'j> OutputJob<'j> {
+    /// Returns the tensors to write, under their names in the output.
+    pub fn tensors(&self) -> &'j Tensors {
+        self.tensors
+    }
+
+    /// Returns the path of the output.
+    pub fn target(&self) -> &'j Path {
+        self.target
+    }
+
+    /// Converts the tensors into the module that the options ask for.
+    pub(crate) fn to_module(&self, options: &ModelOptions, errors: OnInvalidInput) -> Result<Module> {
+        let conversion = &self.conversion.options;
+        let (shards, overrides) = (conversion.shards(), conversion.overrides);
+        model_options::convert_to_module(
+            options,
+            errors,
+            &self.model.sources,
+            shards,
+            overrides,
+            self.tensors,
+        )
+    }
+
+    /// Returns an error that names the tensors of several parts and those of other dtypes than a format of plain tensors has.
+    ///
+    /// # Errors
+    /// When there are such tensors.
+    pub fn reject_unsupported(
+        &self,
+        format: &'static str,
+        is_supported: impl Fn(Dtype) -> bool,
+    ) -> Result<()> {
+        let dtypes = || self.tensors.iter().map(|(name, tensor)| (name, tensor.dtype()));
+        let other = dtypes().filter(|(_, dtype)| !is_supported(*dtype));
+        let other = other.map(|(name, dtype)| (name.clone(), dtype.to_string()));
+        let mut tensors: Vec<(String, String)> = self.unrepresentable_compounds().chain(other).collect();
+        let count = tensors.len();
+        tensors.truncate(SHOWN);
+        let torch_can = self.unrepresentable_compounds().next().is_none()
+            && !dtypes().any(|(_, dtype)| dtype.is_quantized());
+        if count == 0 {
+            Ok(())
+        } else {
+            Err(self.at_input(Error::UnsupportedTensors { format, torch_can, tensors, count }))
+        }
+    }
+
+    /// Returns the name and kind of each compound tensor that a format of plain tensors cannot represent.
+    fn unrepresentable_compounds(&self) -> impl Iterator<Item = (String, String)> {
+        self.tensors.compounds().iter().filter_map(|compound| {
+            let what = match &compound.kind {
+                CompoundKind::Quantized { .. } => "quantized".to_owned(),
+                CompoundKind::Sparse { layout } => layout.clone(),
+                CompoundKind::Nested => "nested".to_owned(),
+                CompoundKind::Jagged => "jagged".to_owned(),
+                // The parts of these compounds can be written as plain tensors.
+                CompoundKind::Subclass { .. } | CompoundKind::Meta { .. } => return None,
+            };
+            Some((compound.name.clone(), what))
+        })
+    }
+
+    /// Returns the paths of all inputs, which an output must not replace.
+    pub(crate) fn inputs(&self) -> Vec<&Path> {
+        let others = self.conversion.other_inputs.iter().map(Location::path);
+        self.model.sources.inputs().chain(others).collect()
+    }
+
+    /// Returns true if the document next to the checkpoint does not describe the tensors of this output.
+    pub(crate) fn is_replaced_document(&self, document: &str) -> bool {
+        let layout = self.conversion.options.target.format().requested_layout();
+        let replaced = layout.map(TargetLayout::replaced_documents).unwrap_or_default();
+        self.document.as_ref().is_some_and(|(name, _)| *name == document) || replaced.contains(&document)
+    }
+
+    /// Wraps an error with the path of the whole input.
+    pub(crate) fn at_input(&self, error: Error) -> Error {
+        Error::at(self.model.root())(error)
+    }
+}
+
+/// Returns true if one of the inputs is a TorchScript archive.
+pub(crate) fn has_torchscript(containers: &[Container]) -> bool {
+    containers.iter().any(|container| container.format() == ContainerFormat::TorchScript)
+}
+
+/// Returns true if the central directory or header of each file of the checkpoint at `path` can be read.
+fn can_open_checkpoint(path: &Path) -> bool {
+    let sources = CheckpointSources::find(&[path.to_owned()], ShardPolicy::RequireAll);
+    sources.is_ok_and(|sources| sources.open().is_ok())
+}

@@ -1,0 +1,208 @@
+//! The safetensors back end: writes a single file, or a folder with shards, an index and the documents of a model.
+//!
+//! Facts: the Python packages `safetensors` 0.8 and `transformers` 5.23, for file names and the expected metadata.
+
+use std::path::{Path, PathBuf};
+
+use open::{TargetLayout, path_json, size_text};
+use safetensors_format::{
+    FORMAT_KEY, FORMAT_PYTORCH, INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported,
+    shard_file_name, split_into_shards,
+};
+use serde::{Deserialize, Serialize};
+
+use super::commit::{OutputFiles, PlannedFile};
+use super::documents::OutputDocuments;
+use super::ties::{TieHandling, TiePlan};
+use super::{NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
+use crate::note_collector::NoteCollector;
+use crate::{Error, InvalidOption, Note, OutputKind, OutputReport, Result};
+
+/// Options for writing safetensors files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
+#[non_exhaustive]
+pub struct SafetensorsOptions {
+    /// Translate a LLaMA into this layout
+    ///
+    /// The document is config.json or params.json. The output is a folder, or only the tensors if -o names a file
+    #[serde(rename = "names")]
+    #[cfg_attr(feature = "cli", arg(long = "names", value_name = "LAYOUT"))]
+    pub target_layout: Option<TargetLayout>,
+    /// How safetensors hold tensors that share memory
+    #[cfg_attr(feature = "cli", arg(long, value_name = "HOW", default_value = "drop"))]
+    pub ties: TieHandling,
+    /// Write safetensors of at most this size, such as 5GB, into a folder
+    #[serde(deserialize_with = "size_text::deserialize")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE", value_parser = open::parse_size))]
+    pub max_shard_size: Option<u64>,
+    /// A file to keep in misc/, or next to safetensors in a folder; repeatable
+    #[serde(with = "path_json::list")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath))]
+    pub misc: Vec<PathBuf>,
+}
+
+impl SafetensorsOptions {
+    /// Translates a language model into the names and documents of another layout.
+    #[must_use]
+    pub fn target_layout(self, names: TargetLayout) -> Self {
+        Self { target_layout: Some(names), ..self }
+    }
+
+    /// Sets the treatment of tensors with the same memory.
+    #[must_use]
+    pub fn ties(self, ties: TieHandling) -> Self {
+        Self { ties, ..self }
+    }
+
+    /// Adds a file to copy into a folder.
+    #[must_use]
+    pub fn misc(mut self, path: impl Into<PathBuf>) -> Self {
+        self.misc.push(path.into());
+        self
+    }
+
+    /// Sets the maximum number of tensor bytes per file.
+    #[must_use]
+    pub fn max_shard_size(self, nbytes: u64) -> Self {
+        Self { max_shard_size: Some(nbytes), ..self }
+    }
+}
+
+/// Report fields that only safetensors files have.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct SafetensorsReport {
+    /// Names of all files, including the documents in a folder.
+    pub files: Vec<String>,
+    /// Tensors that are not written because another tensor has the same memory.
+    pub ties: Vec<Tie>,
+}
+
+/// Two names of the same memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Tie {
+    /// Name that only the metadata contains.
+    pub dropped: String,
+    /// Name under which the elements are written.
+    pub kept: String,
+}
+
+impl Output for SafetensorsOptions {
+    fn name(&self) -> &'static str {
+        OutputKind::Safetensors.name()
+    }
+
+    fn plan<'p>(
+        &'p self,
+        job: &OutputJob<'p>,
+        _: NonTensorParts,
+        notes: &mut NoteCollector<'_>,
+    ) -> Result<OutputPlan<'p>> {
+        job.reject_unsupported("safetensors", is_dtype_supported)?;
+        // Meta's code expects every tensor name in the file.
+        let handling =
+            if self.target_layout == Some(TargetLayout::Meta) { TieHandling::Duplicate } else { self.ties };
+        let tied = TiePlan::find(job.tensors, handling, FORMAT_KEY);
+        let name = |position: usize| job.tensors.get_index(position).map_or("", |(name, _)| name);
+        if !tied.partial.is_empty() {
+            let names = tied.partial.iter().take(SHOWN).map(|it| name(*it).to_owned()).collect();
+            notes.push(Note::ViewsSeparated { count: tied.partial.len(), names });
+        }
+        if !job.tensors.compounds().is_empty() {
+            let names =
+                job.tensors.compounds().iter().take(SHOWN).map(|compound| compound.name.clone()).collect();
+            notes.push(Note::PartsSeparated { count: job.tensors.compounds().len(), names });
+        }
+        if job.values > 0 {
+            notes.push(Note::ValuesLeftOut { values: job.values });
+        }
+        let mut files = plan_files(job, &tied, self.max_shard_size)?;
+        let report = SafetensorsReport {
+            files: files.names(),
+            ties: tied
+                .dropped
+                .iter()
+                .map(|(dropped, kept)| Tie {
+                    dropped: name(*dropped).to_owned(),
+                    kept: name(*kept).to_owned(),
+                })
+                .collect(),
+        };
+        if job.is_folder {
+            folder::plan_output_folder(&mut files, job)?;
+        }
+        Ok(OutputPlan { files, report: Box::new(|| OutputReport::Safetensors(report)) })
+    }
+
+    fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {
+        let needs_folder = self.max_shard_size.is_some() || self.target_layout.is_some();
+        path.map_or(needs_folder || has_documents, folder::is_folder_path)
+    }
+
+    fn requested_layout(&self) -> Option<TargetLayout> {
+        self.target_layout
+    }
+
+    fn misc(&self) -> &[PathBuf] {
+        &self.misc
+    }
+
+    fn is_complete(&self, output: &Path) -> bool {
+        can_open_checkpoint(output)
+    }
+}
+
+/// Lays out the files: shards first, then the documents and the index.
+fn plan_files<'j>(
+    job: &OutputJob<'j>,
+    tied: &TiePlan,
+    max_shard_size: Option<u64>,
+) -> Result<OutputFiles<'j>> {
+    let kept = || tied.kept.iter().filter_map(|position| job.tensors.as_slice().get(*position));
+    let sizes: Vec<u64> = kept().map(|(_, tensor)| tensor.nbytes()).collect();
+    let shards = split_into_shards(&sizes, max_shard_size.unwrap_or(u64::MAX));
+    let count = shards.len();
+    if let (Some(size), false) = (max_shard_size.filter(|_| count > 1), job.is_folder) {
+        let path = job.target.to_owned();
+        return Err(InvalidOption::ShardsInFile { path, count, size }.into());
+    }
+    let path = |number| {
+        if job.is_folder { job.target.join(shard_file_name(number, count)) } else { job.target.to_owned() }
+    };
+    let mut models: Vec<(PathBuf, SafetensorsArchive<'j>)> = Vec::with_capacity(count);
+    for (number, shard) in shards.iter().enumerate() {
+        let positions = shard.iter().filter_map(|it| tied.kept.get(*it));
+        let tensors = positions.filter_map(|position| job.tensors.as_slice().get(*position));
+        let mut metadata = vec![(FORMAT_KEY.to_owned(), FORMAT_PYTORCH.to_owned())];
+        let in_shard =
+            |kept: &usize| tied.kept.binary_search(kept).is_ok_and(|kept| shard.binary_search(&kept).is_ok());
+        let names = tied.dropped.iter().filter(|(_, kept)| in_shard(kept));
+        metadata.extend(names.filter_map(|(dropped, kept)| {
+            Some((job.tensors.get_index(*dropped)?.0.to_owned(), job.tensors.get_index(*kept)?.0.to_owned()))
+        }));
+        models.push((path(number), SafetensorsArchive::new(tensors, &metadata).map_err(Error::Safetensors)?));
+    }
+    let mut documents = if job.is_folder { folder::plan_documents(job) } else { OutputDocuments::default() };
+    if count > 1 {
+        documents.add(job.target.join(INDEX_FILE), build_index(&models).to_json());
+    }
+    let weights = models.into_iter().map(|(path, archive)| PlannedFile::new(path, archive)).collect();
+    Ok(OutputFiles { weights, documents, ..OutputFiles::default() })
+}
+
+/// Builds the index of the files. Like that of `transformers`, it lists only the names that are written.
+fn build_index(models: &[(PathBuf, SafetensorsArchive<'_>)]) -> ShardIndex {
+    let mut index = ShardIndex::default();
+    for (path, archive) in models {
+        let file = output::file_name(path);
+        for (name, tensor) in archive.tensors() {
+            index.metadata.total_parameters = index.metadata.total_parameters.saturating_add(tensor.numel());
+            index.metadata.total_size = index.metadata.total_size.saturating_add(tensor.nbytes());
+            index.weight_map.insert(name.clone(), file.clone());
+        }
+    }
+    index
+}

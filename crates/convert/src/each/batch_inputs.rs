@@ -1,0 +1,269 @@
+//! Inputs of a batch: the checkpoints in folders, and the outputs that they get.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::{Component, Path, PathBuf};
+
+use byte_source::{Location, Stores};
+use carton_format::Config;
+use open::files::{CheckpointSources, Error as FilesError, ShardPolicy};
+use output::{RemoteAddress, parent_folder, shown_path};
+
+use crate::output_path::{self, OutputNaming};
+use crate::{ConvertOptions, InvalidOption, PlannedConversion, Result};
+
+/// Maximum number of folders that are searched for checkpoints below one input.
+const FOLDERS_MAX: usize = 100_000;
+
+/// Returns the files of each checkpoint that the inputs mean. An input that is a file or the folder of one checkpoint stands
+/// for itself. A folder with several checkpoints, or with none at its top level, stands for all checkpoints in it and in its
+/// subfolders, sorted by path; links to folders are not followed. An input without a checkpoint stays, so that its error is
+/// reported.
+pub(crate) fn expand_inputs(inputs: &[Location], shards: ShardPolicy, stores: &Stores) -> Vec<Vec<Location>> {
+    let mut all = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let before = all.len();
+        // What cannot be opened now is reported when its turn comes.
+        let folder = if names_folder(input) { stores.locate(input.path()).ok() } else { Some(input.clone()) };
+        if let Some(folder) = folder.filter(|folder| !is_address(folder) && folder.is_folder()) {
+            add_folder(&folder, shards, &mut all);
+        }
+        if all.len() == before {
+            all.push(vec![input.clone()]);
+        }
+    }
+    all
+}
+
+/// Returns true if the folder contains the files of a carton.
+fn is_unpacked_carton(folder: &Location) -> bool {
+    folder.join(Config::PATH).is_file()
+}
+
+/// Returns true for an address that was not opened.
+fn is_address(input: &Location) -> bool {
+    input.is_local() && RemoteAddress::from_path(input.path()).is_some()
+}
+
+/// Returns true for an address whose last part has no extension, which is rather that of a folder.
+fn names_folder(input: &Location) -> bool {
+    let name = input.path().file_name().unwrap_or_default().to_string_lossy();
+    is_address(input) && !name.contains('.')
+}
+
+/// Appends the checkpoints in the folder `root` and its subfolders.
+fn add_folder(root: &Location, shards: ShardPolicy, all: &mut Vec<Vec<Location>>) {
+    let mut folders = VecDeque::from([root.clone()]);
+    let mut searched = 0_usize;
+    while let Some(folder) = folders.pop_front() {
+        searched = searched.saturating_add(1);
+        if is_unpacked_carton(&folder) {
+            all.push(vec![folder]);
+            continue;
+        }
+        match CheckpointSources::find(std::slice::from_ref(&folder), shards) {
+            Err(FilesError::SeveralCheckpoints { candidates, .. }) => {
+                let mut sets: Vec<_> = candidates.into_iter().map(|candidate| candidate.paths).collect();
+                sets.sort();
+                let at = |paths: Vec<PathBuf>| paths.into_iter().map(|path| folder.at(path)).collect();
+                all.extend(sets.into_iter().map(at));
+            }
+            Err(FilesError::NoCheckpoint { .. }) => {}
+            // A checkpoint, or one that cannot be read, whose error is reported.
+            _ => {
+                all.push(vec![folder]);
+                continue;
+            }
+        }
+        if searched < FOLDERS_MAX {
+            folders.extend(subfolders(&folder));
+        }
+    }
+}
+
+/// Returns the folders in a folder, sorted by name, without links and hidden ones.
+fn subfolders(folder: &Location) -> Vec<Location> {
+    let Ok(listing) = folder.store().list(folder.path()) else { return Vec::new() };
+    let is_kept = |name: &&String| !name.starts_with('.') && !listing.links.contains(name);
+    listing.folders.iter().filter(is_kept).map(|name| folder.join(name)).collect()
+}
+
+/// Checkpoint of a batch whose output has a name.
+#[derive(Debug)]
+pub(crate) enum NamedInput {
+    /// A checkpoint whose store is open.
+    Found(Box<PlannedConversion>),
+    /// A checkpoint at an address, which is opened when its turn comes, so that only those that are worked on are open.
+    Address { address: PathBuf, options: Box<ConvertOptions>, folder: Option<PathBuf>, naming: OutputNaming },
+}
+
+impl NamedInput {
+    /// Names the output of one checkpoint, in `folder` if there is one.
+    fn new(
+        options: &ConvertOptions,
+        files: &[Location],
+        folder: Option<&Path>,
+        naming: OutputNaming,
+    ) -> Result<Self> {
+        let alone = ConvertOptions { inputs: files.to_vec(), output: None, ..options.clone() };
+        if let [input] = files
+            && is_address(input)
+        {
+            let (options, folder) = (Box::new(alone), folder.map(Path::to_owned));
+            return Ok(Self::Address { address: input.path().to_owned(), options, folder, naming });
+        }
+        Ok(Self::Found(Box::new(PlannedConversion::new(alone, folder, naming)?)))
+    }
+
+    /// Returns the part of the output that only this conversion writes, as far as the text of an address tells.
+    fn own_output(&self) -> PathBuf {
+        match self {
+            Self::Found(conversion) => conversion.own_output(),
+            Self::Address { address, options, folder, naming } => {
+                let folder = folder.as_deref().or(Some(Path::new("")));
+                output_path::expected_output_named(&shown_path(address), options, folder, *naming)
+            }
+        }
+    }
+
+    /// Plans the conversion, after the checkpoint is opened if it is at an address.
+    pub(crate) fn plan(self) -> Result<PlannedConversion> {
+        match self {
+            Self::Found(conversion) => Ok(*conversion),
+            Self::Address { address, mut options, folder, naming } => {
+                options.inputs = vec![options.locate(&address)?];
+                PlannedConversion::new(*options, folder.as_deref(), naming)
+            }
+        }
+    }
+}
+
+/// Outputs of a batch with the inputs that they are made from.
+#[derive(Debug, Default)]
+pub(crate) struct TakenOutputs(HashMap<PathBuf, PathBuf>);
+
+impl TakenOutputs {
+    /// Takes the output for an input.
+    ///
+    /// # Errors
+    /// When the output is that of another input.
+    pub(crate) fn take(&mut self, output: PathBuf, input: &Path) -> Result<()> {
+        match self.0.entry(output) {
+            Entry::Occupied(taken) if taken.get() != input => {
+                let (output, first) = (taken.key().clone(), taken.get().clone());
+                Err(InvalidOption::SameOutput { output, first, second: input.to_owned() }.into())
+            }
+            Entry::Occupied(_) => Ok(()),
+            Entry::Vacant(free) => {
+                free.insert(input.to_owned());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Names the output of each checkpoint. Checkpoints whose outputs would have the same name keep the folders in which they
+/// are, from the last folder that all of them have in common; those in one folder keep their extensions. An input that is
+/// given twice is an error, and so is an output that is still that of an earlier checkpoint.
+pub(crate) fn name_all(options: &ConvertOptions, inputs: &[Vec<Location>]) -> Vec<Result<NamedInput>> {
+    let output = options.output.as_deref();
+    let mut seen = HashSet::new();
+    let plan = |paths: &Vec<Location>| {
+        let path = first_path(paths);
+        if seen.insert(clean_absolute(&path)) {
+            NamedInput::new(options, paths, output, OutputNaming::Stem)
+        } else {
+            Err(InvalidOption::SameInput { path }.into())
+        }
+    };
+    let mut planned: Vec<_> = inputs.iter().map(plan).collect();
+    // A model repository has one level of folders, which are named after the models.
+    if options.target.format().is_repository() {
+        return reject_repeated_outputs(inputs, planned);
+    }
+    if let Some(output) = output {
+        let colliding = colliding_inputs(&planned);
+        let parents =
+            colliding.iter().filter_map(|place| inputs.get(*place)).map(|paths| input_folder(paths));
+        let common = common_folder(parents);
+        for place in colliding {
+            if let (Some(paths), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
+                let folder = folder_below(output, &common, paths);
+                *slot = NamedInput::new(options, paths, Some(&folder), OutputNaming::Stem);
+            }
+        }
+    }
+    for place in colliding_inputs(&planned) {
+        if let (Some(paths), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
+            let folder = slot.as_ref().ok().map(|it| parent_folder(&it.own_output()).to_owned());
+            *slot = NamedInput::new(options, paths, folder.as_deref(), OutputNaming::FileName);
+        }
+    }
+    reject_repeated_outputs(inputs, planned)
+}
+
+/// Returns the folder below `output` that is to `output` what the checkpoint's folder is to `common`.
+fn folder_below(output: &Path, common: &Path, paths: &[Location]) -> PathBuf {
+    let parent = input_folder(paths);
+    output.join(parent.strip_prefix(common).unwrap_or(Path::new("")))
+}
+
+/// Returns the positions of the conversions whose output another one has, too.
+fn colliding_inputs(planned: &[Result<NamedInput>]) -> Vec<usize> {
+    let mut places: HashMap<PathBuf, Vec<usize>> = HashMap::new();
+    for (place, conversion) in planned.iter().enumerate() {
+        if let Ok(conversion) = conversion {
+            places.entry(conversion.own_output()).or_default().push(place);
+        }
+    }
+    let mut found: Vec<usize> = places.into_values().filter(|places| places.len() > 1).flatten().collect();
+    found.sort_unstable();
+    found
+}
+
+/// Returns the first file of a checkpoint.
+fn first_path(paths: &[Location]) -> PathBuf {
+    paths.first().map_or_else(PathBuf::new, |file| shown_path(file.path()))
+}
+
+/// Returns the absolute folder of a checkpoint's files.
+fn input_folder(paths: &[Location]) -> PathBuf {
+    clean_absolute(parent_folder(&first_path(paths)))
+}
+
+/// Returns an absolute path without `.` and `..`.
+fn clean_absolute(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut clean = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(clean.pop()),
+            part => clean.push(part),
+        }
+    }
+    clean
+}
+
+/// Returns the last folder that all paths have in common.
+fn common_folder(mut paths: impl Iterator<Item = PathBuf>) -> PathBuf {
+    let first = paths.next().unwrap_or_default();
+    paths.fold(first, |common, path| {
+        let same = common.components().zip(path.components()).take_while(|(a, b)| a == b);
+        same.map(|(part, _)| part).collect()
+    })
+}
+
+/// Replaces each input whose output is that of an earlier one by an error.
+fn reject_repeated_outputs(
+    inputs: &[Vec<Location>],
+    named: Vec<Result<NamedInput>>,
+) -> Vec<Result<NamedInput>> {
+    let mut taken = TakenOutputs::default();
+    let check = |(named, paths): (Result<NamedInput>, &Vec<Location>)| {
+        let named = named?;
+        taken.take(named.own_output(), &first_path(paths))?;
+        Ok(named)
+    };
+    named.into_iter().zip(inputs).map(check).collect()
+}

@@ -1,0 +1,342 @@
+//! Errors of conversions.
+//!
+//! Each text is complete: it contains the text of its cause, and describes the problem. The program that prints it adds the
+//! remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use byte_source::{ErrorKind, ReadError};
+use open::decoder_text;
+use tensor::{Dtype, Tensors};
+
+use crate::{InvalidOption, torch_save};
+
+/// Result type with the error of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Reasons for which an input cannot be converted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input cannot be opened or read, or its tensors cannot be changed.
+    #[error(transparent)]
+    Open(open::Error),
+    /// An option has an invalid value.
+    #[error("{0}")]
+    Option(InvalidOption),
+    /// Error in a file, with the path of the file.
+    #[error("{}: {reason}", path.display())]
+    AtPath {
+        path: PathBuf,
+        #[source]
+        reason: Box<Error>,
+    },
+    /// The output cannot be written.
+    #[error("cannot write {}: {reason}", path.display())]
+    Write { path: PathBuf, reason: io::Error },
+    /// The folder for outputs cannot be created.
+    #[error("cannot create {}: {reason}", path.display())]
+    CreateFolder { path: PathBuf, reason: io::Error },
+    /// An input cannot be read while the output is written.
+    #[error("cannot read the inputs of {}: {reason}", path.display())]
+    Read {
+        /// Output whose inputs were read.
+        path: PathBuf,
+        reason: io::Error,
+    },
+    /// TorchScript code to be kept uses an operator or a class that the options do not allow.
+    #[error("its code in {record} uses `{operator}`, which {}", if *is_dangerous { "can read or write files" } else { "is not known" })]
+    DisallowedOperator {
+        /// Name of the record with the code.
+        record: String,
+        /// Name of the operator or class.
+        operator: String,
+        /// True if the operator can read or write files, or call into Python; false if it is unknown.
+        is_dangerous: bool,
+    },
+    /// Views repeat the bytes of their storages, so the output would be many times as large as the input.
+    #[error(
+        "the output would have {output} bytes, and the input has {input}: more than {factor} times as many"
+    )]
+    Expansion {
+        /// Bytes of the inputs.
+        input: u64,
+        /// Bytes of the output.
+        output: u64,
+        /// Maximum factor.
+        factor: u64,
+    },
+    /// The output has no place for quantized weights, and the options do not ask for their numbers.
+    #[error("its weights are quantized with {method}: {reason}")]
+    QuantizedInput {
+        /// Method, in the names of `transformers`.
+        method: String,
+        /// What the output cannot represent.
+        reason: Box<Error>,
+    },
+    /// The tensors cannot be converted into a module.
+    #[error("{0}")]
+    Module(#[source] Box<torchscript::Error>),
+    /// The tensors do not match the model that the documents or the options describe.
+    #[error("{}", decoder_text(path, reason))]
+    Model {
+        /// Path of the checkpoint, or of the wrong document.
+        path: PathBuf,
+        /// Path that the user gave for the checkpoint.
+        root: PathBuf,
+        reason: Box<decoder::Error>,
+    },
+    /// The module would only return its tensors, and the options require a model that runs.
+    #[error("it is not a model that runs: {}", no_model_reason_text(why.as_ref()))]
+    NotAModel {
+        /// Reason; `None` if the options ask for weights.
+        why: Option<decoder::NoModelReason>,
+    },
+    /// The module would only return its tensors, and Triton needs a model that runs.
+    #[error("it is not a model that runs, and Triton needs one: {}", no_model_reason_text(why.as_ref()))]
+    NothingToServe {
+        /// Reason; `None` if the options ask for weights.
+        why: Option<decoder::NoModelReason>,
+    },
+    /// The input is a TorchScript module whose code is not kept, and Triton needs a model that runs.
+    #[error("it is a TorchScript module, and its code cannot be kept: {}", script_reason_text(why.as_ref()))]
+    ScriptToServe {
+        /// Reason; `None` if the options change tensors.
+        why: Option<torchscript::Uncallable>,
+    },
+    /// Triton takes the number at the end of an output's name for the index of the output.
+    #[error("Triton takes the number at the end of the output name `{}` for the index of an output", name.escape_debug())]
+    TritonOutputNumber { name: String },
+    /// The module would only return its tensors, and self tests need a model that runs.
+    #[error("it is not a model that runs, so there is nothing to test: {}", no_model_reason_text(why.as_ref()))]
+    NothingToTest {
+        /// Reason; `None` if the options ask for weights.
+        why: Option<decoder::NoModelReason>,
+    },
+    /// The input is a TorchScript module that keeps its code, and self tests need a decoder.
+    #[error(
+        "only decoders have self tests, and it is a TorchScript module, whose code PyTorch or Carton runs"
+    )]
+    ScriptToTest,
+    /// The logits of a self test cannot be computed.
+    #[error("cannot compute the logits of the self test: {0}")]
+    Logits(Box<forward::Error>),
+    /// The module of a carton only returns its tensors, and Triton needs a model that runs.
+    #[error("its module returns tensors by name, and Triton needs a model that runs")]
+    CartonOfWeights,
+    /// The module of a carton was not written by this program.
+    #[error("its model is a TorchScript module with its own code, not a decoder{}", differing_code(record))]
+    ForeignModule {
+        /// Name of a record that differs.
+        record: String,
+    },
+    /// Triton's PyTorch backend has no data type for an input or output.
+    #[error("`{}`: Triton's PyTorch backend has no {dtype}", name.escape_debug())]
+    TritonPort {
+        /// Name of the input or output.
+        name: String,
+        dtype: Dtype,
+    },
+    /// Options for calling a module are given, and its code does not run.
+    #[error("its code does not run: {why}")]
+    NotScript { why: torchscript::Uncallable },
+    /// Carton has no data type for a tensor.
+    #[error("tensor `{}`: Carton has no {dtype}", name.escape_debug())]
+    Port {
+        /// Name of the tensor.
+        name: String,
+        dtype: Dtype,
+    },
+    /// A document of the carton cannot be written.
+    #[error("{0}")]
+    Format(carton_format::Error),
+    /// A TOML file cannot be parsed.
+    #[error("{}{place}: {message}", path.display())]
+    Toml {
+        path: PathBuf,
+        /// Position as `:LINE:COLUMN`, or empty.
+        place: String,
+        /// Message of the parser.
+        message: String,
+    },
+    /// A checkpoint cannot be parsed.
+    #[error("{0}")]
+    Checkpoint(torch_import::Error),
+    /// The caller's writer returned an error.
+    #[error("cannot write the listing: {0}")]
+    Output(#[source] io::Error),
+    /// The output's format cannot represent some of the tensors.
+    #[error("{format} cannot hold {}", unsupported_tensors_text(tensors, *count))]
+    UnsupportedTensors {
+        /// Format of the output, as the start of a sentence.
+        format: &'static str,
+        /// True if `torch.save` can write all of these tensors.
+        torch_can: bool,
+        /// Names of the first tensors, with their dtypes or layouts.
+        tensors: Vec<(String, String)>,
+        /// Number of all such tensors.
+        count: usize,
+    },
+    /// A PyTorch checkpoint cannot be laid out.
+    #[error("{0}")]
+    TorchSave(torch_save::Error),
+    /// The output folder contains a model file that is not part of the output.
+    #[error("{} is not part of this output, and programs might read it instead", path.display())]
+    OtherModelInFolder { path: PathBuf },
+    /// A safetensors file cannot be laid out.
+    #[error("{0}")]
+    Safetensors(safetensors_format::Error),
+    /// The files do not form a valid carton.
+    #[error("{0}")]
+    Carton(carton_writer::Error),
+}
+
+impl Error {
+    /// Returns the category of the error, by which a caller can react.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Open(reason) => reason.kind(),
+            Self::AtPath { reason, .. } | Self::QuantizedInput { reason, .. } => reason.kind(),
+            Self::Module(reason) => reason.kind(),
+            Self::Model { reason, .. } => reason.kind(),
+            Self::Logits(reason) => reason.kind(),
+            Self::Format(reason) => reason.kind(),
+            Self::Checkpoint(reason) => reason.kind(),
+            Self::TorchSave(reason) => reason.kind(),
+            Self::Safetensors(reason) => reason.kind(),
+            Self::Carton(reason) => reason.kind(),
+            Self::Write { reason, .. }
+            | Self::CreateFolder { reason, .. }
+            | Self::Read { reason, .. }
+            | Self::Output(reason) => reason.into(),
+            Self::Option(_) | Self::Expansion { .. } | Self::NotScript { .. } => ErrorKind::Option,
+            Self::DisallowedOperator { .. }
+            | Self::NotAModel { .. }
+            | Self::NothingToServe { .. }
+            | Self::ScriptToServe { .. }
+            | Self::TritonOutputNumber { .. }
+            | Self::NothingToTest { .. }
+            | Self::ScriptToTest
+            | Self::CartonOfWeights
+            | Self::ForeignModule { .. }
+            | Self::Toml { .. }
+            | Self::OtherModelInFolder { .. } => ErrorKind::Input,
+            Self::TritonPort { .. } | Self::Port { .. } | Self::UnsupportedTensors { .. } => {
+                ErrorKind::Unsupported
+            }
+        }
+    }
+
+    /// Returns a function that wraps an error with the path of its file.
+    pub fn at(path: &Path) -> impl FnOnce(Self) -> Self {
+        move |reason| Self::AtPath { path: path.to_owned(), reason: Box::new(reason) }
+    }
+
+    /// Returns the error of work that the observer stopped.
+    pub(crate) fn cancelled() -> Self {
+        Self::Open(open::Error::Cancelled)
+    }
+
+    /// Converts an error of the system at the input at `path`.
+    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + Copy + '_ {
+        move |reason| Self::Open(open::Error::Io { path: path.to_owned(), reason })
+    }
+
+    /// Converts a read error, as [`open::Error::from_read_error`] does.
+    pub(crate) fn from_read_error(reason: ReadError, other: impl FnOnce(io::Error) -> Self) -> Self {
+        open::Error::from_read_error(reason, other)
+    }
+
+    /// Converts an error of reading the input at `path`.
+    pub(crate) fn unread_input(path: &Path, reason: ReadError) -> Self {
+        open::Error::unread_input(path, reason).into()
+    }
+
+    /// Returns the error without the paths that wrap it.
+    pub(crate) fn reason(&self) -> &Self {
+        match self {
+            Self::AtPath { reason, .. } => reason.reason(),
+            error => error,
+        }
+    }
+
+    /// Adds the name of the first tensor that reads the damaged record, if the error is about damage and names no tensor
+    /// yet.
+    #[must_use]
+    pub(crate) fn with_tensor(self, tensors: &Tensors) -> Self {
+        match self {
+            Self::Open(error) => Self::Open(error.with_tensor(tensors)),
+            error => error,
+        }
+    }
+}
+
+impl From<open::Error> for Error {
+    fn from(error: open::Error) -> Self {
+        Self::Open(error)
+    }
+}
+
+impl From<open::files::Error> for Error {
+    fn from(error: open::files::Error) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+impl From<output::Error> for Error {
+    fn from(error: output::Error) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+impl From<InvalidOption> for Error {
+    fn from(error: InvalidOption) -> Self {
+        match error {
+            InvalidOption::Open(error) => Self::Open(error.into()),
+            error => Self::Option(error),
+        }
+    }
+}
+
+impl From<open::InvalidOption> for Error {
+    fn from(error: open::InvalidOption) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+impl From<carton_format::Error> for Error {
+    fn from(error: carton_format::Error) -> Self {
+        Self::Format(error)
+    }
+}
+
+/// Lists tensors with their dtypes or layouts, such as `a` (complex128), `b` (nested) and 3 more.
+pub(crate) fn unsupported_tensors_text(tensors: &[(String, String)], count: usize) -> String {
+    let named = tensors.iter().map(|(name, what)| format!("`{}` ({what})", name.escape_debug()));
+    let named = named.collect::<Vec<_>>().join(", ");
+    match count.saturating_sub(tensors.len()) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// Formats the reason for which a module only returns its tensors.
+fn no_model_reason_text(why: Option<&decoder::NoModelReason>) -> String {
+    why.map_or_else(|| "weights were asked for".to_owned(), ToString::to_string)
+}
+
+/// Formats the reason for which the code of a TorchScript module is not kept.
+fn script_reason_text(why: Option<&torchscript::Uncallable>) -> String {
+    why.map_or_else(|| "the options change its tensors".to_owned(), ToString::to_string)
+}
+
+/// Returns a clause about the record that differs, if it is source text. The object of a converted module always differs.
+fn differing_code(record: &str) -> String {
+    let is_code = record.starts_with("code/");
+    if is_code {
+        format!(": conversions do not write its record `{}`", record.escape_debug())
+    } else {
+        String::new()
+    }
+}

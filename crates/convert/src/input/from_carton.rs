@@ -1,0 +1,134 @@
+//! Conversion of a carton, or of the archive taken from one. The model is recognised by its code.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use carton_format::MODEL_PT;
+use decoder::Overrides;
+use open::{Model, open_model};
+use tensor::Tensors;
+use torch_import::{Checkpoint, Container, ContainerFormat};
+use torchscript::{Module, Recognised, RecognisedModel};
+
+use crate::input::script::{self, ScriptDecision};
+use crate::{
+    ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions, PlannedConversion, Result, Target,
+};
+
+/// Opens the model if the only input is a carton, packed or unpacked, or the archive of a carton, and the output can be written
+/// from it; with its module, if that keeps code of its own. Returns `None` if the input is a checkpoint.
+///
+/// # Errors
+/// When the carton cannot be read, or this program did not write its module.
+pub(crate) fn open(conversion: &PlannedConversion) -> Result<Option<(Model, Option<Box<Module>>)>> {
+    let options = &conversion.options;
+    let ([location], Target::Triton(triton)) = (options.inputs.as_slice(), &options.target) else {
+        return Ok(None);
+    };
+    let path = location.path();
+    let change = first_change(options, &triton.model);
+    let Some(input) = &conversion.carton else {
+        return if location.is_local() { open_archive(conversion, path, change) } else { Ok(None) };
+    };
+    if let Some(change) = change {
+        return Err(InvalidOption::AlreadyConverted { change }.into());
+    }
+    let container = open_model(&input.carton, &())?;
+    match recognise(&container) {
+        Err(Error::ForeignModule { record }) => {
+            let module = script_model(options, &container, record).map_err(Error::at(path))?;
+            let checkpoint =
+                Checkpoint::read(&container).map_err(Error::Checkpoint).map_err(Error::at(path))?;
+            Ok(Some((carton_model(conversion, container, checkpoint.to_tensors()), Some(module))))
+        }
+        found => Ok(Some((decoder_model(conversion, container, *found.map_err(Error::at(path))?), None))),
+    }
+}
+
+/// Opens the model in an archive that was part of a carton. Any other archive is treated as a checkpoint.
+fn open_archive(
+    conversion: &PlannedConversion,
+    path: &Path,
+    change: Option<ModelChange>,
+) -> Result<Option<(Model, Option<Box<Module>>)>> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    // A file that cannot be opened is reported when it is read as a checkpoint.
+    let Ok(container) = Container::open(path) else { return Ok(None) };
+    if container.format() != ContainerFormat::TorchScript {
+        return Ok(None);
+    }
+    match (recognise(&container), change) {
+        (Ok(_), Some(change)) => Err(InvalidOption::AlreadyConverted { change }.into()),
+        (Ok(model), None) => Ok(Some((decoder_model(conversion, container, *model), None))),
+        (Err(Error::CartonOfWeights), None) => Err(Error::at(path)(Error::CartonOfWeights)),
+        (Err(_), _) => Ok(None),
+    }
+}
+
+/// Creates the model of a decoder that its code shows.
+fn decoder_model(conversion: &PlannedConversion, container: Container, found: RecognisedModel) -> Model {
+    let mut model = carton_model(conversion, container, found.tensors);
+    model.decoder = Some(found.decoder);
+    model
+}
+
+fn carton_model(conversion: &PlannedConversion, container: Container, tensors: Tensors) -> Model {
+    let mut model = Model::new(Arc::clone(&conversion.sources), vec![container], Checkpoint::default());
+    let names = tensors.names().map(|name| Some(name.to_owned())).collect();
+    model.set_tensors(tensors, Some(names));
+    model
+}
+
+/// Converts the module of a carton that was made from a TorchScript file. `record` has code that is not a decoder's.
+fn script_model(options: &ConvertOptions, container: &Container, record: String) -> Result<Box<Module>> {
+    let at = |reason| Error::Checkpoint(reason);
+    let records = container.script_records().map_err(at)?;
+    let original = torchscript::unwrap_script(&records).map_err(|reason| Error::Module(Box::new(reason)))?;
+    if original.is_none() {
+        return Err(Error::ForeignModule { record });
+    }
+    let decision = script::decide_on_code(options, std::slice::from_ref(container));
+    // The caller adds the path of the carton.
+    let decision = decision.map_err(|error| match error {
+        Error::AtPath { reason, .. } => *reason,
+        error => error,
+    })?;
+    match decision {
+        ScriptDecision::Module(module) => Ok(module),
+        ScriptDecision::Dropped(why) => Err(Error::ScriptToServe { why }),
+        ScriptDecision::None => Err(Error::ForeignModule { record }),
+    }
+}
+
+/// Returns true if the code of an archive is that of this program for weights or a decoder, which the tensors and the documents
+/// describe as well.
+pub(crate) fn is_code_of_tensors(container: &Container) -> bool {
+    matches!(recognise(container), Ok(_) | Err(Error::CartonOfWeights))
+}
+
+/// Recognises the model that the code of an archive runs.
+fn recognise(container: &Container) -> Result<Box<RecognisedModel>> {
+    let checkpoint = Checkpoint::read(container)
+        .map_err(|reason| open::Error::CartonModel { path: MODEL_PT.to_owned(), reason: Box::new(reason) })?;
+    match torchscript::recognise(&container.records_besides_storages(), checkpoint.to_tensors()) {
+        Recognised::Decoder(model) => Ok(model),
+        Recognised::Weights { .. } => Err(Error::CartonOfWeights),
+        Recognised::Other { record } => Err(Error::ForeignModule { record }),
+    }
+}
+
+/// Returns the first change that the options would make to the tensors.
+fn first_change(options: &ConvertOptions, model: &ModelOptions) -> Option<ModelChange> {
+    let has_facts = *model != ModelOptions::default() || options.overrides != Overrides::default();
+    let changes = [
+        (ModelChange::Selection, !options.selection.is_empty()),
+        (ModelChange::Renames, !options.renames.is_empty()),
+        (ModelChange::Sum, !options.sum.is_empty()),
+        (ModelChange::Merge, !options.adapters.is_empty()),
+        (ModelChange::Dequantize, options.dequantize),
+        (ModelChange::Model, has_facts),
+    ];
+    changes.into_iter().find(|(_, is_asked)| *is_asked).map(|(change, _)| change)
+}

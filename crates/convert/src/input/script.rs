@@ -1,0 +1,195 @@
+//! Conversion of a TorchScript archive that keeps its code.
+
+use open::AllowedGlobals;
+use open::files::FilesNote;
+use torch_import::{Container, ContainerFormat, OmissionReason, Omissions, Risk};
+use torchscript::{Module, OnInvalidInput, ScriptOptions, Uncallable, WrapOutcome};
+
+use crate::back::has_torchscript;
+use crate::{
+    ArchitectureChoice, ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions, Note, OutputKind,
+    Result, Target,
+};
+
+/// Decision on the code of the input.
+pub(crate) enum ScriptDecision {
+    Module(Box<Module>),
+    /// The code is not kept; has the reason if the conversion could have kept the code.
+    Dropped(Option<Uncallable>),
+    /// The input has no code.
+    None,
+}
+
+impl ScriptDecision {
+    /// Returns a note if the code is not kept.
+    pub(crate) fn note(&self) -> Option<Note> {
+        match self {
+            Self::Dropped(why) => Some(Note::CodeDropped { why: why.clone() }),
+            Self::Module(_) | Self::None => None,
+        }
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self, Self::Module(_))
+    }
+
+    /// Extends the error that there are no tensors by the reason for which the code is not kept.
+    pub(crate) fn explain_no_tensors(&self, kind: Option<OutputKind>, error: Error) -> Error {
+        match (self, error) {
+            (Self::Dropped(why), Error::Open(open::Error::AtPath { path, reason }))
+                if kind == Some(OutputKind::Triton) && matches!(*reason, open::Error::NoTensors) =>
+            {
+                Error::at(&path)(Error::ScriptToServe { why: why.clone() })
+            }
+            (Self::Dropped(Some(why)), Error::Open(open::Error::AtPath { path, reason }))
+                if matches!(*reason, open::Error::NoTensors) =>
+            {
+                Error::at(&path)(Error::NotScript { why: why.clone() })
+            }
+            (_, error) => error,
+        }
+    }
+
+    pub(crate) fn into_module(self) -> Option<Box<Module>> {
+        match self {
+            Self::Module(converted) => Some(converted),
+            Self::Dropped(_) | Self::None => None,
+        }
+    }
+}
+
+/// Returns the omissions of a module that keeps its code: only the code for mobile devices.
+pub(crate) fn omissions_with_code(all: &Omissions) -> Omissions {
+    let is_mobile = |reason| reason == OmissionReason::MobileCode;
+    Omissions {
+        listed: all.listed.iter().filter(|omission| is_mobile(omission.reason)).cloned().collect(),
+        totals: all.totals.iter().filter(|total| is_mobile(total.reason)).copied().collect(),
+    }
+}
+
+/// Returns true if the note is on constants, which a module with its code keeps.
+pub(crate) fn is_constants_note(note: &open::Note) -> bool {
+    matches!(
+        note,
+        open::Note::Sources(FilesNote::Container {
+            note: torch_import::CheckpointNote::Constants { .. },
+            ..
+        })
+    )
+}
+
+/// Checks the options before any file is opened.
+///
+/// # Errors
+/// When the module is to be kept as it is, and other options are about calling it.
+pub(crate) fn check_options(options: &ScriptOptions) -> Result<(), open::InvalidOption> {
+    let called = [
+        ("input", options.inputs.is_empty()),
+        ("output_type", options.outputs.is_empty()),
+        ("output_names", options.output_names.is_empty()),
+    ];
+    match called.into_iter().find(|(_, is_empty)| options.keep_unchanged && !is_empty) {
+        Some((second, _)) => Err(open::InvalidOption::Exclusive { first: "no_wrap", second }),
+        None => Ok(()),
+    }
+}
+
+/// Decides whether the code of the input is kept, and converts its module if so. Only a carton and a model for Triton keep
+/// code.
+pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container]) -> Result<ScriptDecision> {
+    let (model, script, errors) = match &options.target {
+        Target::Carton(carton) => (Some(&carton.model), Some(&carton.script), Some(carton.errors)),
+        Target::Triton(triton) => (Some(&triton.model), Some(&triton.script), None),
+        Target::Safetensors(_) | Target::Torch(_) | Target::Other(_) => (None, None, None),
+    };
+    let change = model.and_then(|model| tensor_change(options, model));
+    let found = match (containers, model, script) {
+        _ if !has_torchscript(containers) => ScriptDecision::None,
+        ([container], Some(_), Some(script)) if change.is_none() => {
+            match convert_script(container, script, errors)? {
+                WrapOutcome::Module(converted) => {
+                    check_operators(options.globals(), container)?;
+                    ScriptDecision::Module(Box::new(converted))
+                }
+                WrapOutcome::Uncallable(why) => ScriptDecision::Dropped(Some(why)),
+            }
+        }
+        _ => ScriptDecision::Dropped(None),
+    };
+    match found {
+        ScriptDecision::Module(_) => {}
+        _ if script.is_none_or(|script| *script == ScriptOptions::default()) => {}
+        ScriptDecision::Dropped(Some(why)) => return Err(Error::NotScript { why }),
+        ScriptDecision::Dropped(None) | ScriptDecision::None => {
+            return Err(InvalidOption::NoScript { change }.into());
+        }
+    }
+    Ok(found)
+}
+
+/// Converts an archive into the module of a carton, which reacts to invalid inputs as given, or without a reaction into a
+/// module for Triton.
+pub(crate) fn convert_script(
+    container: &Container,
+    options: &ScriptOptions,
+    errors: Option<OnInvalidInput>,
+) -> Result<WrapOutcome> {
+    let at = Error::at(container.path());
+    let records = match container.script_records() {
+        Ok(records) => records,
+        Err(error) => return Err(at(Error::Checkpoint(error))),
+    };
+    let whole = container.file_storage();
+    let converted = match errors {
+        Some(errors) => torchscript::wrap_script(records, &whole, options, errors),
+        None => torchscript::wrap_positional_script(records, &whole, options),
+    };
+    converted.map_err(|error| at(Error::Module(Box::new(error))))
+}
+
+/// Rejects code with operators or classes that the options do not allow.
+fn check_operators(allowed: AllowedGlobals, container: &Container) -> Result<()> {
+    let refused = match allowed {
+        AllowedGlobals::All => return Ok(()),
+        AllowedGlobals::NotDangerous => [Risk::Dangerous].as_slice(),
+        AllowedGlobals::Known => &[Risk::Dangerous, Risk::Unreviewed, Risk::Unknown],
+    };
+    let at = Error::at(container.path());
+    let used = match container.globals_in_code() {
+        Ok(used) => used,
+        Err(error) => return Err(at(Error::Checkpoint(error))),
+    };
+    match used.iter().find(|(_, global)| refused.contains(&global.risk())) {
+        Some((record, global)) => Err(at(Error::DisallowedOperator {
+            record: record.clone(),
+            operator: global.to_string(),
+            is_dangerous: global.risk() == Risk::Dangerous,
+        })),
+        None => Ok(()),
+    }
+}
+
+/// Returns the first change that the options make to the tensors, which the code does not allow.
+fn tensor_change(options: &ConvertOptions, model: &ModelOptions) -> Option<ModelChange> {
+    let changes = [
+        (ModelChange::Model, model.architecture != ArchitectureChoice::Auto),
+        (ModelChange::Selection, !options.selection.is_empty()),
+        (ModelChange::Renames, !options.renames.is_empty()),
+        (ModelChange::Casts, !options.casts.is_empty()),
+        (ModelChange::Sum, !options.sum.is_empty()),
+        (ModelChange::Merge, !options.adapters.is_empty()),
+        (ModelChange::Dequantize, options.dequantize),
+    ];
+    changes.into_iter().find(|(_, is_asked)| *is_asked).map(|(change, _)| change)
+}
+
+/// Returns the modules that conversions of `container` write with default options, with returned and with raised errors.
+/// There are none if the container has no code that runs.
+pub fn default_scripts(container: &Container) -> impl Iterator<Item = Module> {
+    let is_script = container.format() == ContainerFormat::TorchScript;
+    let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].into_iter().filter(move |_| is_script);
+    usual.filter_map(|errors| match convert_script(container, &ScriptOptions::default(), Some(errors)) {
+        Ok(WrapOutcome::Module(converted)) => Some(converted),
+        _ => None,
+    })
+}

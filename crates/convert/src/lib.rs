@@ -1,0 +1,92 @@
+//! Converts checkpoints and cartons into cartons, safetensors files, PyTorch checkpoints and models for Triton.
+//!
+//! A call takes a plain options struct and an [`Observer`](byte_source::Observer) for progress, notes and cancellation, and returns a
+//! report that can be serialised. Nothing here prints, exits or installs a signal handler.
+//!
+//! ```
+//! use convert::{CartonFields, CartonOptions, ConvertOptions, convert};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("model.safetensors");
+//! # let header = br#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+//! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
+//! let mut options = ConvertOptions::new(&path);
+//! options.target = CartonOptions::default().fields(CartonFields::default().license("MIT")).into();
+//! let report = convert(&options, &())?;
+//! for note in &report.notes {
+//!     println!("note: {note}");
+//! }
+//! println!("{}: {} tensors, {} bytes", report.output, report.tensors, report.nbytes);
+//! # assert_eq!(report.tensors, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Data flows one way: `open` opens the input and changes its tensors by the steps of the options, a back end in `back/` lays out the
+//! files of the output, and one commit writes them.
+
+mod back;
+mod conversion;
+mod convert;
+/// Conversion of many checkpoints, several at a time.
+mod each {
+    pub(crate) mod batch;
+    pub(crate) mod batch_inputs;
+    pub(crate) mod batch_records;
+    pub(crate) mod job_queue;
+}
+mod error;
+/// What an input has besides tensors that can be changed: code, and files that are kept.
+mod input {
+    pub(crate) mod from_carton;
+    pub(crate) mod misc;
+    pub(crate) mod script;
+}
+mod note;
+mod note_collector;
+/// Options of a conversion and of its target.
+mod options {
+    pub(crate) mod convert_options;
+    pub(crate) mod invalid_option;
+    pub(crate) mod model_options;
+    pub(crate) mod output_kind;
+    pub(crate) mod target;
+    #[cfg(feature = "cli")]
+    mod target_args;
+}
+mod output_path;
+mod report;
+mod resume;
+pub mod torch_save;
+mod write;
+
+pub use back::carton::{
+    CartonFields, CartonOptions, CartonReport, RequiredTorch, StoredSelfTest, write_carton,
+};
+pub use back::ports::PortReport;
+pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
+pub use back::ties::TieHandling;
+pub use back::torch::{TorchOptions, TorchReport};
+pub use back::triton::{TritonOptions, TritonReport};
+pub use back::{NonTensorParts, Output, OutputJob, OutputPlan};
+pub use conversion::PlannedConversion;
+pub use convert::convert;
+pub use decoder::{HyperparameterKind, NoModelReason, Overrides};
+pub use each::batch::{BatchItem, BatchOptions, BatchReport, convert_each};
+pub use each::job_queue::run_jobs;
+pub use error::{Error, Result};
+pub use input::script::default_scripts;
+pub use note::Note;
+pub use note_collector::NoteCollector;
+pub use options::convert_options::ConvertOptions;
+pub use options::invalid_option::{InvalidOption, ModelChange};
+pub use options::model_options::{ArchitectureChoice, ModelOptions, architectures, default_modules};
+pub use options::output_kind::{ForeignKind, OutputKind};
+pub use options::target::{OtherOutput, Target};
+pub use output::{Destination, IfExists};
+pub use output_path::expected_output;
+pub use report::{ConvertReport, OutputReport, TensorListing};
+pub use resume::made_from::{InputContent, inputs_digest};
+pub use resume::{BatchOutput, ExistingOutput, Resume};
+pub use torchscript::{DeclaredInput, DeclaredOutput, Dim, OnInvalidInput, ScriptOptions};

@@ -1,0 +1,161 @@
+//! Decides whether an input is a carton, and opens it.
+
+pub(crate) mod checkpoint;
+pub(crate) mod own_tensors;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use byte_source::{Location, MappedFile, Observer, ProgressReporter, Source};
+use carton_format::{Carton, Config, MODEL_PT, Manifest};
+use output::Scratch;
+use torch_import::{Checkpoint, Container};
+use zip_format::ZipIndex;
+
+use crate::files::{CheckpointSources, Companion};
+use crate::values::VALUES_PATH;
+use crate::{Error, OpenOptions, Result};
+
+/// Extension of packed cartons. One at an address is known by it, because its contents would be read twice.
+const EXTENSION: &str = "carton";
+/// Folder of the documents in a carton.
+const MISC_FOLDER: &str = "misc";
+/// Length of the file's tail in which entry names of a damaged zip file are searched, in bytes.
+const TAIL_LEN: u64 = 1 << 20;
+
+/// Opens an input if it is a carton: packed or unpacked on this machine, and elsewhere packed, by its extension.
+///
+/// # Errors
+/// When the input is a carton that cannot be read.
+pub fn find_carton(input: &Location) -> Result<Option<Carton>> {
+    let path = input.path();
+    if input.is_local() {
+        let carton = is_carton(path).then(|| Carton::open(path)).transpose();
+        return carton.map_err(Error::from_carton(path));
+    }
+    if path.extension().is_none_or(|extension| extension != EXTENSION) || input.is_folder() {
+        return Ok(None);
+    }
+    let file = input.open().map_err(|reason| Error::unread_input(path, reason))?;
+    Carton::from_source(file).map(Some).map_err(Error::from_carton(path))
+}
+
+/// Returns true if the file or folder at `path` is a carton, judged by its content. A damaged carton counts.
+pub fn is_carton(path: &Path) -> bool {
+    if path.is_dir() {
+        return path.join(Config::PATH).is_file();
+    }
+    MappedFile::open(path).is_ok_and(|file| is_carton_file(&file))
+}
+
+/// Returns true if an open file is a carton, judged by its content. A damaged carton counts.
+pub fn is_carton_file(file: &dyn Source) -> bool {
+    // A small read costs less than touching a page of a map.
+    let mut start = [0; 2];
+    file.read_at(&mut start, 0).is_ok() && start == *b"PK" && lists_carton_documents(file)
+}
+
+/// Returns true if the central directory of a zip file, which may be damaged, lists the documents of a carton.
+pub fn lists_carton_documents(file: &dyn Source) -> bool {
+    if let Some(has_both) = ZipIndex::directory_lists(file, &[Config::PATH, Manifest::PATH]) {
+        return has_both;
+    }
+    // With a damaged directory, both names in the tail make the file a damaged carton, which the reader diagnoses.
+    let Ok(tail) = file.read_range(file.len().saturating_sub(TAIL_LEN)..file.len()) else { return false };
+    let names = |name: &str| tail.windows(name.len()).any(|found| found == name.as_bytes());
+    names(Config::PATH) && names(Manifest::PATH)
+}
+
+/// Opens the converted checkpoint in a carton. A compressed one is decompressed into a temporary file first, which takes
+/// long.
+///
+/// # Errors
+/// When the checkpoint is not in the carton, is damaged, or holds no tensors; and when `observer` stops the work.
+pub fn open_model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
+    let source = carton.source(MODEL_PT, observer).map_err(Error::from_carton(carton.path()))?;
+    Container::from_source(source).map_err(|reason| Error::carton_model(carton, reason))
+}
+
+/// Reads the tensors of the checkpoint in a carton, which [`open_model`] opened.
+///
+/// # Errors
+/// When it is damaged or holds no tensors.
+pub fn read_model(carton: &Carton, model: &Container) -> Result<Checkpoint> {
+    Checkpoint::read(model).map_err(|reason| Error::carton_model(carton, reason))
+}
+
+/// A carton as an input, with the documents in its `misc/`.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CartonInput {
+    pub carton: Carton,
+    location: Location,
+    /// Copies of the documents of a packed carton, if they were asked for.
+    copied: Option<Scratch>,
+}
+
+impl CartonInput {
+    /// Opens the input if it is a carton. With `has_documents`, its documents can be read.
+    ///
+    /// # Errors
+    /// When the input is a carton that cannot be read.
+    pub fn find(options: &OpenOptions, has_documents: bool) -> Result<Option<Self>> {
+        let [location] = options.inputs.as_slice() else { return Ok(None) };
+        let Some(carton) = find_carton(location)? else { return Ok(None) };
+        let copied = (has_documents && carton.is_packed()).then(|| copy_documents(&carton)).transpose()?;
+        Ok(Some(Self { carton, location: location.clone(), copied }))
+    }
+
+    /// Returns the folder with the documents, which need not exist.
+    fn folder(&self) -> PathBuf {
+        match &self.copied {
+            Some(copied) => copied.path().to_owned(),
+            None => self.carton.path().join(MISC_FOLDER),
+        }
+    }
+
+    /// Returns the carton as a checkpoint of one file, next to which its documents are.
+    pub fn sources(&self) -> CheckpointSources {
+        let documents = self.folder().join(output::file_name(self.carton.path()));
+        CheckpointSources::with_documents_next_to(&self.location, &documents.into())
+    }
+
+    /// Returns the documents, without links and without the values of the checkpoint, which outputs have in their own form.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn documents(&self) -> Result<Vec<Companion>> {
+        let folder = self.folder();
+        if !folder.is_dir() {
+            return Ok(Vec::new());
+        }
+        let io = |reason| Error::Io { path: folder.clone(), reason };
+        let mut documents = Vec::new();
+        for entry in folder.read_dir().map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let is_file = entry.file_type().map_err(io)?.is_file();
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if is_file && !VALUES_PATH.ends_with(&format!("/{name}")) {
+                documents.push((name, entry.path()));
+            }
+        }
+        documents.sort();
+        Ok(documents)
+    }
+}
+
+/// Copies the files directly in `misc/` into a temporary folder.
+fn copy_documents(carton: &Carton) -> Result<Scratch> {
+    let copied = Scratch::create(&std::env::temp_dir())?;
+    for entry in carton.entries().filter(|entry| !entry.is_symbolic_link) {
+        let name = entry.path.strip_prefix(MISC_FOLDER).and_then(|rest| rest.strip_prefix('/'));
+        let Some(name) = name.filter(|name| !name.contains('/') && entry.path != VALUES_PATH) else {
+            continue;
+        };
+        let path = copied.path().join(name);
+        let mut file = File::create(&path).map_err(|reason| Error::Io { path, reason })?;
+        let copy = carton.copy(&entry.path, &mut file, ProgressReporter::unobserved());
+        copy.map_err(Error::from_carton(carton.path()))?;
+    }
+    Ok(copied)
+}

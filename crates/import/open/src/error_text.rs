@@ -1,0 +1,57 @@
+//! Parts of error texts: lists of keys, paths, counts.
+
+use std::path::Path;
+
+use byte_source::RecordDamaged;
+
+/// Formats damage to a file: its path, and the damaged tensor if it is known.
+pub(crate) fn damaged_text(damaged: &RecordDamaged) -> String {
+    match &damaged.tensor {
+        Some(tensor) => format!(
+            "tensor `{}` in {} is damaged: the CRC-32 of record `{}` is {:08x}, expected {:08x}",
+            tensor.escape_debug(),
+            damaged.file.display(),
+            damaged.record.escape_debug(),
+            damaged.found,
+            damaged.expected
+        ),
+        None => format!("{}: {damaged}", damaged.file.display()),
+    }
+}
+
+/// Lists the keys of the root dict that contain tensors, as the end of a sentence.
+pub(crate) fn with_tensors_under(under: &[String]) -> String {
+    if under.is_empty() {
+        return String::new();
+    }
+    let keys: Vec<String> = under.iter().map(|key| format!("`{key}`")).collect();
+    format!("; tensors are under {}", keys.join(", "))
+}
+
+/// Lists keys with the number of tensors and bytes under each.
+pub(crate) fn key_list(keys: &[(String, u64, u64)]) -> String {
+    let keys =
+        keys.iter().map(|(key, tensors, nbytes)| format!("`{key}` ({tensors} tensors, {nbytes} bytes)"));
+    keys.collect::<Vec<_>>().join(", ")
+}
+
+/// Formats a decoder error after the path it concerns: a document next to the checkpoint, or the checkpoint.
+pub fn decoder_text(path: &Path, reason: &decoder::Error) -> String {
+    let text = reason.to_string();
+    let rest = reason.document().and_then(|file| text.strip_prefix(file));
+    match rest {
+        Some(rest) => format!("{}{rest}", path.display()),
+        None => format!("{}: {text}", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_listed_with_their_sizes() {
+        let keys = [("model".to_owned(), 2, 16), ("ema".to_owned(), 1, 8)];
+        assert_eq!(key_list(&keys), "`model` (2 tensors, 16 bytes), `ema` (1 tensors, 8 bytes)");
+    }
+}

@@ -1,0 +1,119 @@
+//! Resolves the paths that the user gives to the files of one checkpoint.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::trainers::TrainerArchive;
+use byte_source::{Location, Stat};
+use output::{file_name, parent_folder};
+
+use crate::files::folder_names::INDEX_SUFFIX;
+use crate::files::numbering::{NumberedFileName, shard_number};
+use crate::files::rank_part::rank_part;
+use crate::files::shard_set::{check_numbered_set, read_indexed_set};
+use crate::files::{CheckpointSources, Error, FilesNote, Result};
+
+/// Treatment of a file whose name marks it as one of several shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShardPolicy {
+    /// The checkpoint needs all of its shards; a single one is an error.
+    #[default]
+    RequireAll,
+    /// The file is read as a checkpoint of its own.
+    ThisFileOnly,
+}
+
+impl ShardPolicy {
+    /// Returns the policy for a file that is read alone, or for a whole checkpoint.
+    pub fn from_single(single: bool) -> Self {
+        if single { Self::ThisFileOnly } else { Self::RequireAll }
+    }
+}
+
+impl CheckpointSources {
+    /// Resolves `inputs`, which are a file, a folder, an index, or all shards of a set, to the files of one checkpoint.
+    ///
+    /// # Errors
+    /// When the inputs lead to no checkpoint, or to more than one.
+    pub fn find<L: Clone + Into<Location>>(inputs: &[L], shards: ShardPolicy) -> Result<Self> {
+        let inputs: Vec<Location> = inputs.iter().cloned().map(Into::into).collect();
+        let [input] = inputs.as_slice() else { return find_shard_set(&inputs) };
+        match input.stat().map_err(|reason| Error::unread(input.path(), reason.into()))? {
+            Some(Stat::Folder) => {
+                let mut found = crate::files::folder::find(input)?;
+                found.folder = Some(input.clone());
+                Ok(found)
+            }
+            None => Err(Error::NotFound { path: input.path().to_owned() }),
+            // What is wrong with a pipe or a dangling link, the system says when it is opened.
+            Some(Stat::File(_) | Stat::Other) => find_of_file(input, shards),
+        }
+    }
+}
+
+/// Resolves a file to the files of one checkpoint.
+fn find_of_file(file: &Location, shards: ShardPolicy) -> Result<CheckpointSources> {
+    let path = file.path();
+    let name = file_name(path);
+    if name.ends_with(INDEX_SUFFIX) {
+        return read_indexed_set(file);
+    }
+    if name == ".metadata" {
+        return crate::files::folder::find(&file.parent());
+    }
+    if TrainerArchive::is_one(path) {
+        return CheckpointSources::archive(file);
+    }
+    let mut found = CheckpointSources::file(file);
+    let part = rank_part(file);
+    let numbered = NumberedFileName::parse_file_name(&name);
+    if part.is_none() && (numbered.is_none() || shards == ShardPolicy::ThisFileOnly) {
+        return Ok(found);
+    }
+    // Of a file in a store without listings, such as a web server, the others cannot be found.
+    let neighbours = file.parent().list();
+    if neighbours.as_ref().is_err_and(|reason| reason.kind() == io::ErrorKind::Unsupported) {
+        return Ok(found);
+    }
+    if shards == ShardPolicy::RequireAll {
+        if let Some(what) = part {
+            return Err(Error::RankPart { path: path.to_owned(), what });
+        }
+        if let Some(shard) = shard_number(file) {
+            return Err(Error::LoneShard {
+                path: path.to_owned(),
+                number: shard.number,
+                of: shard.files_in_set,
+            });
+        }
+    }
+    found.notes.extend(part.map(|what| FilesNote::RankPart { what }));
+    Ok(found)
+}
+
+/// Checks that several files belong to the same numbered set, and returns the set.
+fn find_shard_set(files: &[Location]) -> Result<CheckpointSources> {
+    let paths = || files.iter().map(|file| file.path().to_owned()).collect::<Vec<PathBuf>>();
+    if let Some(missing) = files.iter().find(|file| !matches!(file.stat(), Ok(Some(_)))) {
+        return Err(Error::NotFound { path: missing.path().to_owned() });
+    }
+    let mut members = Vec::new();
+    for file in files {
+        match NumberedFileName::parse_file_name(&file_name(file.path())) {
+            Some(numbering) if file.is_file() => members.push((numbering, file.clone())),
+            _ => return Err(Error::NotASet { paths: paths() }),
+        }
+    }
+    let is_same = |(a, file): &(NumberedFileName, Location), (b, other): &(NumberedFileName, Location)| {
+        a.set_key() == b.set_key()
+            && parent_folder(file.path()) == parent_folder(other.path())
+            && Arc::ptr_eq(file.store(), other.store())
+    };
+    match members.first() {
+        Some(first) if !members.iter().all(|member| is_same(member, first)) => {
+            Err(Error::NotASet { paths: paths() })
+        }
+        _ => check_numbered_set(members),
+    }
+}

@@ -1,0 +1,123 @@
+//! Translation of a language model between the layouts of Meta and Hugging Face: tensor names and documents.
+
+use decoder::{
+    DecoderNote, DecoderOptions, HUGGING_FACE, META, ModelDocuments, Overrides, TokenDocuments, translate,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::files::{self, CheckpointSources};
+use crate::{Context, Error, Model, Note, Result, Step, StepReport};
+
+/// Layout of a language model: tensor names and documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum TargetLayout {
+    /// The names of Hugging Face's transformers
+    #[serde(rename = "hf")]
+    #[cfg_attr(feature = "cli", value(name = "hf"))]
+    HuggingFace,
+    /// The names of Meta's code
+    Meta,
+}
+
+impl TargetLayout {
+    /// Returns the documents of the other layout, which would contradict the new document.
+    pub fn replaced_documents(self) -> &'static [&'static str] {
+        match self {
+            Self::HuggingFace => &["params.json"],
+            Self::Meta => &["config.json", "generation_config.json"],
+        }
+    }
+}
+
+/// Translates a language model into the names of a layout, and generates the document of the layout if the model had another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Translate {
+    pub layout: TargetLayout,
+    /// False if the output is a single file, which has no place for the document.
+    pub writes_document: bool,
+}
+
+impl Translate {
+    /// Creates the step for an output that has a place for the document of the layout.
+    pub fn new(layout: TargetLayout) -> Self {
+        Self { layout, writes_document: true }
+    }
+}
+
+impl Step for Translate {
+    fn apply(&self, model: &mut Model, context: &Context<'_>) -> Result<StepReport> {
+        let layout = match self.layout {
+            TargetLayout::HuggingFace => &HUGGING_FACE,
+            TargetLayout::Meta => &META,
+        };
+        let tensors = model.take_tensors();
+        let sources = &model.sources;
+        let mut options = decoder_options(context.overrides, false, sources)?;
+        if self.writes_document {
+            options.documents.tokens = token_documents(sources)?;
+        }
+        let translated = translate(tensors, &options, layout);
+        let translated = translated.map_err(|reason| translation_error(reason, sources))?;
+        let is_relevant = |note: &DecoderNote| self.writes_document || !note.is_about_new_document();
+        model.notes.extend(translated.notes.into_iter().filter(is_relevant).map(Note::LayoutTranslation));
+        let origins = model.origins.take().map(|old| {
+            translated.origins.into_iter().map(|place| old.get(place?).cloned().flatten()).collect()
+        });
+        model.set_tensors(translated.tensors, origins);
+        model.document = translated.document;
+        Ok(StepReport::Names)
+    }
+}
+
+/// Reads the documents of the tokenizer next to a checkpoint.
+fn token_documents(sources: &CheckpointSources) -> Result<TokenDocuments> {
+    let read = |name| sources.documents.read(name);
+    Ok(TokenDocuments {
+        generation_config: read("generation_config.json")?,
+        tokenizer_config: read("tokenizer_config.json")?,
+        special_tokens_map: read("special_tokens_map.json")?,
+        tokenizer: read("tokenizer.json")?,
+    })
+}
+
+pub(crate) fn translation_error(reason: decoder::Error, sources: &CheckpointSources) -> Error {
+    if let Some(error) = lone_shard(&reason, sources) {
+        return error;
+    }
+    if let decoder::Error::Read { tensor, reason } = reason {
+        return Error::from_read_error(reason, |reason| Error::ReadTensor { name: tensor, reason });
+    }
+    let document = reason.document().map(|file| sources.path.with_file_name(file));
+    let path = document.unwrap_or_else(|| sources.root().to_owned());
+    Error::LayoutTranslation { path, reason: Box::new(reason) }
+}
+
+/// Converts the error that a single file is one of several shards.
+pub fn lone_shard(reason: &decoder::Error, sources: &CheckpointSources) -> Option<Error> {
+    match reason {
+        decoder::Error::Shard { count } if sources.is_single() => {
+            let of = usize::try_from(*count).unwrap_or(usize::MAX);
+            Some(files::Error::LoneShard { path: sources.path.clone(), number: 1, of }.into())
+        }
+        _ => None,
+    }
+}
+
+/// Collects the documents next to the checkpoint and the given hyperparameters.
+pub fn decoder_options(
+    given: Overrides,
+    keep_extra: bool,
+    sources: &CheckpointSources,
+) -> Result<DecoderOptions> {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    let documents = ModelDocuments {
+        params: owned(sources.documents.params()?),
+        config: owned(sources.documents.config()?),
+        adapter: owned(sources.documents.adapter()?),
+        tokens: TokenDocuments::default(),
+    };
+    Ok(DecoderOptions { documents, overrides: given, keep_extra })
+}

@@ -1,0 +1,442 @@
+//! Scan of files for code that Python's own unpickler would execute.
+
+pub(crate) mod custom_code;
+mod json;
+
+use std::collections::BTreeSet;
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byte_source::{Location, Source, format_things};
+use open::Error;
+use serde::{Deserialize, Serialize};
+use torch_import::{Risk, Scan, ScanDepth};
+
+use self::custom_code::{CustomClass, custom_classes};
+use crate::{Observer, Result};
+
+/// File extensions of checkpoints.
+const EXTENSIONS: [&str; 10] =
+    ["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "torch", "joblib", "distcp"];
+
+/// Largest number of files that are not on this machine and open at the same time.
+const OPENED_MAX: usize = 8;
+
+/// Options for scanning files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ScanOptions {
+    /// Files to scan, and folders whose files are all scanned.
+    #[serde(skip)]
+    #[cfg_attr(feature = "cli", arg(skip))]
+    pub inputs: Vec<Location>,
+    /// Compare the checksums of all records, which reads the whole file, instead of only those of pickles
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub checksums: bool,
+    /// Read what PyTorch unpickles and the directory of an archive, and do not search its storages for hidden pickles
+    #[cfg_attr(feature = "cli", arg(long, conflicts_with = "checksums"))]
+    pub pickles_only: bool,
+}
+
+impl ScanOptions {
+    /// Creates options that scan `inputs`: files, and folders whose files are all scanned.
+    pub fn new<L: Into<Location>>(inputs: impl IntoIterator<Item = L>) -> Self {
+        Self { inputs: inputs.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Returns the parts of each file to read.
+    pub fn depth(&self) -> ScanDepth {
+        match self {
+            Self { checksums: true, .. } => ScanDepth::Checksums,
+            Self { pickles_only: true, .. } => ScanDepth::PicklesOnly,
+            _ => ScanDepth::Everything,
+        }
+    }
+}
+
+/// Result of scanning one file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FileScan {
+    /// Path of the file, or of a folder without a file that can be scanned.
+    pub file: PathBuf,
+    pub verdict: Verdict,
+    /// Scan, or the reason for which there is none.
+    pub outcome: ScanOutcome,
+}
+
+/// Scan of a file, or the reason for which there is none.
+#[derive(Clone, Debug)]
+pub enum ScanOutcome {
+    /// The file was scanned, possibly not to its end.
+    Scanned(Box<Scan>),
+    /// The file or folder was not scanned.
+    NotScanned { reason: String },
+    /// The file is a configuration that names Python code, which a program may import. The code was not looked at.
+    NamesCode { classes: Vec<CustomClass> },
+    /// A link in a folder leads to another folder, and was not followed.
+    LinkedFolder {
+        /// Link target, as stored in the link.
+        target: PathBuf,
+    },
+}
+
+/// Verdict on a scanned file, from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// The path was not scanned, and did not have to be, such as a link to a folder.
+    Skipped,
+    /// Loading the file runs nothing but what the lists have judged.
+    Clean,
+    /// The file names globals that are not known, or uses them in ways that nobody has judged, or it names Python code next to
+    /// it; the rest is clean.
+    Unknown,
+    /// The file has no format that holds a pickle, although it is named like a checkpoint or was asked for.
+    NotACheckpoint,
+    /// Part of the file was not scanned, and the rest has no findings.
+    Incomplete,
+    /// Loading the file runs code, or the file is irregular.
+    Unsafe,
+}
+
+/// Counts of files by verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ScanSummary {
+    /// Number of files without findings.
+    pub clean: usize,
+    /// Number of files whose only findings are globals that are unknown, or whose use was not judged, or Python code next to them.
+    pub unknown: usize,
+    /// Number of files that are not safe to load.
+    #[serde(rename = "unsafe")]
+    pub unsafe_files: usize,
+    /// Number of files that were not scanned to their end.
+    pub incomplete: usize,
+    /// Number of files that are not checkpoints.
+    pub not_a_checkpoint: usize,
+    /// Number of files in folders that are not checkpoints, judging by content and name.
+    pub skipped: usize,
+    /// Number of links to folders outside the scanned folder, which are not followed.
+    pub linked_folders: usize,
+    /// Number of folders without a file that can be scanned.
+    pub empty: usize,
+}
+
+impl AddAssign for ScanSummary {
+    fn add_assign(&mut self, other: Self) {
+        // Without `..`, so that a new count does not compile until it has its place.
+        let Self {
+            clean,
+            unknown,
+            unsafe_files,
+            incomplete,
+            not_a_checkpoint,
+            skipped,
+            linked_folders,
+            empty,
+        } = self;
+        for (sum, count) in [
+            (clean, other.clean),
+            (unknown, other.unknown),
+            (unsafe_files, other.unsafe_files),
+            (incomplete, other.incomplete),
+            (not_a_checkpoint, other.not_a_checkpoint),
+            (skipped, other.skipped),
+            (linked_folders, other.linked_folders),
+            (empty, other.empty),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
+    }
+}
+
+impl ScanSummary {
+    /// Returns the number of files that were scanned, or should have been.
+    pub fn files(&self) -> usize {
+        [self.clean, self.unknown, self.unsafe_files, self.incomplete, self.not_a_checkpoint]
+            .into_iter()
+            .fold(0, usize::saturating_add)
+    }
+
+    /// Returns the verdict on all files together: the worst.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self { unsafe_files: 1.., .. } => Verdict::Unsafe,
+            Self { incomplete: 1.., .. } => Verdict::Incomplete,
+            Self { not_a_checkpoint: 1.., .. } | Self { empty: 1.., .. } => Verdict::NotACheckpoint,
+            Self { unknown: 1.., .. } => Verdict::Unknown,
+            _ => Verdict::Clean,
+        }
+    }
+
+    /// Returns the exit status of a program that reports the files; with `deny_unknown`, unknown files count as unsafe.
+    pub fn exit_status(&self, deny_unknown: bool) -> u8 {
+        if self.unsafe_files > 0 || (deny_unknown && self.unknown > 0) {
+            return 1;
+        }
+        let has_unread = self.incomplete > 0 || self.not_a_checkpoint > 0 || self.empty > 0;
+        if has_unread { 2 } else { 0 }
+    }
+
+    fn count(&mut self, verdict: Verdict) {
+        let count = match verdict {
+            Verdict::Skipped => return,
+            Verdict::Clean => &mut self.clean,
+            Verdict::Unknown => &mut self.unknown,
+            Verdict::NotACheckpoint => &mut self.not_a_checkpoint,
+            Verdict::Incomplete => &mut self.incomplete,
+            Verdict::Unsafe => &mut self.unsafe_files,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+/// Scans files, and all files in folders. `found` receives the result of each file immediately.
+///
+/// # Errors
+/// When `found` fails, `observer` stops the work, or a folder that is not on this machine cannot be read. A file that cannot be
+/// read is reported by its verdict, not as an error.
+pub fn scan(
+    options: &ScanOptions,
+    observer: &dyn Observer,
+    found: &mut dyn FnMut(&FileScan) -> Result<()>,
+) -> Result<ScanSummary> {
+    let mut scanner = Scanner { options, observer, on_file: found, summary: ScanSummary::default() };
+    for input in &options.inputs {
+        let path = input.path();
+        if !input.is_local() {
+            scanner.scan_elsewhere(input)?;
+        } else if path.is_dir() {
+            scanner.scan_folder(path)?;
+        } else if path.exists() {
+            scanner.scan_file(path, false)?;
+        } else {
+            scanner.not_scanned(path, "there is no such file".to_owned())?;
+        }
+    }
+    Ok(scanner.summary)
+}
+
+struct Scanner<'s> {
+    options: &'s ScanOptions,
+    observer: &'s dyn Observer,
+    on_file: &'s mut dyn FnMut(&FileScan) -> Result<()>,
+    summary: ScanSummary,
+}
+
+impl Scanner<'_> {
+    fn scan_folder(&mut self, path: &Path) -> Result<()> {
+        let before = self.summary;
+        let files = match files_below(path) {
+            Ok(files) => files,
+            Err(reason) => return self.not_scanned(path, reason),
+        };
+        for file in files {
+            match file.read_link() {
+                Ok(target) if file.is_dir() => self.linked_folder(path, &file, target)?,
+                Ok(target) if !file.exists() => {
+                    let reason = format!("a link to {}, which is not there", target.display());
+                    self.not_scanned(&file, reason)?;
+                }
+                _ => self.scan_file(&file, true)?,
+            }
+        }
+        self.report_empty_folder(path, before)
+    }
+
+    /// Scans a file or all files of a folder that are not on this machine.
+    fn scan_elsewhere(&mut self, input: &Location) -> Result<()> {
+        let unread = |reason| {
+            Error::from_read_error(reason, |reason| Error::Io { path: input.path().to_owned(), reason })
+        };
+        if !input.is_folder() {
+            return self.scan_source(&input.open().map_err(unread)?, input, false);
+        }
+        let before = self.summary;
+        let files = input.files_below().map_err(|reason| unread(reason.into()))?;
+        let files: Vec<PathBuf> = files.iter().map(|file| input.path().join(file)).collect();
+        for files in files.chunks(OPENED_MAX) {
+            for (source, file) in input.store().open(files).map_err(unread)?.iter().zip(files) {
+                self.scan_source(source, &input.at(file), true)?;
+            }
+        }
+        self.report_empty_folder(input.path(), before)
+    }
+
+    /// Reports a folder in which no file was scanned; `before` are the counts before the folder.
+    fn report_empty_folder(&mut self, path: &Path, before: ScanSummary) -> Result<()> {
+        if self.summary.files() > before.files() {
+            return Ok(());
+        }
+        self.summary.empty = self.summary.empty.saturating_add(1);
+        let skipped = [
+            (self.summary.skipped.saturating_sub(before.skipped), "other file"),
+            (self.summary.linked_folders.saturating_sub(before.linked_folders), "link to a folder"),
+        ];
+        let skipped: Vec<String> = skipped
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| match (count, what) {
+                (2.., "link to a folder") => format!("{count} links to folders"),
+                _ => format_things(count, what),
+            })
+            .collect();
+        let reason = if skipped.is_empty() {
+            "the folder is empty".to_owned()
+        } else {
+            format!("there is no checkpoint and no pickle in the folder, only {}", skipped.join(" and "))
+        };
+        self.report_file(path, Verdict::NotACheckpoint, ScanOutcome::NotScanned { reason })
+    }
+
+    /// Reports a link to a folder, unless the target is inside the scanned folder.
+    fn linked_folder(&mut self, scanned: &Path, link: &Path, target: PathBuf) -> Result<()> {
+        let is_inside = match (link.canonicalize(), scanned.canonicalize()) {
+            (Ok(target), Ok(scanned)) => target.starts_with(scanned),
+            _ => false,
+        };
+        if is_inside {
+            return Ok(());
+        }
+        self.summary.linked_folders = self.summary.linked_folders.saturating_add(1);
+        self.report_file(link, Verdict::Skipped, ScanOutcome::LinkedFolder { target })
+    }
+
+    fn scan_file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
+        let scan = Scan::file(path, self.options.depth(), self.observer);
+        self.scanned(path, scan, in_folder, &|| custom_classes(&path.into(), None))
+    }
+
+    /// Scans an open file.
+    fn scan_source(&mut self, source: &Arc<dyn Source>, file: &Location, in_folder: bool) -> Result<()> {
+        let scan = Scan::source(source, self.options.depth(), self.observer);
+        self.scanned(file.path(), scan, in_folder, &|| custom_classes(file, Some(source)))
+    }
+
+    /// Judges and reports the scan of a file. `classes` finds the Python code that a configuration names.
+    fn scanned(
+        &mut self,
+        path: &Path,
+        scan: torch_import::Result<Scan>,
+        in_folder: bool,
+        classes: &dyn Fn() -> Vec<CustomClass>,
+    ) -> Result<()> {
+        let scan = match scan {
+            Ok(scan) => scan,
+            Err(torch_import::Error::Cancelled(_)) => return Err(Error::Cancelled.into()),
+            // Folders contain other files too, which are skipped. A file with the name of a checkpoint has to be checked by
+            // the user.
+            Err(error @ torch_import::Error::Format { .. }) if !is_named_as_checkpoint(path) => {
+                let classes = classes();
+                if !classes.is_empty() {
+                    self.summary.count(Verdict::Unknown);
+                    return self.report_file(path, Verdict::Unknown, ScanOutcome::NamesCode { classes });
+                }
+                if !in_folder {
+                    return self.not_a_checkpoint(path, &error);
+                }
+                self.summary.skipped = self.summary.skipped.saturating_add(1);
+                return Ok(());
+            }
+            Err(error @ torch_import::Error::Format { .. }) => return self.not_a_checkpoint(path, &error),
+            Err(error) => return self.not_scanned(path, error.to_string()),
+        };
+        let verdict = judge_scan(&scan);
+        self.summary.count(verdict);
+        self.report_file(path, verdict, ScanOutcome::Scanned(Box::new(scan)))
+    }
+
+    fn not_a_checkpoint(&mut self, path: &Path, error: &torch_import::Error) -> Result<()> {
+        self.summary.count(Verdict::NotACheckpoint);
+        let outcome = ScanOutcome::NotScanned { reason: error.to_string() };
+        self.report_file(path, Verdict::NotACheckpoint, outcome)
+    }
+
+    fn not_scanned(&mut self, path: &Path, reason: String) -> Result<()> {
+        self.summary.count(Verdict::Incomplete);
+        self.report_file(path, Verdict::Incomplete, ScanOutcome::NotScanned { reason })
+    }
+
+    fn report_file(&mut self, path: &Path, verdict: Verdict, outcome: ScanOutcome) -> Result<()> {
+        (self.on_file)(&FileScan { file: path.to_owned(), verdict, outcome })
+    }
+}
+
+/// Returns all files below a folder, sorted, including pipes, sockets and devices; links to folders, which are not followed;
+/// and dangling links with names of checkpoints.
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |folder: &Path, error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut folders = vec![folder.to_owned()];
+    let mut files = Vec::new();
+    while let Some(next) = folders.pop() {
+        for entry in next.read_dir().map_err(|error| failed(&next, error))? {
+            let entry = entry.map_err(|error| failed(&next, error))?;
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if is_reported(&path) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Returns true unless `path` is a dangling link that does not have the name of a checkpoint. A path that must not be looked
+/// at is reported.
+fn is_reported(path: &Path) -> bool {
+    match path.try_exists() {
+        Ok(exists) => exists || is_named_as_checkpoint(path),
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied || is_named_as_checkpoint(path),
+    }
+}
+
+fn is_named_as_checkpoint(file: &Path) -> bool {
+    let extension = file.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+    extension.is_some_and(|extension| EXTENSIONS.contains(&extension.as_str()))
+}
+
+fn judge_scan(scan: &Scan) -> Verdict {
+    let worst = scan.uses().map(|(_, found)| found.risk).max().unwrap_or(Risk::Known);
+    if !scan.findings.is_empty() || worst == Risk::Dangerous {
+        Verdict::Unsafe
+    } else if !scan.is_fully_read() {
+        Verdict::Incomplete
+    } else if worst > Risk::Known {
+        Verdict::Unknown
+    } else {
+        Verdict::Clean
+    }
+}
+
+impl Verdict {
+    /// Returns the verdict's name for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Skipped => "skipped",
+            Self::Clean => "clean",
+            Self::Unknown => "unknown",
+            Self::NotACheckpoint => "not_a_checkpoint",
+            Self::Incomplete => "incomplete",
+            Self::Unsafe => "unsafe",
+        }
+    }
+}
+
+/// Returns the note on a link to a folder.
+pub fn linked_folder_note(target: &Path) -> String {
+    format!("a link to the folder {}, which is not followed; name it to scan it", target.display())
+}
+
+/// Note on a configuration that names Python code.
+pub const CUSTOM_CODE_NOTE: &str = "programs import this Python code if they trust it, as `transformers` does with trust_remote_code=True; it is not scanned";
+
+/// Returns the module and name of each global of a risk that a scan found, without duplicates.
+pub fn globals_of_risk(scan: &Scan, risk: Risk) -> BTreeSet<(&str, &str)> {
+    let found = scan.uses().filter(|(_, found)| found.risk == risk);
+    found.map(|(_, found)| (found.global.module.as_str(), found.global.name.as_str())).collect()
+}

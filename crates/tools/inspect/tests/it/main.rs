@@ -1,0 +1,3 @@
+//! The integration tests of `inspect`, in one program.
+
+mod values;
