@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::nibbles::{NibbleKernel, NibbleLookup};
-use crate::simd::{Portable, Simd, SimdWork};
+use crate::simd::{Instructions, Portable, Simd, SimdWork};
 #[cfg(target_arch = "x86_64")]
 use crate::x86::{Avx2, Avx512};
 
@@ -24,9 +24,15 @@ pub fn run_f64(loops: impl Loops<f64>) {
     run(LoopsWork::<f64, 8, _>(loops, PhantomData));
 }
 
-/// Runs look-ups of codes of four bits with the CPU's instructions.
+/// Runs look-ups of codes of four bits with AVX2 if the CPU has it.
+// Not with AVX-512: the compiler copies the found numbers with vectors of 64 bytes there, which wait until the two vectors of
+// 32 bytes that were stored are in the cache.
 pub fn run_nibbles(kernel: impl NibbleKernel) {
-    run(NibbleWork(kernel));
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = Avx2::detect() {
+        return simd.run(NibbleWork(kernel));
+    }
+    Portable.run(NibbleWork(kernel));
 }
 
 /// Calls a closure as a part of a function that the compiler makes of the CPU's vector instructions, as far as it can. The
@@ -45,8 +51,6 @@ fn run<R, W>(work: W) -> R
 where
     W: SimdWork<Portable, Output = R> + SimdWork<Avx2, Output = R> + SimdWork<Avx512, Output = R>,
 {
-    use crate::simd::Instructions;
-
     match (Avx512::detect(), Avx2::detect()) {
         (Some(simd), _) => simd.run(work),
         (_, Some(simd)) => simd.run(work),
@@ -56,7 +60,7 @@ where
 
 #[cfg(not(target_arch = "x86_64"))]
 fn run<W: SimdWork<Portable>>(work: W) -> W::Output {
-    crate::simd::Instructions::run(Portable, work)
+    Portable.run(work)
 }
 
 /// Adapter from [`Loops`] to [`SimdWork`].

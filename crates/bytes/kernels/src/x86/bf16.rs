@@ -4,7 +4,7 @@
 //! `Documentation/arch/x86/xstate.rst`, for the permission to use it.
 
 use std::arch::asm;
-use std::arch::x86_64::{self as x86, __m512, __m512bh, __m512i};
+use std::arch::x86_64::{self as x86, __m512, __m512bh, __m512i, CpuidResult};
 use std::marker::PhantomData;
 use std::mem::transmute;
 use std::sync::OnceLock;
@@ -38,15 +38,11 @@ impl AmxBf16 {
 /// Returns true if the CPU has tiles, and bfloat16 products of them.
 fn has_amx_bf16() -> bool {
     const BF16_AND_TILE: u32 = 1 << 22 | 1 << 24;
+    // A pointer, because newer versions of Rust call the function safe, and older ones do not.
+    let cpuid: unsafe fn(u32, u32) -> CpuidResult = x86::__cpuid_count;
     let leaf = 7;
-    #[allow(
-        unused_unsafe,
-        reason = "the oldest Rust that this builds with calls them unsafe, newer ones do not"
-    )]
     // SAFETY: every CPU with 64 bits has the instruction, and it only reads.
-    unsafe {
-        x86::__cpuid(0).eax >= leaf && x86::__cpuid_count(leaf, 0).edx & BF16_AND_TILE == BF16_AND_TILE
-    }
+    unsafe { cpuid(0, 0).eax >= leaf && cpuid(leaf, 0).edx & BF16_AND_TILE == BF16_AND_TILE }
 }
 
 /// Asks the system for the permission to use tiles in this process, for which it makes room when it switches threads.
@@ -64,7 +60,7 @@ fn permit_tiles() -> bool {
     false
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 fn run_avx512_bf16<W: SimdWork<Avx512Bf16>>(work: W, simd: Avx512Bf16) -> W::Output {
     work.run(simd)
 }

@@ -18,7 +18,7 @@ use std::mem::transmute;
 pub use self::bf16::{AmxBf16, AmxSums, AmxTiles, Avx512Bf16, Bf16Inputs, Bf16Weights};
 use crate::simd::{self, Bf16, F16, F32, F64, Instructions, Load, Simd, SimdWork};
 
-/// AVX2, FMA and F16C. A value exists only where the CPU has them.
+/// AVX2, FMA, F16C, BMI1 and BMI2. A value exists only where the CPU has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
 
@@ -30,7 +30,8 @@ impl Avx2 {
     /// Returns a value if the CPU has these instructions.
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        (has && is_x86_feature_detected!("f16c")).then_some(Self(()))
+        let has = has && is_x86_feature_detected!("f16c") && is_x86_feature_detected!("bmi1");
+        (has && is_x86_feature_detected!("bmi2")).then_some(Self(()))
     }
 }
 
@@ -51,12 +52,12 @@ pub(crate) fn prefetch(bytes: &[u8], ahead: usize) {
     unsafe { x86::_mm_prefetch::<{ x86::_MM_HINT_T1 }>(bytes.as_ptr().wrapping_add(ahead).cast()) };
 }
 
-#[target_feature(enable = "avx2,fma,f16c")]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2")]
 fn run_avx2<W: SimdWork<Avx2>>(work: W, simd: Avx2) -> W::Output {
     work.run(simd)
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]
 fn run_avx512<W: SimdWork<Avx512>>(work: W, simd: Avx512) -> W::Output {
     work.run(simd)
 }
@@ -85,7 +86,7 @@ impl Instructions for Avx512 {
 
 /// Implements [`Simd`] with vectors of one register.
 macro_rules! one_register {
-    ($isa:ty, $float:ty, $n:literal, $vector:ty, $splat:ident, $mul_add:ident, $transpose:path) => {
+    ($isa:ty, $float:ty, $n:literal, $vector:ty, $splat:ident, $mul_add:ident, |$matrix:ident| $transpose:expr) => {
         impl Simd<$float, $n> for $isa {
             type Vector = $vector;
 
@@ -114,21 +115,17 @@ macro_rules! one_register {
             }
 
             #[inline(always)]
-            fn transpose(self, matrix: &mut [[$float; $n]; $n]) {
-                // SAFETY: the CPU has the instructions, or there would be no `self`.
-                #[allow(
-                    unused_unsafe,
-                    reason = "`simd::transpose` is safe to call, the other function is not"
-                )]
-                unsafe {
-                    $transpose(matrix);
-                }
+            fn transpose(self, $matrix: &mut [[$float; $n]; $n]) {
+                $transpose;
             }
         }
     };
 }
-one_register!(Avx512, f32, 16, __m512, _mm512_set1_ps, _mm512_fmadd_ps, transpose);
-one_register!(Avx512, f64, 8, __m512d, _mm512_set1_pd, _mm512_fmadd_pd, simd::transpose);
+one_register!(Avx512, f32, 16, __m512, _mm512_set1_ps, _mm512_fmadd_ps, |matrix| {
+    // SAFETY: the CPU has the instructions, or there would be no `self`.
+    unsafe { transpose(matrix) }
+});
+one_register!(Avx512, f64, 8, __m512d, _mm512_set1_pd, _mm512_fmadd_pd, |matrix| simd::transpose(matrix));
 
 /// Implements [`Simd`] with vectors of two registers.
 macro_rules! two_registers {

@@ -3,29 +3,22 @@
 use std::arch::x86_64::{self as x86, __m256i};
 use std::mem::transmute;
 
-use super::{Avx2, Avx512};
+use super::Avx2;
 use crate::nibbles::{CodeRun, EncodedNumber, NibbleLookup, NibbleTable, RUN_BYTES, RUNS};
 
-/// Implements [`NibbleLookup`] with AVX2, which a CPU with AVX-512 has too.
-macro_rules! avx2_lookup {
-    ($isa:ty) => {
-        impl NibbleLookup for $isa {
-            #[inline(always)]
-            fn look_up(self, tables: [&NibbleTable; 2], codes: [[u8; RUN_BYTES]; 2]) -> [CodeRun; 2] {
-                // SAFETY: the CPU has the instructions, or there would be no `self`.
-                unsafe { look_up(tables, codes) }
-            }
+impl NibbleLookup for Avx2 {
+    #[inline(always)]
+    fn look_up(self, tables: [&NibbleTable; 2], codes: [[u8; RUN_BYTES]; 2]) -> [CodeRun; 2] {
+        // SAFETY: the CPU has the instructions, or there would be no `self`.
+        unsafe { look_up(tables, codes) }
+    }
 
-            #[inline(always)]
-            fn transpose_runs(self, runs: &[CodeRun; RUNS]) -> [[EncodedNumber; RUNS]; 32] {
-                // SAFETY: as above.
-                unsafe { transpose_runs(runs) }
-            }
-        }
-    };
+    #[inline(always)]
+    fn transpose_runs(self, runs: &[CodeRun; RUNS]) -> [[EncodedNumber; RUNS]; 32] {
+        // SAFETY: as above.
+        unsafe { transpose_runs(runs) }
+    }
 }
-avx2_lookup!(Avx2);
-avx2_lookup!(Avx512);
 
 /// Returns the first bytes of all numbers of a table, and then their second bytes.
 #[inline]
