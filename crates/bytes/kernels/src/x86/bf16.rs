@@ -22,6 +22,7 @@ pub struct AmxBf16(());
 
 impl Avx512Bf16 {
     /// Returns a value if the CPU has these instructions.
+    #[inline]
     pub fn detect() -> Option<Self> {
         (Avx512::detect().is_some() && is_x86_feature_detected!("avx512bf16")).then_some(Self(()))
     }
@@ -29,6 +30,7 @@ impl Avx512Bf16 {
 
 impl AmxBf16 {
     /// Returns a value if the CPU has these instructions and the system permits this process to use them.
+    #[inline]
     pub fn detect() -> Option<Self> {
         static PERMITTED: OnceLock<bool> = OnceLock::new();
         PERMITTED.get_or_init(|| has_amx_bf16() && permit_tiles()).then_some(Self(()))
@@ -67,6 +69,7 @@ fn run_avx512_bf16<W: SimdWork<Avx512Bf16>>(work: W, simd: Avx512Bf16) -> W::Out
 
 impl Avx512Bf16 {
     /// Returns the other instructions of AVX-512, which a CPU with bfloat16 products has.
+    #[inline]
     pub fn avx512(self) -> Avx512 {
         Avx512(())
     }
@@ -147,6 +150,7 @@ impl AmxBf16 {
 
 impl AmxTiles {
     /// Adds the products of `w` with `x` to `sums`; with `first`, `sums` counts as 0. Subnormal numbers count as 0.
+    #[inline]
     pub fn add_products(&self, w: &[Bf16Weights<32>], x: &[Bf16Inputs], first: bool, sums: &mut AmxSums) {
         let blocks = w.len().min(x.len());
         if blocks == 0 {

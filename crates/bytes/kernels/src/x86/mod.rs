@@ -28,6 +28,7 @@ pub struct Avx512(());
 
 impl Avx2 {
     /// Returns a value if the CPU has these instructions.
+    #[inline]
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         let has = has && is_x86_feature_detected!("f16c") && is_x86_feature_detected!("bmi1");
@@ -37,6 +38,7 @@ impl Avx2 {
 
 impl Avx512 {
     /// Returns a value if the CPU has these instructions.
+    #[inline]
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
         let has = has && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl");
