@@ -268,23 +268,26 @@ fn replace(pattern: &str) -> Value {
 
 #[test]
 fn the_work_of_patterns_is_bounded_by_the_text() {
+    let text = "a".repeat(20_000);
+    let part = |error: Error| match error {
+        Error::PatternWork { part, .. } => part,
+        other => panic!("{other:?}"),
+    };
     // Each match looks ahead to the end of the text; each attempt fails there; and each in many ways.
     for pattern in ["(?<=a)a(?=a*$)", "a(?=a*$)", "a*c|a", "(?:a|aa)+c", "(?:a*)*c", "(?:(?=a)a?){0,10}c"] {
-        let text = "a".repeat(100_000);
-        let part = |error: Error| match error {
-            Error::PatternWork { part, .. } => part,
-            other => panic!("{pattern}: {other:?}"),
-        };
         let tokenizer = read(|file| file["pre_tokenizer"] = split(pattern)).expect("a tokenizer");
         assert_eq!(part(tokenizer.encode(&text).expect_err(pattern)), "pre_tokenizer");
         assert!(tokenizer.encode("aaaa").is_ok(), "{pattern}");
-        let tokenizer = read(|file| file["normalizer"] = replace(pattern)).expect("a tokenizer");
-        assert_eq!(part(tokenizer.encode(&text).expect_err(pattern)), "normalizer");
-        let decoder = json!({"type": "Sequence", "decoders": [{"type": "Fuse"}, replace(pattern)]});
-        let tokenizer = read(|file| file["decoder"] = decoder).expect("a tokenizer");
-        assert_eq!(part(tokenizer.decode(&vec![0; 100_000]).expect_err(pattern)), "decoder");
-        assert!(tokenizer.decode(&[0, 5, 1]).is_ok(), "{pattern}");
     }
+    // The other parts count the same steps.
+    let pattern = "a*c|a";
+    let tokenizer = read(|file| file["normalizer"] = replace(pattern)).expect("a tokenizer");
+    assert_eq!(part(tokenizer.encode(&text).expect_err(pattern)), "normalizer");
+    assert!(tokenizer.encode("aaaa").is_ok());
+    let decoder = json!({"type": "Sequence", "decoders": [{"type": "Fuse"}, replace(pattern)]});
+    let tokenizer = read(|file| file["decoder"] = decoder).expect("a tokenizer");
+    assert_eq!(part(tokenizer.decode(&vec![0; 20_000]).expect_err(pattern)), "decoder");
+    assert!(tokenizer.decode(&[0, 5, 1]).is_ok());
     // Added tokens are normalized when the file is read.
     let error = refused(|file| {
         file["normalizer"] = replace("(?:a|aa)+c");
