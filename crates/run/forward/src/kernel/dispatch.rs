@@ -17,7 +17,7 @@ use super::{Pool, column_major, few_inputs, many_inputs};
 pub(crate) enum Kernel {
     /// Portable code for every CPU.
     Portable,
-    /// AVX2, FMA and F16C.
+    /// AVX2, FMA, F16C, BMI1 and BMI2.
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
