@@ -280,7 +280,7 @@ impl Carton {
     /// # Errors
     /// When it is not in the carton, damaged, or does not follow the specification.
     pub fn config(&self) -> Result<Parsed<Config>> {
-        Ok(Config::parse(&self.text(Config::PATH)?)?)
+        Config::parse(&self.text(Config::PATH)?)
     }
 
     /// Reads `tensor_data/index.toml` and compares it with its files; empty if there is no index.
@@ -292,7 +292,7 @@ impl Carton {
             Err(Error::Missing { .. }) => {
                 Ok(Parsed { document: TensorIndex::default(), filled_in: Problems::default() })
             }
-            _ => Ok(TensorIndex::parse(&self.text(TensorIndex::PATH)?, &|path| self.file_len(path))?),
+            _ => TensorIndex::parse(&self.text(TensorIndex::PATH)?, &|path| self.file_len(path)),
         }
     }
 

@@ -200,9 +200,8 @@ impl Error {
             Self::Open(reason) => reason.kind(),
             Self::Convert(reason) => reason.kind(),
             Self::Store(reason) => reason.kind(),
-            Self::Reader { reason, .. } => reason.kind(),
+            Self::Reader { reason, .. } | Self::Format(reason) => reason.kind(),
             Self::Map(reason) => reason.kind(),
-            Self::Format(reason) => reason.kind(),
             Self::Tensor { reason, .. } => reason.kind(),
             Self::Npy { reason, .. } => reason.kind(),
             Self::CreateFolder { reason, .. }
