@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use torch2carton::crates::batch::{self, BatchJob, JobResult, TaskError};
+use torch2carton::crates::batch::{self, BatchJob, JobResult};
 use torch2carton::crates::{byte_source, serde_json};
 use torch2carton::{ErrorKind, Observer, cli};
 
@@ -41,11 +41,11 @@ impl Batch {
 
 #[pymethods]
 impl Batch {
-    /// Opens the batch of `torch2carton batch ARGS`. With `pushed`, its lines come from `job_of_line`, and the manifest is only
+    /// Opens the batch of a request, which is JSON. With `pushed`, its lines come from `job_of_line`, and the manifest is only
     /// the name of their source.
     #[new]
-    fn new(py: Python<'_>, args: Vec<OsString>, pushed: bool) -> PyResult<Self> {
-        let mut plan = plan(py, args)?;
+    fn new(py: Python<'_>, request: &str, pushed: bool) -> PyResult<Self> {
+        let mut plan = plan(py, request)?;
         plan.settings.has_pushed_lines = pushed;
         let opened = py.detach(|| batch::Batch::open(&plan.settings, plan.parse, plan.encode));
         let batch = opened.map_err(|error| exception(py, &error))?;
@@ -90,33 +90,27 @@ impl Batch {
     }
 }
 
-/// Runs jobs of a batch with the same arguments.
+/// Runs jobs of a batch with the same request.
 #[pyclass(frozen, module = "torch2carton._native")]
-pub(crate) struct BatchWorker {
-    worker: Mutex<batch::BatchWorker>,
-    error_text: fn(TaskError) -> String,
-}
+pub(crate) struct BatchWorker(Mutex<batch::BatchWorker>);
 
 #[pymethods]
 impl BatchWorker {
     #[new]
-    fn new(py: Python<'_>, args: Vec<OsString>) -> PyResult<Self> {
-        let plan = plan(py, args)?;
-        let worker = batch::BatchWorker::new(plan.settings, plan.parse);
-        Ok(Self { worker: Mutex::new(worker), error_text: plan.error_text })
+    fn new(py: Python<'_>, request: &str) -> PyResult<Self> {
+        let plan = plan(py, request)?;
+        Ok(Self(Mutex::new(batch::BatchWorker::new(plan.settings, plan.parse))))
     }
 
     /// Runs a job on some cores, and returns the text of its result.
     fn run(&self, py: Python<'_>, message: &str, cores: usize) -> PyResult<String> {
         let run = |observer: &dyn Observer| {
             byte_source::set_core_share(NonZeroUsize::new(cores).unwrap_or(NonZeroUsize::MIN));
-            let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
-            worker.run(message, observer, &self.error_text)
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).run(message, observer)
         };
         match work::run(py, None, run)? {
-            Ok(Some(result)) => result.to_message().map_err(|error| wrong_message(py, &error)),
-            Ok(None) => Err(errors::own(py, ErrorKind::Cancelled, "stopped")),
-            Err((kind, text)) => Err(errors::own(py, kind, &text)),
+            Ok(result) => result.to_message().map_err(|error| wrong_message(py, &error)),
+            Err(failure) => Err(errors::own(py, failure.kind, &failure.text)),
         }
     }
 }
@@ -128,8 +122,14 @@ pub(crate) fn failed_job(py: Python<'_>, message: &str, code: &str, error: &str)
     result.map_err(|error| wrong_message(py, &error))
 }
 
-fn plan(py: Python<'_>, args: Vec<OsString>) -> PyResult<cli::BatchPlan> {
-    cli::batch_plan(args).map_err(|text| errors::own(py, ErrorKind::Option, text.trim()))
+/// Returns the request that the arguments of `torch2carton batch` are, as JSON.
+#[pyfunction]
+pub(crate) fn batch_request(py: Python<'_>, args: Vec<OsString>) -> PyResult<String> {
+    cli::batch_request(args).map_err(|text| errors::own(py, ErrorKind::Option, text.trim()))
+}
+
+fn plan(py: Python<'_>, request: &str) -> PyResult<cli::BatchPlan> {
+    cli::batch_plan(request).map_err(|text| errors::own(py, ErrorKind::Option, text.trim()))
 }
 
 fn row(py: Python<'_>, job: &BatchJob) -> PyResult<JobRow> {

@@ -24,7 +24,7 @@ mod _native {
     #[pymodule_export]
     use crate::checkpoint::{Checkpoint, Items};
     #[pymodule_export]
-    use crate::fleet::{Batch, BatchWorker, failed_job};
+    use crate::fleet::{Batch, BatchWorker, batch_request, failed_job};
     #[pymodule_export]
     use crate::memory::Buffer;
     #[pymodule_export]

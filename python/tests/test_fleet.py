@@ -21,8 +21,8 @@ from torch2carton.fleet.__main__ import main
 class FakeCluster:
     """Runs a job when its result is asked for. `losses` has the number of attempts of an input that are lost, before or after they wrote their output."""
 
-    def __init__(self, arguments, losses=(), room=4, after=False):
-        self.arguments, self.losses, self.room, self.after = tuple(arguments), dict(losses), room, after
+    def __init__(self, request, losses=(), room=4, after=False):
+        self.request, self.losses, self.room, self.after = request, dict(losses), room, after
         self.running, self.started, self.most, self.cancelled = {}, [], 0, None
 
     def start(self, job):
@@ -41,7 +41,7 @@ class FakeCluster:
         if is_lost and not self.after:
             self.losses[job.input] -= 1
             raise _driver.LostError("the node is gone", needs_memory=True)
-        done = _driver.run_job(functools.cache(lambda arguments: _native.BatchWorker(list(arguments))), self.arguments, job.message, job.cores, os.getcwd())
+        done = _driver.run_job(functools.cache(_native.BatchWorker), self.request, job.message, job.cores, os.getcwd())
         if is_lost:
             self.losses[job.input] -= 1
             raise _driver.LostError("the node is gone")
@@ -71,9 +71,9 @@ CONVERT = ["--to", "pth", "-o", "out", "--results", "r.jsonl", "--resume"]
 
 def drive(*arguments, lines=None, losses=(), room=4, after=False, **limits):
     """Runs a batch with the fake. Returns the lines, the driver and the cluster."""
-    words = [*arguments, "lines" if lines is not None else "m.jsonl"]
-    cluster = FakeCluster(words, losses, room, after)
-    driver = fleet._open(words, lines, None, cluster, **limits)
+    request = _native.batch_request([*arguments, "lines" if lines is not None else "m.jsonl"])
+    cluster = FakeCluster(request, losses, room, after)
+    driver = fleet._open(request, lines, None, cluster, **limits)
     driver.pause = 0.01
     return [json.loads(line) for line, _ in driver.results()], driver, cluster
 
@@ -147,8 +147,8 @@ def test_jobs_are_limited(inputs):
             running.append(sum(bool(other.hosts) for other in self.running.values()))
             return key
 
-    words = ["--task", "scan", "lines"]
-    driver = fleet._open(words, lines, None, Watched(words, room=8), per_host=2)
+    request = _native.batch_request(["--task", "scan", "lines"])
+    driver = fleet._open(request, lines, None, Watched(request, room=8), per_host=2)
     assert len(list(driver.results())) == 16
     assert max(running) == 2
 
@@ -161,16 +161,16 @@ def test_the_module_is_found_from_the_package():
 def test_the_command_line(inputs, monkeypatch, capsys):
     opened = []
 
-    def open_fake(arguments, lines, address, **limits):
-        opened.append((arguments, address, limits))
-        return fleet_open(arguments, lines, address, FakeCluster(arguments), **limits)
+    def open_fake(request, lines, address, **limits):
+        opened.append((json.loads(request), address, limits))
+        return fleet_open(request, lines, address, FakeCluster(request), **limits)
 
     fleet_open = fleet._open
     monkeypatch.setattr("torch2carton.fleet.__main__._open", open_fake)
     words = ["--task", "convert", "--to=pth", "-o", "out", "--jobs", "3", "--ray-address", "auto", "--results", "r.jsonl", "m.jsonl", "--", "--dtype", "float16"]
     assert main(words) == 1
-    arguments, address, limits = opened[0]
-    assert arguments[-4:] == ["m.jsonl", "--", "--dtype", "float16"]
+    request, address, limits = opened[0]
+    assert (request["manifest"], request["options"], request["resume"]) == ("m.jsonl", {"dtype": "float16"}, True)
     assert (address, limits) == ("auto", {"jobs": 3, "per_host": 8, "retries": 3})
     text = capsys.readouterr().err
     assert "8 ok, 2 failed, 0 of them from before" in text and text.count("error: ") == 2
@@ -201,8 +201,8 @@ def test_lines_come_from_a_queue(inputs):
         yield "\n"
         yield json.dumps({"input": inputs[1]})
 
-    words = ["--task", "inspect", "lines"]
-    driver = fleet._open(words, queue(), None, FakeCluster(words))
+    request = _native.batch_request(["--task", "inspect", "lines"])
+    driver = fleet._open(request, queue(), None, FakeCluster(request))
     found = []
     for line, _ in driver.results():
         found.append(json.loads(line)["input"])
@@ -213,7 +213,7 @@ def test_lines_come_from_a_queue(inputs):
         yield json.dumps({"input": inputs[0]})
         raise RuntimeError("the queue is gone")
 
-    driver = fleet._open(words, broken(), None, FakeCluster(words))
+    driver = fleet._open(request, broken(), None, FakeCluster(request))
     with pytest.raises(RuntimeError, match="the queue is gone"):
         list(driver.results())
 
@@ -231,9 +231,9 @@ def test_wrong_lines_are_refused(inputs):
 
 
 def test_an_abandoned_generator_ends_its_jobs(inputs):
-    words = [*CONVERT, "m.jsonl"]
-    cluster = FakeCluster(words)
-    running = fleet._open(words, None, None, cluster).results()
+    request = _native.batch_request([*CONVERT, "m.jsonl"])
+    cluster = FakeCluster(request)
+    running = fleet._open(request, None, None, cluster).results()
     next(running)
     running.close()
     assert cluster.cancelled
@@ -242,8 +242,8 @@ def test_an_abandoned_generator_ends_its_jobs(inputs):
 
 
 def test_two_drivers_do_not_share_results(inputs):
-    words = [*CONVERT, "m.jsonl"]
-    running = fleet._open(words, None, None, FakeCluster(words)).results()
+    request = _native.batch_request([*CONVERT, "m.jsonl"])
+    running = fleet._open(request, None, None, FakeCluster(request)).results()
     next(running)
     with pytest.raises(torch2carton.IoError, match="in use by another batch"):
         drive(*CONVERT)

@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod tasks;
 mod ui;
 
 use std::ffi::OsString;
@@ -17,7 +18,7 @@ use byte_source::{Location, ReadError};
 use clap::FromArgMatches;
 use convert::ConvertOptions;
 
-use self::args::{Cli, Command, RemoteArgs};
+use self::args::{BatchArgs, Cli, Command, RemoteArgs};
 use self::ui::{errors, signals, terminal, usage};
 
 /// Sets the inputs of a conversion, some of which may be at addresses, and where its output goes.
@@ -42,33 +43,39 @@ fn read_error(error: anyhow::Error) -> crate::Error {
     ReadError::from(args::into_io_error(error)).into()
 }
 
-/// Batch that the arguments of the subcommand `batch` describe, for a program whose command line has them, too.
+/// Batch of a request, for a program that runs its jobs elsewhere.
 pub struct BatchPlan {
     pub settings: batch::BatchSettings,
     /// Makes the task of a line.
     pub parse: Box<batch::TaskParser>,
     /// Makes the text of a result.
     pub encode: batch::LineEncoder,
-    /// Makes the text of a task's error.
-    pub error_text: fn(batch::TaskError) -> String,
 }
 
-/// Returns the batch that the arguments of the subcommand `batch` describe.
+/// Returns the JSON of the request that the arguments of the subcommand `batch` are.
 ///
 /// # Errors
 /// When an argument is unknown, misplaced or has an invalid value; the text says which.
-pub fn batch_plan(args: impl IntoIterator<Item = OsString>) -> std::result::Result<BatchPlan, String> {
+pub fn batch_request(args: impl IntoIterator<Item = OsString>) -> std::result::Result<String, String> {
     let words = ["torch2carton", "batch"].into_iter().map(OsString::from);
     let cli = <Cli as clap::Parser>::try_parse_from(words.chain(args)).map_err(|error| error.to_string())?;
-    match cli.command {
-        Command::Batch(args) => Ok(BatchPlan {
-            settings: args.settings(),
-            parse: commands::batch_parser(&args)?,
-            encode: commands::encode_batch_line,
-            error_text: errors::task_error_text,
-        }),
-        _ => Err(OTHER_SUBCOMMAND.to_owned()),
+    let Command::Batch(args) = cli.command else { return Err(OTHER_SUBCOMMAND.to_owned()) };
+    serde_json::to_string(&args.with_named_options()?).map_err(|error| error.to_string())
+}
+
+/// Returns the batch of a request: an object with the options of the subcommand `batch` by their names, the path `manifest`, and
+/// in `options` those of the task. The limits of one machine are not among them.
+///
+/// # Errors
+/// When an option is unknown or has a wrong value; the text says which.
+pub fn batch_plan(request: &str) -> std::result::Result<BatchPlan, String> {
+    let request: BatchArgs = serde_json::from_str(request).map_err(|error| error.to_string())?;
+    if request.jobs.is_some() || request.max_memory.is_some() {
+        return Err("`jobs` and `max_memory` are limits of one machine".to_owned());
     }
+    let task = request.task_options()?;
+    let parse = Box::new(move |options: &_, output: Option<&_>| task.parse(options, output));
+    Ok(BatchPlan { settings: request.settings(), parse, encode: commands::encode_batch_line })
 }
 
 /// Error for arguments that name another subcommand.
@@ -97,7 +104,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let has_own_statuses = matches!(cli.command, Command::Scan(_) | Command::Diff(_));
     let done = match cli.command {
         Command::Convert(args) => signals::watch_signals().and_then(|()| commands::convert(&args, quiet)),
-        Command::Batch(args) => signals::watch_signals().and_then(|()| commands::batch(&args, quiet)),
+        Command::Batch(args) => signals::watch_signals().and_then(|()| commands::batch(args, quiet)),
         Command::Inspect(args) => commands::inspect(&args, quiet),
         Command::Report(args) => commands::report(&args, quiet),
         Command::Trace(args) => commands::trace(&args),

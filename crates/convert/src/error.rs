@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{ErrorKind, ReadError};
+use byte_source::{Cancelled, ErrorKind, ReadError};
 use open::decoder_text;
 use tensor::{Dtype, Tensors};
 
@@ -269,6 +269,12 @@ impl Error {
             Self::Open(error) => Self::Open(error.with_tensor(tensors)),
             error => error,
         }
+    }
+}
+
+impl From<Cancelled> for Error {
+    fn from(_: Cancelled) -> Self {
+        Self::cancelled()
     }
 }
 

@@ -29,13 +29,7 @@
 mod back;
 mod conversion;
 mod convert;
-/// Conversion of many checkpoints, several at a time.
-mod each {
-    pub(crate) mod batch;
-    pub(crate) mod batch_inputs;
-    pub(crate) mod batch_records;
-    pub(crate) mod job_queue;
-}
+mod each;
 mod error;
 /// What an input has besides tensors that can be changed: code, and files that are kept.
 mod input {
@@ -57,7 +51,6 @@ mod options {
 }
 mod output_path;
 mod report;
-mod resume;
 pub mod torch_save;
 mod write;
 
@@ -70,11 +63,13 @@ pub use back::ties::TieHandling;
 pub use back::torch::{TorchOptions, TorchReport};
 pub use back::triton::{TritonOptions, TritonReport};
 pub use back::{NonTensorParts, Output, OutputJob, OutputPlan};
+pub use batch::Resume;
 pub use conversion::PlannedConversion;
 pub use convert::convert;
 pub use decoder::{HyperparameterKind, NoModelReason, Overrides};
-pub use each::batch::{BatchItem, BatchOptions, BatchReport, convert_each};
-pub use each::job_queue::run_jobs;
+pub use each::made_from::{InputContent, inputs_digest};
+pub use each::output::BatchOutput;
+pub use each::{BatchItem, BatchOptions, BatchReport, convert_each};
 pub use error::{Error, Result};
 pub use input::script::default_scripts;
 pub use note::Note;
@@ -87,6 +82,4 @@ pub use options::target::{OtherOutput, Target};
 pub use output::{Destination, IfExists};
 pub use output_path::expected_output;
 pub use report::{ConvertReport, OutputReport, TensorListing};
-pub use resume::made_from::{InputContent, inputs_digest};
-pub use resume::{BatchOutput, ExistingOutput, Resume};
 pub use torchscript::{DeclaredInput, DeclaredOutput, Dim, OnInvalidInput, ScriptOptions};

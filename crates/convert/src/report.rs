@@ -1,6 +1,7 @@
 //! Report of a conversion, for all output formats.
 
 use open::{AdapterReport, CastReport, DequantizedReport, SumReport, Totals};
+use output::WrittenFile;
 use serde::Serialize;
 use tensor::Tensors;
 use torch_import::Omission;
@@ -10,7 +11,6 @@ use crate::back::carton::CartonReport;
 use crate::back::safetensors::SafetensorsReport;
 use crate::back::torch::TorchReport;
 use crate::back::triton::TritonReport;
-use crate::resume::WrittenFile;
 
 /// Report of a conversion.
 #[derive(Clone, Debug, Serialize)]

@@ -1,22 +1,26 @@
-//! Arguments of `batch`, and tasks from the options of a manifest's line.
+//! Request of a batch: the arguments of `batch`, or their JSON.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use batch::{BatchSettings, BatchTask, BlobFolder, LineTask, ManifestShard, TaskKind};
-use byte_source::{ErrorKind, Location};
+use batch::{BatchSettings, ManifestShard, Resume};
+use byte_source::Location;
 use clap::builder::PossibleValue;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
-use convert::{ConvertOptions, OutputKind, Resume};
+use convert::{ConvertOptions, OutputKind};
 use inspect::{InputOptions, InspectOptions, ScanOptions};
-use open::{add_options, changed_options, parse_size, set_options};
+use open::{changed_options, parse_size, path_json};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::convert::parse_count;
 use super::{Cli, Command, RemoteArgs};
-use crate::cli::ui::errors;
+use crate::cli::tasks::{BlobFolder, TaskKind, TaskOptions};
+use crate::cli::ui::advice;
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(after_help = "\
 Examples:
   torch2carton batch models.jsonl -o out/ --to safetensors --results results.jsonl
@@ -40,12 +44,14 @@ usage; then nothing was done, unless the manifest is a pipe.")]
 pub(crate) struct BatchArgs {
     /// The manifest: a JSON object for each input, one on each line; `-` is standard input
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+    #[serde(with = "path_json::one")]
     pub(crate) manifest: PathBuf,
     /// What to do with each input
     #[arg(long, value_name = "TASK", default_value = "convert")]
     pub(crate) task: TaskKind,
     /// The folder for outputs whose line names none [default: next to each input]
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[serde(with = "path_json::option")]
     pub(crate) output: Option<PathBuf>,
     /// What `convert` writes [default: by the extension of `output`, else a carton]
     #[arg(long, value_name = "KIND")]
@@ -58,6 +64,7 @@ pub(crate) struct BatchArgs {
     pub(crate) max_memory: Option<u64>,
     /// Append the result of each input to FILE instead of printing it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[serde(with = "path_json::option")]
     pub(crate) results: Option<PathBuf>,
     /// Go on from the results of an earlier batch: do only what is missing or has changed
     #[arg(long, requires = "results")]
@@ -66,10 +73,11 @@ pub(crate) struct BatchArgs {
     #[arg(long, requires = "resume")]
     pub(crate) checksum: bool,
     /// Do only part I of N of the manifest, counted from 0: for N machines without a scheduler
-    #[arg(long, value_name = "I/N", value_parser = parse_shard)]
+    #[arg(long, value_name = "I/N")]
     pub(crate) shard: Option<ManifestShard>,
     /// Store the large files of cartons in DIR by their SHA-256, equal ones once, as `torch2carton shrink` does
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "base")]
+    #[serde(with = "path_json::option")]
     pub(crate) blobs: Option<PathBuf>,
     /// The URL under which the files of --blobs will be served
     #[arg(long, value_name = "URL", requires = "blobs", value_parser = parse_base)]
@@ -79,7 +87,11 @@ pub(crate) struct BatchArgs {
     pub(crate) no_digest: bool,
     /// Options of the task for all inputs, such as `--dtype bfloat16`
     #[arg(last = true, value_name = "OPTIONS", allow_hyphen_values = true)]
-    pub(crate) options: Vec<String>,
+    #[serde(skip)]
+    pub(crate) words: Vec<String>,
+    /// The same options by their names.
+    #[arg(skip)]
+    pub(crate) options: Map<String, Json>,
 }
 
 impl BatchArgs {
@@ -89,32 +101,44 @@ impl BatchArgs {
         settings.results.clone_from(&self.results);
         settings.folder.clone_from(&self.output);
         settings.shard = self.shard;
-        settings.has_digest = !self.no_digest;
-        settings.blobs = match (&self.blobs, &self.base) {
-            (Some(path), Some(base)) => Some(BlobFolder { path: path.clone(), base: base.clone() }),
-            _ => None,
-        };
-        settings.resume = match (self.resume, self.checksum) {
-            (false, _) => Resume::ConvertAll,
-            (true, false) => Resume::SkipComplete,
-            (true, true) => Resume::SkipVerified,
-        };
+        settings.resume = Resume::new(self.resume, self.checksum);
         settings
+    }
+
+    /// Returns the request with the options after `--` by their names.
+    ///
+    /// # Errors
+    /// When the task does not have such an option, or a value is wrong; the text says which.
+    pub(crate) fn with_named_options(mut self) -> Result<Self, String> {
+        self.options.extend(options_for_all(self.task, &std::mem::take(&mut self.words))?);
+        Ok(self)
     }
 
     /// Returns what makes tasks of the options of lines.
     ///
     /// # Errors
-    /// When the task does not have an option for all inputs, or a value is wrong; the text says which.
+    /// When options contradict each other, the task does not have an option for all inputs, or a value is wrong; the text says
+    /// which.
     pub(crate) fn task_options(&self) -> Result<TaskOptions, String> {
-        let mut options = TaskOptions {
-            kind: self.task,
-            needs_carton: self.blobs.is_some(),
-            shared: options_for_all(self.task, &self.options)?,
+        let blobs = match (&self.blobs, &self.base) {
+            (Some(path), Some(base)) => Some(BlobFolder { path: path.clone(), base: parse_base(base)? }),
+            (None, None) => None,
+            _ => return Err("`blobs` and `base` need each other".to_owned()),
         };
-        if let Some(to) = self.to {
-            options.shared.insert("to".to_owned(), to.name().into());
+        if (self.resume && self.results.is_none()) || (self.checksum && !self.resume) {
+            return Err("`checksum` needs `resume`, which needs `results`".to_owned());
         }
+        if blobs.is_some() {
+            let folders = self.blobs.iter().chain(&self.output);
+            let is_local = |folder: &PathBuf| output::refuse_remote_output(folder);
+            folders
+                .into_iter()
+                .try_for_each(is_local)
+                .map_err(|error| format!("--blobs: {}", advice::store_text(&error)))?;
+        }
+        let mut shared = self.options.clone();
+        shared.extend(self.to.map(|to| ("to".to_owned(), to.name().into())));
+        let options = TaskOptions { kind: self.task, has_digest: !self.no_digest, blobs, shared };
         options.parse(&Map::new(), None)?;
         Ok(options)
     }
@@ -153,122 +177,58 @@ fn options_for_all(kind: TaskKind, words: &[String]) -> Result<Map<String, Json>
     Ok(set.into_iter().chain(changed_options(remote, &RemoteArgs::default())).collect())
 }
 
-/// Task with the options for all inputs.
-#[derive(Clone, Debug)]
-pub(crate) struct TaskOptions {
-    kind: TaskKind,
-    /// True if outputs must be cartons.
-    needs_carton: bool,
-    shared: Map<String, Json>,
-}
-
-impl TaskOptions {
-    /// Returns the task with the options of a line added. Of `output`, only the extension counts.
-    ///
-    /// # Errors
-    /// When the task does not have an option, or a value is wrong; the text says which.
-    pub(crate) fn parse(
-        &self,
-        options: &Map<String, Json>,
-        output: Option<&Path>,
-    ) -> Result<LineTask, String> {
-        let mut all = self.shared.clone();
-        add_options(&mut all, options.clone());
-        let known = changed_options(&RemoteArgs::default(), &());
-        let (remote, own) = all.into_iter().partition(|(name, _)| known.contains_key(name));
-        let remote: RemoteArgs =
-            set_options(&RemoteArgs::default(), remote).map_err(|error| error.to_string())?;
-        let mut task = BatchTask::from_json(self.kind, own, output).map_err(|error| error.to_string())?;
-        if let BatchTask::Convert(options) = &mut task {
-            remote.locate_others(options).map_err(|error| errors::error_chain_text(&error))?;
-        }
-        if self.needs_carton && !task.writes_cartons() {
-            return Err("--blobs is for cartons, and this output is none".to_owned());
-        }
-        let copies_documents = matches!(task, BatchTask::Convert(_));
-        let locate = move |path: &Path| {
-            let found =
-                if copies_documents { remote.locate_with_documents(path) } else { remote.locate(path) };
-            found.map_err(|error| (remote_kind(&error), errors::error_chain_text(&error)))
-        };
-        Ok(LineTask { task, locate: Box::new(locate) })
-    }
-}
-
 fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
     line.trim_start_matches("error: ").to_owned()
 }
 
-/// Returns the kind of an error of opening an address.
-fn remote_kind(error: &anyhow::Error) -> ErrorKind {
-    error.downcast_ref::<remote_source::Error>().map_or(ErrorKind::Input, remote_source::Error::kind)
-}
-
 fn parse_base(text: &str) -> Result<String, String> {
     carton_tools::base_url(text).map(str::to_owned).map_err(|error| error.to_string())
-}
-
-/// Parses `I/N`.
-fn parse_shard(text: &str) -> Result<ManifestShard, String> {
-    let numbers =
-        text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
-    let shard = numbers.map(|(index, count): (u64, u64)| ManifestShard { index, count });
-    shard
-        .filter(|shard| shard.index < shard.count)
-        .ok_or_else(|| "expected I/N, such as 0/8, with I below N".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(kind: TaskKind, words: &[&str], options: &str, output: Option<&str>) -> Result<String, String> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let task = TaskOptions { kind, needs_carton: false, shared: options_for_all(kind, &words)? };
-        let options = serde_json::from_str(options).expect("an object");
-        task.parse(&options, output.map(Path::new)).map(|task| format!("{task:?}"))
+    fn named(words: &[&str]) -> Result<BatchArgs, String> {
+        let words = ["torch2carton", "batch", "m.jsonl"].iter().chain(words);
+        let cli = <Cli as clap::Parser>::try_parse_from(words).expect("arguments");
+        let Command::Batch(args) = cli.command else { panic!("another subcommand") };
+        args.with_named_options()
     }
 
     #[test]
-    fn options_of_a_line_are_added_to_the_flags() {
-        let words = ["--dtype", "float16", "--include", "a*"];
-        let task = parse(
-            TaskKind::Convert,
-            &words,
-            r#"{"dtype":"bfloat16","include":["b*","c*"],"force":true,"key":null}"#,
-            None,
-        );
-        let task = task.expect("they fit");
-        assert!(task.contains(r#"include: ["a*", "b*", "c*"]"#), "{task}");
-        assert!(task.contains("dtype: Some(BFloat16)"), "{task}");
-        assert!(task.contains("if_exists: Replace,"), "{task}");
-        let task = parse(TaskKind::Convert, &[], "{\"max-shard-size\":\"5GB\"}", Some("a/b.safetensors"))
-            .expect("they fit");
-        assert!(task.contains("Safetensors") && task.contains("5000000000"), "{task}");
-        assert!(
-            parse(TaskKind::Digest, &[], "{\"key\":\"ema\"}", None).expect("it fits").contains("\"ema\"")
-        );
+    fn a_request_is_its_json() {
+        let args = named(&[
+            "--task=digest",
+            "--results=r",
+            "--resume",
+            "--shard=1/2",
+            "--",
+            "--key",
+            "ema",
+            "--timeout=9",
+        ]);
+        let args = args.expect("options");
+        let json = serde_json::to_value(&args).expect("JSON");
+        assert_eq!(json["options"], serde_json::json!({ "key": "ema", "timeout": 9 }));
+        assert_eq!((&json["task"], &json["shard"]), (&"digest".into(), &"1/2".into()));
+        let again: BatchArgs = serde_json::from_value(json.clone()).expect("a request");
+        assert_eq!(serde_json::to_value(&again).expect("JSON"), json);
+        assert!(again.task_options().is_ok());
+        let wrong = |text: &str| serde_json::from_str::<BatchArgs>(text).map_err(|error| error.to_string());
+        assert!(wrong(r#"{"tsk":"scan"}"#).expect_err("wrong").starts_with("unknown field `tsk`"));
+        assert!(wrong(r#"{"shard":"2/2"}"#).expect_err("wrong").starts_with("expected I/N"));
+        let refused = |text: &str| wrong(text).expect("a request").task_options().expect_err("wrong");
+        assert!(refused(r#"{"blobs":"b"}"#).contains("need each other"));
+        assert!(refused(r#"{"checksum":true}"#).contains("needs `resume`"));
+        assert!(refused(r#"{"options":{"jobs":1}}"#).contains("there is no option `jobs`"));
     }
 
     #[test]
-    fn wrong_options_are_refused() {
-        let wrong = |options: &str| parse(TaskKind::Convert, &[], options, None).expect_err("wrong");
-        assert_eq!(wrong("{\"jobs\":2}"), "there is no option `jobs`");
-        assert_eq!(wrong("{\"output\":\"x\"}"), "there is no option `output`");
-        assert_eq!(wrong("{\"dtyp\":\"x\"}"), "there is no option `dtyp`");
-        assert!(wrong("{\"dtype\":\"x\"}").starts_with("`dtype`: `x` is not a dtype"));
-        assert!(wrong("{\"dtype\":{}}").starts_with("`dtype`: invalid type: map"));
-        assert!(parse(TaskKind::Scan, &[], "{\"dtype\":\"float16\"}", None).is_err());
-        assert!(parse(TaskKind::Convert, &["--each"], "{}", None).is_err());
-    }
-
-    #[test]
-    fn a_shard_is_below_the_count() {
-        assert_eq!(parse_shard("2/3"), Ok(ManifestShard { index: 2, count: 3 }));
-        for text in ["3/3", "0/0", "1", "-1/2", "a/b"] {
-            assert!(parse_shard(text).is_err(), "{text}");
-        }
+    fn options_of_many_inputs_are_refused() {
+        assert!(named(&["--", "--each"]).is_err());
+        assert!(named(&["--task=scan", "--", "--dtype=float16"]).is_err());
     }
 }

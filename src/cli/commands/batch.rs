@@ -4,19 +4,22 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use batch::{Batch, BatchCounts, Error, JobLimits, JobResult, ManifestProblem, ResultLine, TaskParser};
+use batch::{Batch, BatchCounts, Error, JobLimits, JobResult, ManifestProblem, ResultLine};
 
 use super::convert_each::default_jobs;
 use crate::cli::args::BatchArgs;
 use crate::cli::ui::batch_progress::BatchProgress;
 use crate::cli::ui::checkpoint_advice::missing_file_text;
+use crate::cli::ui::errors;
 use crate::cli::ui::escapes::EscapingJsonFormatter;
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::terminal::{self, BOLD};
-use crate::cli::ui::{advice, errors};
 
-pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
-    let parse = batch_parser(args).map_err(UsageError)?;
+pub(crate) fn batch(args: BatchArgs, quiet: bool) -> Result<ExitCode> {
+    // Flags that are wrong are reported as such, not as a wrong first line.
+    let args = args.with_named_options().map_err(UsageError)?;
+    let task = args.task_options().map_err(UsageError)?;
+    let parse = Box::new(move |options: &_, output: Option<&_>| task.parse(options, output));
     let batch = Batch::open(&args.settings(), parse, encode_batch_line).map_err(with_advice)?;
     let progress = BatchProgress::new(quiet, batch.total());
     let limits = JobLimits {
@@ -24,7 +27,7 @@ pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
         memory: args.max_memory.or_else(batch::default_memory_limit),
     };
     let is_printed = args.results.is_none();
-    let counts = batch.run(limits, &(), &errors::task_error_text, &mut |result, counts| {
+    let counts = batch.run(limits, &(), &mut |result, counts| {
         progress.clear_before(|| report(result, is_printed))?;
         progress.show(counts);
         Ok(())
@@ -35,15 +38,6 @@ pub(crate) fn batch(args: &BatchArgs, quiet: bool) -> Result<ExitCode> {
         terminal::summary(format_args!("{BOLD}{}{BOLD:#}", counts_text(&counts, args.resume)));
     }
     Ok(if counts.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Returns the function that makes tasks of the options of lines.
-///
-/// # Errors
-/// When the flags for all inputs are wrong, so that they are reported as such, not as a wrong first line.
-pub(crate) fn batch_parser(args: &BatchArgs) -> Result<Box<TaskParser>, String> {
-    let task = args.task_options()?;
-    Ok(Box::new(move |options, output| task.parse(options, output)))
 }
 
 /// Prints the line of a result, and the error of an input that failed now.
@@ -85,10 +79,7 @@ fn with_advice(error: Error) -> anyhow::Error {
     let advice = match error {
         // The reader of standard output is gone.
         Error::Output(reason) => return reason.into(),
-        Error::BlobsAtAddress(reason) => {
-            return UsageError(format!("--blobs: {}", advice::store_text(&reason))).into();
-        }
-        Error::Cancelled
+        Error::Cancelled(_)
         | Error::Results { .. }
         | Error::ReplaceResults(_)
         | Error::Index(_)

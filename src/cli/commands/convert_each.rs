@@ -50,11 +50,7 @@ pub(super) fn convert_each(args: &Convert, quiet: bool) -> Result<ExitCode> {
 }
 
 fn batch_options(args: &Convert) -> BatchOptions {
-    let resume = match (args.resume, args.checksum) {
-        (false, _) => Resume::ConvertAll,
-        (true, false) => Resume::SkipComplete,
-        (true, true) => Resume::SkipVerified,
-    };
+    let resume = Resume::new(args.resume, args.checksum);
     BatchOptions::from(resume).jobs(args.jobs.unwrap_or_else(default_jobs))
 }
 

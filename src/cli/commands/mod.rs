@@ -40,7 +40,7 @@ use serde::Serialize;
 
 use crate::cli::args::RemoteArgs;
 
-pub(crate) use batch::{batch, batch_parser, encode_batch_line};
+pub(crate) use batch::{batch, encode_batch_line};
 pub(crate) use completions::completions;
 pub(crate) use convert::convert;
 pub(crate) use diff::diff;

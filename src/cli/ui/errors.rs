@@ -4,7 +4,6 @@ use std::error::Error as StdError;
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
-use batch::TaskError;
 
 use super::invocation::UsageError;
 #[cfg(feature = "serve")]
@@ -24,16 +23,6 @@ pub(crate) fn print_error(error: &anyhow::Error) {
         "{RED}error:{RED:#} {}",
         escape_hidden(stdin::with_name(error_chain_text(error)))
     );
-}
-
-/// Returns the text of the error of a task, with its causes.
-pub(crate) fn task_error_text(error: TaskError) -> String {
-    error_chain_text(&match error {
-        TaskError::Open(error) => error.into(),
-        TaskError::Convert(error) => error.into(),
-        TaskError::Inspect(error) => error.into(),
-        TaskError::Carton(error) => error.into(),
-    })
 }
 
 /// Prints an error of several lines.

@@ -54,6 +54,6 @@ pub use local::{Scratch, check_target, free_space, require_free_space, sync_fold
 pub use location::{file_name, parent_folder, refuse_remote, refuse_remote_output, shown_path};
 pub use mark::is_own_output;
 pub use output_file::OutputFile;
-pub use records::{FileRecord, OutputRecord, OutputRecords};
+pub use records::{FileRecord, OutputRecord, OutputRecords, WrittenFile};
 pub use remote::{RemoteAddress, UrlScheme};
 pub use unfinished::{OutputHalt, remove_unfinished};

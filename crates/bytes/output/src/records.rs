@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use byte_source::FileStat;
@@ -55,6 +55,14 @@ pub struct FileRecord {
     /// Entity tag of the file in a store; `None` on a disk, and if the service does not send one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
+}
+
+/// File of an output that was written.
+#[derive(Clone, Debug)]
+pub struct WrittenFile {
+    pub path: PathBuf,
+    /// CRC-32 of its bytes, if it was computed.
+    pub crc32: Option<u32>,
 }
 
 /// Records of the outputs in one folder, by the name of the output.

@@ -6,11 +6,10 @@
 use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Blob, Observer, ProgressReporter, ReadError};
-use output::{Destination, IfExists, OutputFile};
+use output::{Destination, IfExists, OutputFile, WrittenFile};
 
 use super::documents::OutputDocuments;
 use super::stream;
-use crate::resume::WrittenFile;
 use crate::{Error, Result};
 
 /// Files of an output, laid out but not written.

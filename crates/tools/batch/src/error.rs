@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::ErrorKind;
+use byte_source::{Cancelled, ErrorKind};
 
 use crate::ManifestProblem;
 
@@ -16,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The observer stopped the batch.
     #[error("stopped")]
-    Cancelled,
+    Cancelled(#[from] Cancelled),
     /// The manifest cannot be opened.
     #[error("cannot read {}: {reason}", path.display())]
     OpenManifest { path: PathBuf, reason: io::Error },
@@ -38,9 +38,6 @@ pub enum Error {
     /// The new file of results cannot replace the old one.
     #[error(transparent)]
     ReplaceResults(#[from] output::Error),
-    /// The folder for blobs, or that for the cartons whose blobs are moved there, is an address.
-    #[error(transparent)]
-    BlobsAtAddress(output::Error),
     /// A result cannot be passed on.
     #[error("cannot write a result: {0}")]
     Output(io::Error),
@@ -67,24 +64,20 @@ impl Error {
             | Self::ResultsInUse { path }
             | Self::NotAResult { path, .. }
             | Self::CreateFolder { path, .. } => Some(path),
-            Self::Cancelled
-            | Self::ReplaceResults(_)
-            | Self::BlobsAtAddress(_)
-            | Self::Output(_)
-            | Self::Index(_) => None,
+            Self::Cancelled(_) | Self::ReplaceResults(_) | Self::Output(_) | Self::Index(_) => None,
         }
     }
 
     /// Returns the category of the error, by which a caller can react.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Cancelled => ErrorKind::Cancelled,
+            Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::Manifest { problem: ManifestProblem::Read(_), .. } | Self::ResultsInUse { .. } => {
                 ErrorKind::Io
             }
             Self::Manifest { .. } => ErrorKind::Input,
             Self::ResultsExist { .. } | Self::NotAResult { .. } => ErrorKind::Option,
-            Self::ReplaceResults(reason) | Self::BlobsAtAddress(reason) => reason.kind(),
+            Self::ReplaceResults(reason) => reason.kind(),
             Self::OpenManifest { reason, .. }
             | Self::Results { reason, .. }
             | Self::CreateFolder { reason, .. }

@@ -11,6 +11,11 @@ pub(crate) fn input_key(path: &str) -> String {
     if RemoteAddress::from_path(path).is_some() {
         return path.display().to_string();
     }
+    clean_absolute(path).display().to_string()
+}
+
+/// Returns the absolute path without `.` and `..`. Links are not followed.
+pub fn clean_absolute(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut clean = PathBuf::new();
     for part in absolute.components() {
@@ -20,7 +25,7 @@ pub(crate) fn input_key(path: &str) -> String {
             part => clean.push(part),
         }
     }
-    clean.display().to_string()
+    clean
 }
 
 #[cfg(test)]

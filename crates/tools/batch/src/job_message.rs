@@ -1,15 +1,12 @@
 //! Jobs and results as texts, for jobs that run in other processes or on other machines.
 
-use std::sync::Arc;
-
 use byte_source::{ErrorKind, Observer};
 use serde::{Deserialize, Serialize};
 
+use crate::job::nbytes;
+use crate::job_source::TaskTable;
 use crate::memory::estimate_memory;
-use crate::results::ResultLine;
-use crate::task::{ResultState, nbytes};
-use crate::task_table::{TaskParser, TaskTable};
-use crate::{BatchJob, BatchSettings, JobResult, ManifestEntry, TaskError};
+use crate::{BatchJob, BatchSettings, Failure, Job as _, JobResult, ManifestEntry, ResultLine, TaskParser};
 
 /// Length of an input that is not opened for an estimate of the memory of its job.
 const SMALL_INPUT: u64 = 4 << 20;
@@ -46,15 +43,17 @@ impl BatchJob {
         JobSize { bytes: nbytes(path), memory: estimate_memory(path, SMALL_INPUT) }
     }
 
-    /// Returns the result of a job that ended without one, such as with its process. `code` is the name of an error's kind.
+    /// Returns the result of a job that ended without one, such as with its process. `code` tells why.
     ///
     /// # Errors
     /// When `message` is not the text of a job.
     pub fn failed(message: &str, code: &str, error: &str) -> serde_json::Result<JobResult> {
         let JobMessage { entry, earlier } = serde_json::from_str(message)?;
-        let mut line = ResultLine::failed(&entry.input, code, error);
-        line.bytes = nbytes(entry.input.as_ref());
-        Ok(JobResult::without_tensors(line, ResultState::of_new_line(earlier.is_some())))
+        let bytes = nbytes(entry.input.as_ref());
+        let failure = Failure { kind: ErrorKind::Io, text: error.to_owned() };
+        let mut line = ResultLine::new(entry.input, failure.into(), bytes);
+        line.code = Some(code.to_owned());
+        Ok(JobResult::new(line, Vec::new(), earlier.is_some()))
     }
 }
 
@@ -88,34 +87,59 @@ impl BatchWorker {
         Self { settings, tasks: TaskTable::new(parse) }
     }
 
-    /// Runs a job as [`BatchJob::run`] does.
+    /// Runs a job.
     ///
     /// # Errors
-    /// When the text is not that of a job, or not one with these settings.
-    pub fn run(
-        &mut self,
-        message: &str,
-        observer: &dyn Observer,
-        error_text: &dyn Fn(TaskError) -> String,
-    ) -> Result<Option<JobResult>, (ErrorKind, String)> {
-        let wrong = |text: String| (ErrorKind::Input, text);
+    /// When the text is not that of a job, or not one with these settings, or `observer` stops the work.
+    pub fn run(&mut self, message: &str, observer: &dyn Observer) -> Result<JobResult, Failure> {
+        let wrong = |text: String| Failure { kind: ErrorKind::Input, text };
         let JobMessage { entry, earlier } =
             serde_json::from_str(message).map_err(|error| wrong(error.to_string()))?;
         let task = self.tasks.task(&entry).map_err(|problem| wrong(problem.to_string()))?;
-        let job = BatchJob::new(entry, Arc::clone(&task), earlier, &self.settings);
-        Ok(job.run(observer, error_text))
+        let job = BatchJob::new(entry, task, earlier, &self.settings);
+        job.run(observer).map_err(|stopped| Failure { kind: ErrorKind::Cancelled, text: stopped.to_string() })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use inspect::ScanOptions;
+    use std::path::Path;
+    use std::sync::Arc;
 
     use super::*;
-    use crate::{Batch, BatchTask};
+    use crate::{Batch, Outcome, PlannedTask, Resume, Task};
+
+    /// Finds nothing wrong with any file.
+    struct Approve;
+
+    impl Task for Approve {
+        fn reads_whole_inputs(&self) -> bool {
+            true
+        }
+
+        fn plan(&self, entry: &ManifestEntry, _: Option<&Path>) -> Result<Box<dyn PlannedTask>, Failure> {
+            Ok(Box::new(Approved(entry.input.clone())))
+        }
+    }
+
+    struct Approved(String);
+
+    impl PlannedTask for Approved {
+        fn made_from(&self) -> Option<&str> {
+            Some(&self.0)
+        }
+
+        fn nbytes(&self) -> u64 {
+            nbytes(self.0.as_ref())
+        }
+
+        fn run(&self, _: &dyn Observer) -> Result<Outcome, Failure> {
+            Ok(Outcome { verdict: Some("clean".to_owned()), ..Outcome::default() })
+        }
+    }
 
     fn parse() -> Box<TaskParser> {
-        Box::new(|_, _| Ok(BatchTask::Scan(ScanOptions::default()).into()))
+        Box::new(|_, _| Ok(Arc::new(Approve)))
     }
 
     #[test]
@@ -127,7 +151,7 @@ mod tests {
         let mut settings = BatchSettings::new("lines");
         settings.has_pushed_lines = true;
         settings.results = Some(results.clone());
-        settings.resume = convert::Resume::SkipComplete;
+        settings.resume = Resume::SkipComplete;
         let line = serde_json::json!({ "input": input }).to_string();
         let mut worker = BatchWorker::new(settings.clone(), parse());
 
@@ -138,13 +162,12 @@ mod tests {
             assert!(batch.job_of_line(" \n").expect("an empty line").is_none());
             let job = batch.job_of_line(&line).expect("a line").expect("a job");
             assert_eq!(job.size().bytes, 3);
-            assert!(job.kept().is_none(), "a scan reads the file");
+            assert!(job.kept().is_none(), "the task reads the file");
             let message = job.to_message().expect("a text");
-            let error = batch.job_of_line(&line).expect_err("it is there twice");
+            let error = batch.job_of_line(&line).map(drop).expect_err("it is there twice");
             assert!(error.to_string().contains("lines, line 3: the input"), "{error}");
 
-            let result =
-                worker.run(&message, &(), &|error| error.to_string()).expect("a job").expect("a result");
+            let result = worker.run(&message, &()).expect("a result");
             let mut result =
                 JobResult::from_message(&result.to_message().expect("a text")).expect("a result");
             assert_eq!((result.is_kept(), result.line.verdict.as_deref()), (round == 1, Some("clean")));
@@ -157,6 +180,6 @@ mod tests {
         assert!(made_from.is_some());
         let lost = BatchJob::failed(&format!("{{\"input\":{input:?},\"earlier\":null}}"), "io", "gone");
         assert_eq!(lost.expect("a job").line.error.as_deref(), Some("gone"));
-        assert!(worker.run("{}", &(), &|error| error.to_string()).is_err());
+        assert!(worker.run("{}", &()).is_err());
     }
 }

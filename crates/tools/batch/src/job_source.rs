@@ -3,22 +3,57 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
-use convert::{Resume, expected_output};
+use foldhash::{HashMap, HashMapExt};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
 use crate::index::TextIndex;
 use crate::input_key::input_key;
 use crate::manifest::ManifestReader;
 use crate::results::EarlierResults;
-use crate::task_table::{TaskParser, TaskTable};
-use crate::{BatchJob, BatchTask, BlobFolder, Error, LineTask, ManifestEntry, ManifestProblem, Result};
+use crate::{BatchJob, Error, ManifestEntry, ManifestProblem, Result, Resume, Task};
+
+/// Number of different options whose tasks are kept.
+const TASKS_MAX: usize = 64;
+
+/// Function that makes a task of the options of a line, and of the path of its output. Only the extension of the path counts.
+pub type TaskParser = dyn Fn(&Map<String, Json>, Option<&Path>) -> Result<Arc<dyn Task>, String> + Send;
 
 /// Part of a manifest: the entries whose number, divided by `count`, leaves `index`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ManifestShard {
     pub index: u64,
     pub count: u64,
+}
+
+/// Parses `INDEX/COUNT`.
+impl FromStr for ManifestShard {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let numbers = text.split_once('/');
+        let numbers = numbers.and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+        let shard = numbers.map(|(index, count): (u64, u64)| Self { index, count });
+        shard.filter(|shard| shard.index < shard.count).ok_or("expected I/N, such as 0/8, with I below N")
+    }
+}
+
+impl TryFrom<String> for ManifestShard {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ManifestShard> for String {
+    fn from(shard: ManifestShard) -> Self {
+        format!("{}/{}", shard.index, shard.count)
+    }
 }
 
 /// Options of a batch, besides those of its tasks.
@@ -37,10 +72,6 @@ pub struct BatchSettings {
     /// Folder of outputs without a path of their own.
     pub folder: Option<PathBuf>,
     pub shard: Option<ManifestShard>,
-    /// Folder for the large files of outputs, which are cartons.
-    pub blobs: Option<BlobFolder>,
-    /// True to compute the digest of each input also if the task does not hash its tensors.
-    pub has_digest: bool,
 }
 
 impl BatchSettings {
@@ -53,9 +84,38 @@ impl BatchSettings {
             resume: Resume::ConvertAll,
             folder: None,
             shard: None,
-            blobs: None,
-            has_digest: true,
         }
+    }
+}
+
+/// Tasks by the options of lines and the extensions of their outputs, which share one.
+pub(crate) struct TaskTable {
+    parse: Box<TaskParser>,
+    tasks: HashMap<String, Arc<dyn Task>>,
+}
+
+impl TaskTable {
+    pub(crate) fn new(parse: Box<TaskParser>) -> Self {
+        Self { parse, tasks: HashMap::new() }
+    }
+
+    /// Returns the task of an entry.
+    ///
+    /// # Errors
+    /// When the task does not have an option, or writes no file and the entry names one.
+    pub(crate) fn task(&mut self, entry: &ManifestEntry) -> Result<Arc<dyn Task>, ManifestProblem> {
+        let output = entry.output.as_deref().map(Path::new);
+        let extension = output.map(Path::extension);
+        let key = format!("{} {extension:?}", Json::Object(entry.options.clone()));
+        if let Some(task) = self.tasks.get(&key) {
+            return Ok(Arc::clone(task));
+        }
+        let task = (self.parse)(&entry.options, output).map_err(ManifestProblem::Option)?;
+        if self.tasks.len() >= TASKS_MAX {
+            self.tasks.clear();
+        }
+        self.tasks.insert(key, Arc::clone(&task));
+        Ok(task)
     }
 }
 
@@ -156,7 +216,7 @@ impl JobSource {
     }
 
     /// Returns the next entry with its task; true if it belongs to the shard.
-    fn next_entry(&mut self) -> Result<Option<(ManifestEntry, Arc<LineTask>, bool)>> {
+    fn next_entry(&mut self) -> Result<Option<(ManifestEntry, Arc<dyn Task>, bool)>> {
         let read = self.reader.next_entry().and_then(|entry| {
             let Some(entry) = entry else { return Ok(None) };
             let task = self.tasks.task(&entry)?;
@@ -168,7 +228,7 @@ impl JobSource {
         let number = self.read;
         self.read = self.read.saturating_add(1);
         if !self.is_checked
-            && let Some(problem) = self.find_repeated(&entry, &task.task, line).map_err(Error::Index)?
+            && let Some(problem) = self.find_repeated(&entry, &*task, line).map_err(Error::Index)?
         {
             return Err(Error::Manifest { path: self.settings.manifest.clone(), line, problem });
         }
@@ -181,18 +241,29 @@ impl JobSource {
     fn find_repeated(
         &mut self,
         entry: &ManifestEntry,
-        task: &BatchTask,
+        task: &dyn Task,
         line: u64,
     ) -> io::Result<Option<ManifestProblem>> {
         if let Some(first) = self.inputs.insert(&input_key(&entry.input), line)? {
             return Ok(Some(ManifestProblem::SameInput { input: entry.input.clone(), first }));
         }
-        let BatchTask::Convert(options) = task else { return Ok(None) };
-        let mut options = options.clone();
-        options.output = entry.output.as_ref().map(PathBuf::from);
         let folder = self.settings.folder.as_deref().filter(|_| entry.output.is_none());
-        let output = expected_output(Path::new(&entry.input), &options, folder).display().to_string();
+        let Some(output) = task.expected_output(entry, folder) else { return Ok(None) };
+        let output = output.display().to_string();
         let first = self.outputs.insert(&input_key(&output), line)?;
         Ok(first.map(|first| ManifestProblem::SameOutput { output, first }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_is_below_the_count() {
+        assert_eq!("2/3".parse(), Ok(ManifestShard { index: 2, count: 3 }));
+        for text in ["3/3", "0/0", "1", "-1/2", "a/b"] {
+            assert!(text.parse::<ManifestShard>().is_err(), "{text}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use byte_source::{Checks, MappedFile, Observer, Source};
+use byte_source::{Cancelled, Checks, MappedFile, Observer, Source};
 use zip_format::ZipIndex;
 
 /// Memory of a job without any names.
@@ -38,24 +38,25 @@ impl MemoryBudget {
         Self { limit, used: Mutex::new(0), freed: Condvar::new() }
     }
 
-    /// Waits until the estimate for an input fits next to the other jobs. Returns `None` when `observer` stops the work.
+    /// Waits until the estimate for an input fits next to the other jobs.
+    ///
+    /// # Errors
+    /// When `observer` stops the work.
     pub(crate) fn reserve(
         &self,
         input: &Path,
         jobs: usize,
         observer: &dyn Observer,
-    ) -> Option<MemoryShare<'_>> {
+    ) -> Result<MemoryShare<'_>, Cancelled> {
         let small = self.limit.checked_div(jobs as u64).unwrap_or(0);
         let bytes = estimate_memory(input, small.checked_div(FACTOR).unwrap_or(0));
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used > 0 && used.saturating_add(bytes) > self.limit {
-            if observer.is_cancelled() {
-                return None;
-            }
+            observer.check()?;
             used = self.freed.wait_timeout(used, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
         }
         *used = used.saturating_add(bytes);
-        Some(MemoryShare { budget: self, bytes })
+        Ok(MemoryShare { budget: self, bytes })
     }
 }
 
@@ -150,7 +151,7 @@ mod tests {
     fn a_job_alone_never_waits() {
         let budget = MemoryBudget::new(1);
         let alone = budget.reserve(Path::new("missing"), 1, &Stopped);
-        assert!(alone.is_some());
-        assert!(budget.reserve(Path::new("missing"), 1, &Stopped).is_none());
+        assert!(alone.is_ok());
+        assert!(budget.reserve(Path::new("missing"), 1, &Stopped).is_err());
     }
 }

@@ -1,7 +1,6 @@
 //! Tensors that several inputs of a batch have.
 
 use foldhash::HashSet;
-use open::TensorContent;
 use serde::{Deserialize, Serialize};
 
 /// Length in bytes of a tensor that is compared. Nobody stores smaller ones apart.
@@ -9,22 +8,19 @@ const NBYTES_MIN: u64 = 4096;
 /// Largest number of different tensors that are remembered, in 18 MB.
 const TENSORS_MAX: usize = 1 << 20;
 
+/// Tensor that is compared with those of other inputs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct TensorKey {
+pub struct TensorKey {
     /// Start of the SHA-256 of its elements.
     hash: u64,
     nbytes: u64,
 }
 
 impl TensorKey {
-    /// Returns the keys of the tensors that are compared.
-    pub(crate) fn of_contents(contents: &[TensorContent]) -> Vec<Self> {
-        let large = contents.iter().filter(|content| content.nbytes >= NBYTES_MIN);
-        let key = |content: &TensorContent| {
-            let hash = content.sha256.first_chunk::<8>().copied().map_or(0, u64::from_le_bytes);
-            Self { hash, nbytes: content.nbytes }
-        };
-        large.map(key).collect()
+    /// Returns the key of a tensor with this SHA-256 and length in bytes; `None` if it is too small to be compared.
+    pub fn new(sha256: &[u8; 32], nbytes: u64) -> Option<Self> {
+        let hash = sha256.first_chunk::<8>().copied().map_or(0, u64::from_le_bytes);
+        (nbytes >= NBYTES_MIN).then_some(Self { hash, nbytes })
     }
 }
 
@@ -55,13 +51,15 @@ mod tests {
 
     #[test]
     fn bytes_of_known_tensors_are_counted() {
-        let content = |first, nbytes| TensorContent { sha256: [first; 32], nbytes };
+        let keys = |tensors: &[(u8, u64)]| -> Vec<TensorKey> {
+            tensors.iter().filter_map(|(first, nbytes)| TensorKey::new(&[*first; 32], *nbytes)).collect()
+        };
         let mut seen = SeenTensors::default();
-        let first = TensorKey::of_contents(&[content(1, 4096), content(2, 5000), content(3, 4095)]);
+        let first = keys(&[(1, 4096), (2, 5000), (3, 4095)]);
         assert_eq!(first.len(), 2);
         assert_eq!(seen.repeated_bytes(&first), 0);
         assert_eq!(seen.repeated_bytes(&first), 9096);
-        let second = TensorKey::of_contents(&[content(2, 5000), content(4, 1 << 40), content(4, 1 << 40)]);
+        let second = keys(&[(2, 5000), (4, 1 << 40), (4, 1 << 40)]);
         assert_eq!(seen.repeated_bytes(&second), 5000 + (1 << 40));
     }
 }

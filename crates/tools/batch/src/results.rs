@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::TextIndex;
 use crate::input_key::input_key;
-use crate::{Error, Result};
+use crate::{Error, Outcome, Result};
 
 /// Version of the fields of [`ResultLine`].
-pub(crate) const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 1;
 /// Maximum length of a line in bytes. The line of an output of 100,000 files has about 20 MB.
 const LINE_MAX: u64 = 64 << 20;
 
@@ -58,23 +58,26 @@ pub struct ResultLine {
 }
 
 impl ResultLine {
-    /// Creates the line of an input that failed before anything was known about it.
-    pub(crate) fn failed(input: &str, code: &str, error: &str) -> Self {
+    /// Creates the line of an input whose files have `bytes` bytes.
+    pub(crate) fn new(input: String, outcome: Outcome, bytes: u64) -> Self {
+        let status = if outcome.failure.is_some() { ResultStatus::Failed } else { ResultStatus::Ok };
+        let failure = outcome.failure.map(|failure| (failure.text, failure.kind.name().to_owned()));
+        let (error, code) = failure.unzip();
         Self {
             schema_version: SCHEMA_VERSION,
-            input: input.to_owned(),
-            status: ResultStatus::Failed,
-            error: Some(error.to_owned()),
-            code: Some(code.to_owned()),
-            digest: None,
-            output: None,
+            input,
+            status,
+            error,
+            code,
+            digest: outcome.digest,
+            output: outcome.output.map(|path| path.display().to_string()),
             seconds: 0.0,
-            bytes: 0,
-            verdict: None,
-            tensors: None,
+            bytes,
+            verdict: outcome.verdict,
+            tensors: outcome.tensors,
             repeated_bytes: None,
             made_from: None,
-            files: Vec::new(),
+            files: outcome.files,
         }
     }
 }

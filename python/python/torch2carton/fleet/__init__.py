@@ -78,28 +78,26 @@ def run(
     >>> for result in fleet.run(tasks, to="safetensors", output="out", results="results.jsonl"):  # doctest: +SKIP
     ...     print(result["input"], result["status"])
     """
-    given = {"task": task, "to": to, "output": output, "results": results, "checksum": checksum, "no-digest": not digest}
-    given |= {"blobs": blobs, "base": base}
-    arguments = [word for name, value in given.items() for word in _words(name, value)]
-    if results is not None:
-        arguments.append("--resume")
     is_manifest = isinstance(tasks, (str, bytes, os.PathLike))
-    arguments.append(os.fsdecode(tasks) if is_manifest else "tasks")
-    arguments += ["--", *(word for name, value in (options or {}).items() for word in _words(name.replace("_", "-"), value))]
-    driver = _open(arguments, None if is_manifest else _lines(tasks), ray_address, jobs=jobs, per_host=per_host, retries=retries)
+    request = {
+        "manifest": tasks if is_manifest else "tasks", "task": task, "to": to, "output": output, "results": results,
+        "resume": results is not None, "checksum": checksum, "no_digest": not digest, "blobs": blobs, "base": base,
+        "options": dict(options or {}),
+    }
+    driver = _open(json.dumps(request, default=os.fsdecode), None if is_manifest else _lines(tasks), ray_address, jobs=jobs, per_host=per_host, retries=retries)
     return (json.loads(line) for line, _ in driver.results())
 
 
 def _open(
-    arguments: list[str], lines: Iterable[str] | None, ray_address: str | None, cluster: Cluster | None = None, **limits: Any
+    request: str, lines: Iterable[str] | None, ray_address: str | None, cluster: Cluster | None = None, **limits: Any
 ) -> Driver:
     """Opens a batch, and then the cluster, so that a wrong manifest is refused before anything is started."""
     from ._ray import RayCluster, import_ray
 
     if cluster is None:
         import_ray()
-    batch = _native.Batch(arguments, lines is not None)
-    cluster = cluster or RayCluster(tuple(arguments), os.getcwd(), ray_address)
+    batch = _native.Batch(request, lines is not None)
+    cluster = cluster or RayCluster(request, os.getcwd(), ray_address)
     return Driver(batch, cluster, None if lines is None else Lines(lines), **limits)
 
 
@@ -109,16 +107,3 @@ def _lines(tasks: Iterable[str | Mapping[str, Any]]) -> Iterable[str]:
 
 def _line(task: str | Mapping[str, Any]) -> str:
     return json.dumps({"input": os.fspath(task)} if isinstance(task, (str, os.PathLike)) else dict(task))
-
-
-def _words(name: str, value: Any) -> list[str]:
-    """Returns the words of the command line for an option."""
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [f"--{name}"]
-    if isinstance(value, (list, tuple)):
-        return [word for one in value for word in _words(name, one)]
-    if isinstance(value, (bytes, os.PathLike)):
-        value = os.fsdecode(value)
-    return [f"--{name}={value}"]

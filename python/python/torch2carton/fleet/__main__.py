@@ -8,23 +8,16 @@ import sys
 import time
 from collections.abc import Sequence
 
+from .. import _native
 from .._errors import Error
-from . import _open, _words, report
+from . import _open, report
 from ._driver import Driver
 from ._report import visible
 
 _PERIOD = 30.0
-_BATCH_OPTIONS = (
-    (("--task",), "TASK", "convert, scan, inspect or digest [default: convert]"),
-    (("-o", "--output"), "DIR", "the folder for outputs whose line names none [default: next to each input]"),
-    (("--to",), "KIND", "what `convert` writes [default: by the extension of `output`, else a carton]"),
-    (("--shard",), "I/N", "do only part I of N of the manifest, counted from 0"),
-    (("--blobs",), "DIR", "keep the large files of cartons in DIR, so that files that several have are stored once"),
-    (("--base",), "URL", "the URL under which the files of --blobs will be served"),
-)
 _DESCRIPTION = """\
 Does a task with each input of a manifest on a cluster of Ray, one task of Ray for each. The manifest, the
-options and the results are those of `torch2carton batch`; options of the task follow `--`.
+options and the results are those of `torch2carton batch`, whose --help lists them; options of the task follow `--`.
 
 Examples:
   python -m torch2carton.fleet models.jsonl --to safetensors -o out/ --results results.jsonl
@@ -43,30 +36,24 @@ def main(words: Sequence[str] | None = None) -> int:
     mine, others = (words[: words.index("--")], words[words.index("--") :]) if "--" in words else (words, [])
     parser = argparse.ArgumentParser(
         prog="python -m torch2carton.fleet", description=_DESCRIPTION, epilog=_END, formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        allow_abbrev=False, usage="%(prog)s [OPTIONS] [OPTIONS OF BATCH] MANIFEST [-- OPTIONS OF THE TASK]",
     )
-    parser.add_argument("manifest", metavar="MANIFEST", help="the manifest: a JSON object on each line; `-` is standard input")
-    for flags, metavar, text in _BATCH_OPTIONS:
-        parser.add_argument(*flags, metavar=metavar, help=text)
-    parser.add_argument("--no-digest", action="store_true", help="do not compute digests that the task does not need")
-    parser.add_argument("--checksum", action="store_true", help="read each output of an earlier run as a whole")
-    parser.add_argument("--results", metavar="FILE", help="append the results to FILE instead of printing them, and go on from those in it")
     parser.add_argument("--ray-address", metavar="ADDRESS", help="the cluster [default: $RAY_ADDRESS, else a new one on this machine]")
     parser.add_argument("--jobs", type=_count, metavar="N", help="most inputs at the same time [default: as many as keep all cores busy]")
     parser.add_argument("--per-host", type=_count, default=8, metavar="N", help="most inputs at the same time that are read from one server [default: 8]")
     parser.add_argument("--retries", type=int, default=3, metavar="N", help="how often an input is tried again whose process or node was lost [default: 3]")
     parser.add_argument("-q", "--quiet", action="store_true", help="print no progress and no summary")
-    parser.add_argument("--resume", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(mine)
-    names = ("task", "output", "to", "shard", "blobs", "base", "no_digest", "checksum", "results")
-    arguments = [word for name in names for word in _words(name.replace("_", "-"), getattr(options, name))]
-    arguments += [*(["--resume"] if options.results else []), options.manifest, *others]
+    options, rest = parser.parse_known_args(mine)
+    if "--resume" not in rest and any(word.split("=")[0] == "--results" for word in rest):
+        rest.append("--resume")
     is_opened = False
     try:
-        lines = iter(sys.stdin) if options.manifest == "-" else None
-        driver = _open(arguments, lines, options.ray_address, jobs=options.jobs, per_host=options.per_host, retries=options.retries)
+        request = _native.batch_request([*rest, *others])
+        batch = json.loads(request)
+        lines = iter(sys.stdin) if batch["manifest"] == "-" else None
+        driver = _open(request, lines, options.ray_address, jobs=options.jobs, per_host=options.per_host, retries=options.retries)
         is_opened = True
-        _show(driver, options.results is None, options.quiet)
+        _show(driver, batch["results"] is None, options.quiet)
     except Error as error:
         print(f"error: {visible(str(error))}", file=sys.stderr)
         return 2 if not is_opened or error.kind in ("input", "option") else 1

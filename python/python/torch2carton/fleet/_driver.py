@@ -293,13 +293,13 @@ def _hosts(input: str) -> Iterator[str]:
         yield "huggingface.co" if address.scheme == "hf" else (address.hostname or address.scheme)
 
 
-def run_job(worker: Callable[[tuple[str, ...]], _native.BatchWorker], arguments: tuple[str, ...], message: str, cores: int, folder: str) -> str:
+def run_job(worker: Callable[[str], _native.BatchWorker], request: str, message: str, cores: int, folder: str) -> str:
     """Runs a job in this process, in the folder to which its paths are relative. Returns the text of its result."""
     from .._errors import InternalError
 
     if os.path.isdir(folder):
         os.chdir(folder)
     try:
-        return worker(arguments).run(message, cores)
+        return worker(request).run(message, cores)
     except InternalError as error:
         return _native.failed_job(message, "internal", str(error))

@@ -30,31 +30,31 @@ def import_ray() -> Any:
 
 
 @functools.lru_cache(maxsize=4)
-def _worker(arguments: tuple[str, ...]) -> _native.BatchWorker:
-    return _native.BatchWorker(list(arguments))
+def _worker(request: str) -> _native.BatchWorker:
+    return _native.BatchWorker(request)
 
 
-def _run(arguments: tuple[str, ...], message: str, cores: int, folder: str, version: str) -> str:
+def _run(request: str, message: str, cores: int, folder: str, version: str) -> str:
     """Runs a job. This is the task of Ray."""
     if version != _native.__version__:
         raise Error(f"a node has torch2carton {_native.__version__}, the driver {version}; install the same on both")
-    return run_job(_worker, arguments, message, cores, folder)
+    return run_job(_worker, request, message, cores, folder)
 
 
 class RayCluster:
     """Ray, to which this process is connected, or connects.
 
     Attributes:
-        arguments: those of the batch
+        request: that of the batch, as JSON
         folder: the folder to which relative paths are relative on all nodes
     """
 
-    def __init__(self, arguments: tuple[str, ...], folder: str, address: str | None) -> None:
+    def __init__(self, request: str, folder: str, address: str | None) -> None:
         self._ray = import_ray()
         self._is_own = not self._ray.is_initialized()
         if self._is_own:
             self._ray.init(address=address, logging_level="warning", log_to_driver=False)
-        self._arguments = self._ray.put(arguments)
+        self._request = self._ray.put(request)
         self._folder = folder
         self._task = self._ray.remote(_run)
         self._limits = (0.0, 0, 0, 0)
@@ -76,7 +76,7 @@ class RayCluster:
         cores = max(1, min(job.cores, cores or 1))
         options = {"num_cpus": cores, "memory": min(job.memory, memory) if memory else job.memory}
         task = self._task.options(**options, max_retries=0, scheduling_strategy="SPREAD")
-        return task.remote(self._arguments, job.message, cores, self._folder, _native.__version__)
+        return task.remote(self._request, job.message, cores, self._folder, _native.__version__)
 
     def wait(self, keys: list[Any], seconds: float) -> list[Any]:
         """Returns the tasks that have ended."""

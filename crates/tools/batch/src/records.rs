@@ -1,15 +1,18 @@
-//! Records of the outputs of earlier batches: lines of a file in each folder, and in a store, a file for each output.
+//! Records of the outputs of earlier batches, next to the outputs: lines of a file in each folder, and in a store, a file for
+//! each output.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use output::{OutputRecord, OutputRecords};
+use byte_source::ReadError;
+use output::{OutputRecord, OutputRecords, parent_folder};
 
-use crate::{BatchOutput, Error, Result};
+use crate::JobOutput;
 
+/// Records that are next to the outputs of a batch.
 #[derive(Debug)]
-pub(crate) struct BatchRecords {
+pub struct RecordsNextToOutputs {
     /// True if outputs of earlier batches are skipped.
     is_resumed: bool,
     is_dry_run: bool,
@@ -17,8 +20,9 @@ pub(crate) struct BatchRecords {
     folders: Mutex<HashMap<PathBuf, Arc<OutputRecords>>>,
 }
 
-impl BatchRecords {
-    pub(crate) fn new(is_resumed: bool, is_dry_run: bool) -> Self {
+impl RecordsNextToOutputs {
+    /// Creates records of which none was read. A dry run does not shorten them.
+    pub fn new(is_resumed: bool, is_dry_run: bool) -> Self {
         Self { is_resumed, is_dry_run, folders: Mutex::default() }
     }
 
@@ -26,23 +30,21 @@ impl BatchRecords {
     ///
     /// # Errors
     /// When the store of the output cannot be reached or refuses access.
-    pub(crate) fn find(&self, output: &BatchOutput) -> Result<Option<OutputRecord>> {
-        let path = output.path();
-        if output.destination().store_of(path)?.is_some() {
-            let read = || output.destination().stored_record(path);
-            let read = self.is_resumed.then(read).transpose();
-            return Ok(read.map_err(|reason| Error::unread_input(path, reason))?.flatten());
+    pub fn find(&self, output: &dyn JobOutput) -> Result<Option<OutputRecord>, ReadError> {
+        if let Ok(Some(_)) = output.destination().store_of(output.path()) {
+            let read = || output.destination().stored_record(output.path());
+            return Ok(self.is_resumed.then(read).transpose()?.flatten());
         }
-        let records = self.folder(output.folder());
-        let record = output.name().and_then(|name| records.get(name));
-        Ok(record.filter(|_| self.is_resumed).cloned())
+        let records = self.folder(parent_folder(output.path()));
+        let name = output.path().file_name().and_then(|name| name.to_str());
+        Ok(name.and_then(|name| records.get(name)).filter(|_| self.is_resumed).cloned())
     }
 
     /// Adds a record, and does without if it cannot be written: an output without a record is made again.
-    pub(crate) fn add(output: &BatchOutput, record: &OutputRecord) {
+    pub fn add(output: &dyn JobOutput, record: &OutputRecord) {
         let _ = match output.destination().store_of(output.path()) {
             Ok(Some(_)) => output.destination().store_record(output.path(), record).ok(),
-            _ => OutputRecords::append(output.folder(), record).ok(),
+            _ => OutputRecords::append(parent_folder(output.path()), record).ok(),
         };
     }
 

@@ -2,8 +2,9 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
+use batch::clean_absolute;
 use byte_source::{Location, Stores};
 use carton_format::Config;
 use open::files::{CheckpointSources, Error as FilesError, ShardPolicy};
@@ -229,20 +230,6 @@ fn first_path(paths: &[Location]) -> PathBuf {
 /// Returns the absolute folder of a checkpoint's files.
 fn input_folder(paths: &[Location]) -> PathBuf {
     clean_absolute(parent_folder(&first_path(paths)))
-}
-
-/// Returns an absolute path without `.` and `..`.
-fn clean_absolute(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut clean = PathBuf::new();
-    for part in absolute.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(clean.pop()),
-            part => clean.push(part),
-        }
-    }
-    clean
 }
 
 /// Returns the last folder that all paths have in common.

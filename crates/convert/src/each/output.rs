@@ -1,0 +1,81 @@
+//! Conversion of a batch: what its output is made from, and whether that of an earlier batch is complete.
+
+use std::path::{Path, PathBuf};
+
+use batch::{JobOutput, record_output};
+use byte_source::{Cancelled, ErrorKind, Location, Observer};
+use output::{Destination, OutputRecord};
+
+use super::made_from;
+use crate::{ConvertReport, PlannedConversion, Result};
+
+/// Output of one conversion of a batch.
+#[derive(Debug)]
+pub struct BatchOutput {
+    conversion: PlannedConversion,
+    /// File or folder that only this conversion writes.
+    path: PathBuf,
+    /// Digest of all that the output is made from; `None` if it cannot be computed.
+    made_from: Option<String>,
+}
+
+impl BatchOutput {
+    /// Finds what the output of `conversion` is made from.
+    pub fn new(conversion: PlannedConversion) -> Self {
+        let conversion = PlannedConversion { checksums: true, ..conversion };
+        let path = conversion.own_output();
+        // An input that cannot be read is reported when it is converted.
+        let made_from = made_from::made_from_digest(&conversion).ok();
+        Self { conversion, path, made_from }
+    }
+
+    /// Returns the files from which the checkpoint is read.
+    pub fn inputs(&self) -> impl Iterator<Item = Location> {
+        self.conversion.sources.locations()
+    }
+
+    /// Converts the checkpoint, and returns a record of the output if it was written and can be recorded.
+    ///
+    /// # Errors
+    /// Those of [`PlannedConversion::run`].
+    pub fn convert(&self, observer: &dyn Observer) -> Result<(ConvertReport, Option<OutputRecord>)> {
+        let report = self.conversion.run(observer)?;
+        let record = if report.written { record_output(self, &report.written_files) } else { None };
+        Ok((report, record))
+    }
+
+    fn is_stored(&self) -> bool {
+        matches!(self.destination().store_of(&self.path), Ok(Some(_)))
+    }
+}
+
+impl JobOutput for BatchOutput {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn destination(&self) -> &Destination {
+        &self.conversion.options.destination
+    }
+
+    fn made_from(&self) -> Option<&str> {
+        self.made_from.as_deref()
+    }
+
+    fn local_inputs(&self) -> Vec<&Path> {
+        self.conversion.sources.inputs().collect()
+    }
+
+    /// In a store, the versions of the files are enough.
+    fn is_complete(&self) -> bool {
+        self.is_stored() || self.conversion.options.target.format().is_complete(&self.path)
+    }
+
+    fn verify(&self, observer: &dyn Observer) -> Result<bool, Cancelled> {
+        let verify = || self.conversion.options.target.format().verify(&self.path, observer);
+        match if self.is_stored() { Ok(true) } else { verify() } {
+            Err(error) if error.kind() == ErrorKind::Cancelled => Err(Cancelled),
+            verified => Ok(verified.unwrap_or(false)),
+        }
+    }
+}
