@@ -31,7 +31,7 @@ TREE = Path(__file__).resolve().parent.parent.parent
 GOLDEN = TREE / "tests/golden"
 # Each folder with the inputs of one kind; what lies directly in it is an input, or each file below it.
 FLAT = [(GOLDEN, name) for name in ("checkpoints", "hostile", "malicious", "objects", "pickles", "scripts", "shards")]
-FLAT += [(TREE / "crates/model/quantization/tests", "models"), (TREE / "crates/import/trainer-shards/tests", "data")]
+FLAT += [(TREE / "crates/model/quantization/tests", "models"), (TREE / "crates/import/open/tests", "data")]
 TARGETS = {"carton": "x.carton", "safetensors": "x.safetensors", "pth": "x.pth", "triton": "models"}
 SOURCES = {"corpus", "corpus-2"}
 CONVERT = "convert --json --no-sync -o out/x."

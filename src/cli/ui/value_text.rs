@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value as Json;
 
-/// Returns the text of a value of a report. Values are nested at most a few levels deep, as `pipeline` limits them.
+/// Returns the text of a value of a report. Values are nested at most a few levels deep, as `open` limits them.
 pub(crate) fn value_text(value: &Json) -> String {
     match value {
         Json::Null => "None".to_owned(),

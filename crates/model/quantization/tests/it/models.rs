@@ -16,7 +16,7 @@ type Described = BTreeMap<String, (String, Vec<u64>, String)>;
 pub(crate) fn models() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
     let entries = folder.read_dir().expect("it is checked in").map(|entry| entry.expect("an entry").path());
-    // The values of a pickle are read by the pipeline, so that `tests/golden` has these.
+    // The values of a pickle are read by `open`, so that `tests/golden` has these.
     let mut models: Vec<PathBuf> = entries.filter(|model| !model.join("qmodel.pt").exists()).collect();
     models.sort();
     models

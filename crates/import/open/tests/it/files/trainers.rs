@@ -108,7 +108,7 @@ fn a_whole_model_next_to_the_state_of_deepspeed_is_offered() {
     assert_eq!(names(&paths), ["model.safetensors"]);
 }
 
-/// The folder of one of the checkpoints that `torch.distributed` and FSDP wrote for the tests of `trainer-shards`.
+/// The folder of one of the checkpoints that `torch.distributed` and FSDP wrote for the tests of `trainers/`.
 fn trainer_folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
