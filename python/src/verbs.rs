@@ -11,9 +11,8 @@ use pyo3::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use torch2carton::crates::inspect::{InspectOptions, ScanOptions, TraceListing, TraceOptions, TraceView};
-use torch2carton::crates::open::InvalidOption;
 use torch2carton::crates::serde_json::{self, Map, Value as Json};
-use torch2carton::crates::{carton_tools, open};
+use torch2carton::crates::{carton_tools, convert, open};
 use torch2carton::{
     Carton, ConvertOptions, DiffOptions, Error, ErrorKind, FileScan, InputOptions, Location, Observer,
     VerifyOptions, cli,
@@ -44,8 +43,8 @@ where
     open::set_options(&T::default(), options(py, text)?).map_err(|error| option_error(py, error))
 }
 
-fn option_error(py: Python<'_>, error: InvalidOption) -> PyErr {
-    errors::exception(py, &open::Error::Option(error).into(), None)
+fn option_error(py: Python<'_>, error: impl Into<convert::Error>) -> PyErr {
+    errors::exception(py, &error.into().into(), None)
 }
 
 /// Runs a request, and returns its report as JSON.

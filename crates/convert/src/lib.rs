@@ -31,7 +31,7 @@ mod conversion;
 mod convert;
 mod each;
 mod error;
-/// What an input has besides tensors that can be changed: code, and files that are kept.
+/// Parts of an input besides its tensors: code, and files that are kept.
 mod input {
     pub(crate) mod from_carton;
     pub(crate) mod misc;

@@ -1,4 +1,4 @@
-//! Sums over tensors.
+//! Sums over the tensors of a model: elements, and bytes by dtype.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::{Serialize, Serializer};

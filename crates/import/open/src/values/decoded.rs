@@ -79,6 +79,7 @@ pub fn float(number: f64) -> Json {
     }
 }
 
+/// Returns a complex number as JSON: an object with its two parts.
 pub fn complex(re: f64, im: f64) -> Json {
     json!({ "$complex": [float(re), float(im)] })
 }
