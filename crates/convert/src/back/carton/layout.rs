@@ -99,9 +99,7 @@ impl<'j> NonModuleFiles<'j> {
         let map = |(name, path): &Companion| {
             let content = match &job.document {
                 Some((replaced, text)) if replaced == name => MiscContent::Text(text.clone()),
-                _ => MiscContent::Mapped(Arc::new(
-                    MappedFile::open(path).map_err(|reason| open::Error::Map(reason))?,
-                )),
+                _ => MiscContent::Mapped(Arc::new(MappedFile::open(path).map_err(open::Error::Map)?)),
             };
             Ok((format!("{MISC_FOLDER}{name}"), content))
         };

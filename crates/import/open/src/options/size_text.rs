@@ -28,6 +28,9 @@ pub fn parse_size(text: &str) -> Result<u64, &'static str> {
 }
 
 /// Reads a size from a number or a text.
+///
+/// # Errors
+/// When it is not a size, or is 0.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a number of bytes, or a text such as 5GB")]

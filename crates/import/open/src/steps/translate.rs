@@ -107,6 +107,9 @@ pub fn lone_shard(reason: &decoder::Error, sources: &CheckpointSources) -> Optio
 }
 
 /// Collects the documents next to the checkpoint and the given hyperparameters.
+///
+/// # Errors
+/// When a document cannot be read.
 pub fn decoder_options(
     given: Overrides,
     keep_extra: bool,
