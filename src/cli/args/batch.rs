@@ -20,7 +20,6 @@ use crate::cli::ui::advice;
 
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(after_help = "\
 Examples:
   torch2carton batch models.jsonl -o out/ --to safetensors --results results.jsonl

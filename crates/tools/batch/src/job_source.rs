@@ -119,6 +119,14 @@ impl TaskTable {
     }
 }
 
+/// Line of a manifest that was checked.
+struct SourceLine {
+    entry: ManifestEntry,
+    task: Arc<dyn Task>,
+    /// True if it belongs to the shard.
+    is_own: bool,
+}
+
 /// Jobs of a batch, in the order of the manifest.
 pub(crate) struct JobSource {
     settings: BatchSettings,
@@ -171,8 +179,8 @@ impl JobSource {
         let again = file.try_clone().map_err(failed)?;
         source.reader = ManifestReader::new(Box::new(BufReader::new(again)));
         let mut jobs = 0_u64;
-        while let Some((_, _, is_own)) = source.next_entry()? {
-            jobs = jobs.saturating_add(u64::from(is_own));
+        while let Some(line) = source.next_line()? {
+            jobs = jobs.saturating_add(u64::from(line.is_own));
         }
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
         source.reader = ManifestReader::new(Box::new(BufReader::new(file)));
@@ -186,7 +194,7 @@ impl JobSource {
     /// # Errors
     /// When the next line is refused, or the results of an earlier batch cannot be read.
     pub(crate) fn next_job(&mut self) -> Result<Option<BatchJob>> {
-        while let Some((entry, task, is_own)) = self.next_entry()? {
+        while let Some(SourceLine { entry, task, is_own }) = self.next_line()? {
             if is_own {
                 let earlier = match &mut self.earlier {
                     Some(earlier) => earlier.find(&entry.input)?,
@@ -215,8 +223,7 @@ impl JobSource {
         Ok(self.inputs.get(&input_key(input)).map_err(Error::Index)?.is_some())
     }
 
-    /// Returns the next entry with its task; true if it belongs to the shard.
-    fn next_entry(&mut self) -> Result<Option<(ManifestEntry, Arc<dyn Task>, bool)>> {
+    fn next_line(&mut self) -> Result<Option<SourceLine>> {
         let read = self.reader.next_entry().and_then(|entry| {
             let Some(entry) = entry else { return Ok(None) };
             let task = self.tasks.task(&entry)?;
@@ -234,7 +241,7 @@ impl JobSource {
         }
         let is_own =
             self.settings.shard.is_none_or(|shard| number.checked_rem(shard.count) == Some(shard.index));
-        Ok(Some((entry, task, is_own)))
+        Ok(Some(SourceLine { entry, task, is_own }))
     }
 
     /// Returns the problem that an earlier line has the same input or output.
