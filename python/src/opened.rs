@@ -145,7 +145,7 @@ impl Opened {
         let containers = sources.open_with(Container::from_source_lazily, observer)?;
         drop(file);
         let (checkpoint, notes) =
-            sources.read_with_observer::<open::files::Error>(&containers, &|_, _| Ok(()), observer)?;
+            sources.read_with_observer::<files::Error>(&containers, &|_, _| Ok(()), observer)?;
         let metadata = checkpoint.items.iter().filter_map(|item| match &item.content {
             ItemContent::Value(CheckpointValue::Text(text)) => {
                 Some((item.name.strip_prefix(METADATA)?.to_owned(), text.to_string()))

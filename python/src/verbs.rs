@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use torch2carton::crates::inspect::{InspectOptions, ScanOptions, TraceListing, TraceOptions, TraceView};
 use torch2carton::crates::serde_json::{self, Map, Value as Json};
-use torch2carton::crates::{carton_tools, convert, open};
+use torch2carton::crates::{carton_tools, convert as conversion, open};
 use torch2carton::{
     Carton, ConvertOptions, DiffOptions, Error, ErrorKind, FileScan, InputOptions, Location, Observer,
     VerifyOptions, cli,
@@ -43,7 +43,7 @@ where
     open::set_options(&T::default(), options(py, text)?).map_err(|error| option_error(py, error))
 }
 
-fn option_error(py: Python<'_>, error: impl Into<convert::Error>) -> PyErr {
+fn option_error(py: Python<'_>, error: impl Into<conversion::Error>) -> PyErr {
     errors::exception(py, &error.into().into(), None)
 }
 
