@@ -15,7 +15,7 @@ pub fn convert(input: impl Into<Location>) -> Convert {
     Convert::new(input)
 }
 
-/// A conversion that has not started. [`convert`] has an example.
+/// A conversion that has not started. [`convert()`] has an example.
 #[derive(Clone, Debug)]
 #[must_use = "a conversion starts with `run`"]
 pub struct Convert {

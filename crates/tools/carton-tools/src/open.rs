@@ -53,10 +53,10 @@ pub fn open(input: &Location) -> Result<Carton> {
     open_file(path, &file_of(input)?.ok_or_else(|| Error::NotACarton { path: path.to_owned() })?)
 }
 
-/// Opens a packed or unpacked carton of this machine like [`open`], and each file with tensors with `open_file`.
+/// Opens a packed or unpacked carton of this machine like [`open()`], and each file with tensors with `open_file`.
 ///
 /// # Errors
-/// Those of [`open`], and of `open_file`.
+/// Those of [`open()`], and of `open_file`.
 pub fn open_with(path: &Path, open_file: fn(&Path) -> OpenedFile) -> Result<Carton> {
     open_by(path, |path| Carton::open_with(path, open_file))
 }
