@@ -6,7 +6,7 @@
 
 use torch2carton::crates::convert::{NonTensorParts, NoteCollector, Result};
 use torch2carton::{
-    Blob, Dtype, Gathered, Output, OutputJob, OutputPlan, ReadError, Sink, Target, Tensor, Window, convert,
+    Blob, Dtype, Gathered, Output, OutputJob, OutputPlan, Sink, Target, Tensor, Window, convert,
 };
 use zip_format::{EntryContent, NewZipEntry, ZipWriter};
 
@@ -79,7 +79,7 @@ impl Blob for Array {
         self.header.len() as u64 + self.elements.len()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
         sink.write(Window::owned(self.header.clone()))?;
         self.elements.write_to(sink)
     }
@@ -95,7 +95,7 @@ impl Blob for Archive {
         self.len
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
         let mut zip = ZipWriter::new(sink);
         self.arrays.iter().try_for_each(|array| zip.add(&array.entry()))?;
         zip.finish()

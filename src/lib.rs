@@ -195,7 +195,7 @@ pub use checkpoint::Checkpoint;
 pub use convert::{Convert, convert};
 pub use diff::{Diff, diff};
 pub use digest::{Digest, digest};
-pub use error::{Error, ErrorLocation, Result};
+pub use error::{Error, Result};
 pub use inspect::{Inspect, inspect};
 pub use pack::{Pack, Unpack, pack, unpack};
 pub use report::{Report, report};
@@ -224,7 +224,7 @@ pub use ::inspect::{
 };
 pub use byte_source::{
     Action, Blob, BufferSource, ErrorKind, Folder, Listing, LocalStore, Location, MemoryStore, Notice,
-    Observer, ProgressUpdate, ReadError, Region, Sink, Source, Stat, Store, Stores, Window,
+    Observer, Place, ProgressUpdate, Region, Sink, Source, Stat, Store, Stores, Window,
 };
 pub use carton_format::{Config, Port as ConfigPort, Runner};
 pub use carton_tools::{

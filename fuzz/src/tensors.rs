@@ -1,6 +1,6 @@
 //! Arbitrary tensors, each with the elements that it must have, computed without the code that is tested.
 
-use byte_source::{Blob, ReadError, Region};
+use byte_source::{Blob, Region};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use tensor::{ByteOrder, Dtype, NegConj, Storage, Tensor};
 
@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 2;
 ///
 /// # Errors
 /// When the blob cannot be read.
-pub fn bytes(blob: &dyn Blob) -> std::result::Result<Vec<u8>, ReadError> {
+pub fn bytes(blob: &dyn Blob) -> std::result::Result<Vec<u8>, byte_source::Error> {
     let mut out: Vec<u8> = Vec::new();
     blob.write_to(&mut out)?;
     assert_eq!(out.len() as u64, blob.len());

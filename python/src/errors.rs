@@ -4,7 +4,8 @@ use std::any::Any;
 use std::path::Path;
 
 use pyo3::prelude::*;
-use torch2carton::{Error, ErrorKind, ErrorLocation, ReadError};
+use torch2carton::crates::byte_source;
+use torch2carton::{Error, ErrorKind, Place};
 
 /// Returns the exception for an error of the library. `path` is the file of the call, for errors that name none.
 pub(crate) fn exception(py: Python<'_>, error: &Error, path: Option<&Path>) -> PyErr {
@@ -12,8 +13,8 @@ pub(crate) fn exception(py: Python<'_>, error: &Error, path: Option<&Path>) -> P
 }
 
 /// Returns the exception for an error of reading elements of the tensor `name`.
-pub(crate) fn read_exception(py: Python<'_>, error: ReadError, path: &Path, name: &str) -> PyErr {
-    let error = Error::from(error.with_tensor(name));
+pub(crate) fn read_exception(py: Python<'_>, error: byte_source::Error, path: &Path, name: &str) -> PyErr {
+    let error = Error::from(error.in_tensor(name));
     let mut location = error.location();
     location.tensor.get_or_insert_with(|| name.to_owned());
     make(py, error.kind(), &error.to_string(), &location, Some(path))
@@ -21,15 +22,15 @@ pub(crate) fn read_exception(py: Python<'_>, error: ReadError, path: &Path, name
 
 /// Returns an exception of the package with its own text.
 pub(crate) fn own(py: Python<'_>, kind: ErrorKind, text: &str) -> PyErr {
-    make(py, kind, text, &ErrorLocation::default(), None)
+    make(py, kind, text, &Place::default(), None)
 }
 
 /// Returns an exception of the package about a file, with its own text.
 pub(crate) fn of_file(py: Python<'_>, kind: ErrorKind, text: &str, path: Option<&Path>) -> PyErr {
-    make(py, kind, text, &ErrorLocation::default(), path)
+    make(py, kind, text, &Place::default(), path)
 }
 
-fn make(py: Python<'_>, kind: ErrorKind, text: &str, location: &ErrorLocation, path: Option<&Path>) -> PyErr {
+fn make(py: Python<'_>, kind: ErrorKind, text: &str, location: &Place, path: Option<&Path>) -> PyErr {
     let path = location.path.as_deref().or(path).map(Path::as_os_str);
     let made = py.import("torch2carton._errors").and_then(|errors| {
         let arguments = (kind.name(), text, path, location.tensor.as_deref(), location.offset);

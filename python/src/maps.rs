@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use torch2carton::{ReadError, Source, Storage};
+use torch2carton::crates::byte_source;
+use torch2carton::{Source, Storage};
 
 use crate::memory::{Memory, PrivateMap};
 
@@ -58,7 +59,7 @@ impl Maps {
     ///
     /// # Errors
     /// Those of [`Source::locate`].
-    pub(crate) fn memory(&self, storage: &Storage, range: Range<u64>) -> Result<Option<Memory>, ReadError> {
+    pub(crate) fn memory(&self, storage: &Storage, range: Range<u64>) -> Result<Option<Memory>, byte_source::Error> {
         let region = storage.region().filter(|_| self.backend == Backend::Map);
         let Some(region) = region else { return Ok(None) };
         let Some(map) = self.map(region.source()) else { return Ok(None) };

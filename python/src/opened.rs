@@ -8,13 +8,13 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use torch2carton::crates::byte_source::{
+use torch2carton::crates::byte_source::{self, 
     self, BufferSource, Listing, LocalStore, Location, OpenedFile, Stat, Store, Upload,
 };
 use torch2carton::crates::carton_tools;
 use torch2carton::crates::open::files::{self, CheckpointSources, ShardPolicy};
 use torch2carton::crates::torch_import::{CheckpointValue, Container, ItemContent};
-use torch2carton::{Carton, Observer, ReadError, Result, Source, Tensors};
+use torch2carton::{Carton, Observer, Result, Source, Tensors};
 
 use crate::maps::{Backend, Maps};
 use crate::unmapped_file::UnmappedFile;
@@ -107,7 +107,7 @@ impl Store for BackendStore {
         self.disks.stat(path)
     }
 
-    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, byte_source::Error> {
         match (files, &self.opened) {
             ([path], Some(opened)) if opened.path() == path => Ok(vec![Arc::clone(opened)]),
             _ => self.disks.open(files),

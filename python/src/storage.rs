@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
-use torch2carton::{Dtype, ErrorKind, ReadError};
+use torch2carton::crates::byte_source;
+use torch2carton::{Dtype, ErrorKind};
 
 use crate::maps::Maps;
 use crate::memory::{self, Buffer, Memory};
@@ -25,7 +26,7 @@ impl Storage {
         Self { maps: Arc::clone(maps), path: path.to_owned(), inner: storage }
     }
 
-    fn exception(&self, py: Python<'_>, error: ReadError) -> PyErr {
+    fn exception(&self, py: Python<'_>, error: byte_source::Error) -> PyErr {
         errors::exception(py, &error.into(), Some(&self.path))
     }
 }

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 use torch2carton::crates::byte_source::{hex, sha256};
 use torch2carton::crates::inspect::InspectOptions;
-use torch2carton::{CompoundKind, Dtype, ErrorKind, ReadError, Sink, Tensors, Window};
+use torch2carton::{CompoundKind, Dtype, ErrorKind, Sink, Tensors, Window};
 
 use crate::maps::Maps;
 use crate::memory::{self, Buffer, CPU, DlDataType, Memory};
@@ -69,7 +69,7 @@ pub(crate) fn kind_name(kind: &CompoundKind) -> String {
 pub(crate) struct SliceSink<'s>(pub(crate) &'s mut [u8]);
 
 impl Sink for SliceSink<'_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         let rest = std::mem::take(&mut self.0);
         let Some((now, later)) = rest.split_at_mut_checked(window.len()) else {
             return Err(std::io::ErrorKind::WriteZero.into());
@@ -142,7 +142,7 @@ impl Tensor {
         Ok((Memory::owned(bytes), strides, true))
     }
 
-    fn exception(&self, py: Python<'_>, error: ReadError) -> PyErr {
+    fn exception(&self, py: Python<'_>, error: byte_source::Error) -> PyErr {
         errors::read_exception(py, error, self.file().1, self.named().0)
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use torch2carton::crates::byte_source;
-use torch2carton::{ReadError, Result, Source};
+use torch2carton::{Result, Source};
 
 /// A file that is read by pread(2) and never mapped.
 #[derive(Debug)]
@@ -22,13 +22,13 @@ impl UnmappedFile {
     ///
     /// # Errors
     /// When the path cannot be opened, or is not a regular file.
-    pub(crate) fn open(path: &Path) -> Result<Self, byte_source::Error> {
-        let io = |reason| byte_source::Error::Io { path: path.to_owned(), reason };
+    pub(crate) fn open(path: &Path) -> Result<Self, byte_source::FileError> {
+        let io = |reason| byte_source::FileError::Read { path: path.to_owned(), reason };
         // The file type is checked first, because opening a named pipe would wait for a writer.
         let kind = std::fs::metadata(path).map_err(io)?;
         if !kind.is_file() {
             let what = byte_source::special_file_kind(&kind);
-            return Err(byte_source::Error::NotAFile { path: path.to_owned(), what });
+            return Err(byte_source::FileError::NotAFile { path: path.to_owned(), what });
         }
         let file = File::open(path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
@@ -45,7 +45,7 @@ impl Source for UnmappedFile {
         self.len
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), byte_source::Error> {
         let (mut rest, mut at) = (buffer, offset);
         while !rest.is_empty() {
             match read_at(&self.file, rest, at) {
@@ -65,7 +65,7 @@ impl Source for UnmappedFile {
         Ok(())
     }
 
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         let now = self.file.metadata()?;
         if now.len() == self.len && now.modified().ok() == self.modified {
             return Ok(());

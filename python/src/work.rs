@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use torch2carton::crates::byte_source::CancellableSink;
-use torch2carton::{Action, Blob, Observer, ProgressUpdate, ReadError, Sink};
+use torch2carton::{Action, Blob, Observer, ProgressUpdate, Sink};
 
 use crate::errors;
 
@@ -148,7 +148,7 @@ pub(crate) fn send(
     py: Python<'_>,
     blob: &(impl Blob + Sync),
     sink: &mut (impl Sink + Send),
-) -> PyResult<Result<(), ReadError>> {
+) -> PyResult<Result<(), byte_source::Error>> {
     if blob.len() <= SMALL {
         return Ok(py.detach(|| blob.write_to(sink)));
     }

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use byte_source::{Location, ReadError};
+use byte_source::Location;
 use clap::FromArgMatches;
 use convert::ConvertOptions;
 
@@ -40,7 +40,7 @@ pub fn locate_input(path: &Path) -> crate::Result<Location> {
 }
 
 fn read_error(error: anyhow::Error) -> crate::Error {
-    ReadError::from(args::into_io_error(error)).into()
+    byte_source::Error::from(args::into_io_error(error)).into()
 }
 
 /// Batch of a request, for a program that runs its jobs elsewhere.

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use byte_source::{ReadError, Sink, Window};
+use byte_source::{Sink, Window};
 use zip_format::{EntryContent, NewZipEntry, ZipWriter};
 
 /// Elements along each side of a matrix.
@@ -19,7 +19,7 @@ const BYTES: usize = 2 * SIDE as usize * SIDE as usize;
 pub(crate) fn save(path: &Path, count: u32) -> Result<(), Box<dyn Error>> {
     struct Out(BufWriter<File>);
     impl Sink for Out {
-        fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
             Ok(self.0.write_all(&window)?)
         }
     }

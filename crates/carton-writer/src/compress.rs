@@ -8,9 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{
-    Blob, Crc32, MappedFile, ProgressReporter, ReadError, Region, Sink, Source, WINDOW, Window,
-};
+use byte_source::{Blob, Crc32, MappedFile, ProgressReporter, Region, Sink, Source, WINDOW, Window};
 use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
 use zip_format::{CompressedContent, CompressionMethod, EntryContent};
@@ -67,7 +65,7 @@ impl CompressionSpill {
         blob: &dyn Blob,
         compression: Compression,
         work: ProgressReporter<'_>,
-    ) -> Result<Option<CompressedFile>, ReadError> {
+    ) -> Result<Option<CompressedFile>, byte_source::Error> {
         let picky = compression == Compression::ZstdIfSmaller;
         let start = self.len;
         // Overwrites the data of a file whose compression was abandoned.
@@ -173,7 +171,7 @@ struct CompressingSink<'o> {
 }
 
 impl Sink for CompressingSink<'_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         self.crc.add(&window);
         self.sha256.update(&*window);
         match &mut self.encoder {

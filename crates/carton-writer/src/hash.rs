@@ -7,7 +7,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Scope;
 
-use byte_source::{ReadError, WINDOW, Window};
+use byte_source::{WINDOW, Window};
 use sha2::{Digest, Sha256};
 
 /// Minimum length in bytes of a window that is sent alone. Smaller windows are collected first: sending a message for a
@@ -48,7 +48,7 @@ impl Hasher {
     }
 
     /// Hashes the next bytes of the current file.
-    pub(crate) fn update(&self, window: Window) -> Result<(), ReadError> {
+    pub(crate) fn update(&self, window: Window) -> Result<(), byte_source::Error> {
         if window.len() < SMALL_WINDOW {
             let mut small = self.small.borrow_mut();
             small.extend_from_slice(&window);
@@ -62,22 +62,22 @@ impl Hasher {
     }
 
     /// Returns the SHA-256 of all bytes since the last call.
-    pub(crate) fn finish(&self) -> Result<[u8; 32], ReadError> {
+    pub(crate) fn finish(&self) -> Result<[u8; 32], byte_source::Error> {
         self.flush()?;
         self.send(None)?;
         self.hashes.recv().map_err(|_| hash_thread_error())
     }
 
-    fn flush(&self) -> Result<(), ReadError> {
+    fn flush(&self) -> Result<(), byte_source::Error> {
         let small = std::mem::take(&mut *self.small.borrow_mut());
         if small.is_empty() { Ok(()) } else { self.send(Some(Window::owned(small))) }
     }
 
-    fn send(&self, window: Option<Window>) -> Result<(), ReadError> {
+    fn send(&self, window: Option<Window>) -> Result<(), byte_source::Error> {
         self.windows.send(window).map_err(|_| hash_thread_error())
     }
 }
 
-fn hash_thread_error() -> ReadError {
+fn hash_thread_error() -> byte_source::Error {
     io::Error::other("the hash thread stopped").into()
 }

@@ -35,7 +35,7 @@ mod hash;
 
 use std::io;
 
-use byte_source::{Blob, Cancelled, ErrorKind, PRODUCER, ProgressReporter, ReadError, Sink, Window};
+use byte_source::{Blob, ErrorKind, PRODUCER, ProgressReporter, Sink, Window};
 use carton_format::{Links, Manifest};
 use zip_format::{LayoutBuilder, NewZipEntry, ZipWriter};
 
@@ -64,15 +64,12 @@ pub enum Error {
         found: String,
         expected: String,
     },
-    /// A source that cannot be read, or is damaged.
+    /// A source that cannot be read or is damaged, or work that the caller stopped.
     #[error(transparent)]
-    Read(ReadError),
+    Read(#[from] byte_source::Error),
     /// An output that cannot be written.
     #[error(transparent)]
     Write(io::Error),
-    /// `ProgressReporter` that the caller stopped.
-    #[error(transparent)]
-    Cancelled(Cancelled),
 }
 
 impl Error {
@@ -83,23 +80,13 @@ impl Error {
             Self::Hash { .. } => ErrorKind::Damaged,
             Self::Read(reason) => reason.kind(),
             Self::Write(reason) => reason.into(),
-            Self::Cancelled(_) => ErrorKind::Cancelled,
-        }
-    }
-}
-
-impl From<ReadError> for Error {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Cancelled(cancelled) => Self::Cancelled(cancelled),
-            error => Self::Read(error),
         }
     }
 }
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        ReadError::from(error).into()
+        byte_source::Error::from(error).into()
     }
 }
 
@@ -214,7 +201,7 @@ impl<'b> CartonLayout<'b> {
                         zip.add(&file.entry())?;
                         file.sha256.ok_or_else(|| {
                             let text = "a compressed file without its hash";
-                            ReadError::from(io::Error::new(io::ErrorKind::InvalidInput, text))
+                            byte_source::Error::from(io::Error::new(io::ErrorKind::InvalidInput, text))
                         })?
                     }
                 };
@@ -264,7 +251,7 @@ impl Blob for HashedBlob<'_, '_> {
         self.blob.len()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
         self.blob.write_to(&mut HashingSink { sink, hasher: self.hasher })
     }
 }
@@ -275,7 +262,7 @@ struct HashingSink<'s, 'h> {
 }
 
 impl Sink for HashingSink<'_, '_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         self.hasher.update(window.clone())?;
         self.sink.write(window)
     }
@@ -291,7 +278,7 @@ struct CartonSink<'o> {
 }
 
 impl Sink for CartonSink<'_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         if let Err(error) = io::Write::write_all(&mut self.out, &window) {
             self.output_error = Some(error);
             return Err(io::ErrorKind::BrokenPipe.into());

@@ -17,7 +17,7 @@ use crate::input::{from_carton, misc};
 use crate::note_collector::NoteCollector;
 use crate::options::output_kind;
 use crate::write::{OutputParts, write_output};
-use crate::{ConvertOptions, ConvertReport, Error, Note, PlannedConversion, Result};
+use crate::{ConvertOptions, ConvertReport, Error, Note, PlannedConversion, Result, torch_save};
 
 /// Converts a checkpoint according to `options`.
 ///
@@ -223,19 +223,22 @@ fn missing_documents(
 
 /// Adds the method to an error of a merge, or of an output, that has no place for quantized weights.
 fn explain_quantized(error: Error, method: Option<String>) -> Error {
-    let is_described = |reason: &decoder::Error| !matches!(reason, decoder::Error::Quantized { .. });
+    let is_described = |reason: &byte_source::Error| reason.code() != "decoder::Quantized";
     let is_explained = match error.reason() {
         Error::Open(error) => match error.reason() {
-            open::Error::LayoutTranslation { reason, .. } => is_described(reason),
-            open::Error::Adapter(_) | open::Error::CannotCast { .. } => true,
+            open::Error::LayoutTranslation(reason) => is_described(reason),
+            open::Error::Located(reason) => {
+                let is_of = |owner: &&str| reason.code().starts_with(*owner);
+                ["adapter::", "torchscript::"].iter().any(is_of)
+                    || reason.detail::<torch_save::Problem>().is_some()
+            }
+            open::Error::CannotCast { .. } => true,
             _ => false,
         },
         Error::Model { reason, .. } => is_described(reason),
         Error::Port { .. }
         | Error::TritonPort { .. }
-        | Error::Module(_)
         | Error::UnsupportedTensors { .. }
-        | Error::TorchSave(_)
         | Error::NothingToServe { .. }
         | Error::NotAModel { .. } => true,
         _ => false,

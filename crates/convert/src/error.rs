@@ -6,11 +6,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Cancelled, ErrorKind, ReadError};
-use open::decoder_text;
+use byte_source::{Detail, ErrorKind};
 use tensor::{Dtype, Tensors};
 
-use crate::{InvalidOption, torch_save};
+use crate::InvalidOption;
 
 /// Result type with the error of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -32,12 +31,6 @@ pub enum Error {
         #[source]
         reason: Box<Error>,
     },
-    /// The output cannot be written.
-    #[error("cannot write {}: {reason}", path.display())]
-    Write { path: PathBuf, reason: io::Error },
-    /// The folder for outputs cannot be created.
-    #[error("cannot create {}: {reason}", path.display())]
-    CreateFolder { path: PathBuf, reason: io::Error },
     /// An input cannot be read while the output is written.
     #[error("cannot read the inputs of {}: {reason}", path.display())]
     Read {
@@ -75,17 +68,12 @@ pub enum Error {
         /// What the output cannot represent.
         reason: Box<Error>,
     },
-    /// The tensors cannot be converted into a module.
-    #[error("{0}")]
-    Module(#[source] Box<torchscript::Error>),
     /// The tensors do not match the model that the documents or the options describe.
-    #[error("{}", decoder_text(path, reason))]
+    #[error("{reason}")]
     Model {
-        /// Path of the checkpoint, or of the wrong document.
-        path: PathBuf,
         /// Path that the user gave for the checkpoint.
         root: PathBuf,
-        reason: Box<decoder::Error>,
+        reason: byte_source::Error,
     },
     /// The module would only return its tensors, and the options require a model that runs.
     #[error("it is not a model that runs: {}", no_model_reason_text(why.as_ref()))]
@@ -121,7 +109,7 @@ pub enum Error {
     ScriptToTest,
     /// The logits of a self test cannot be computed.
     #[error("cannot compute the logits of the self test: {0}")]
-    Logits(Box<forward::Error>),
+    Logits(byte_source::Error),
     /// The module of a carton only returns its tensors, and Triton needs a model that runs.
     #[error("its module returns tensors by name, and Triton needs a model that runs")]
     CartonOfWeights,
@@ -160,9 +148,6 @@ pub enum Error {
         /// Message of the parser.
         message: String,
     },
-    /// A checkpoint cannot be parsed.
-    #[error("{0}")]
-    Checkpoint(torch_import::Error),
     /// The caller's writer returned an error.
     #[error("cannot write the listing: {0}")]
     Output(#[source] io::Error),
@@ -178,15 +163,9 @@ pub enum Error {
         /// Number of all such tensors.
         count: usize,
     },
-    /// A PyTorch checkpoint cannot be laid out.
-    #[error("{0}")]
-    TorchSave(torch_save::Error),
     /// The output folder contains a model file that is not part of the output.
     #[error("{} is not part of this output, and programs might read it instead", path.display())]
     OtherModelInFolder { path: PathBuf },
-    /// A safetensors file cannot be laid out.
-    #[error("{0}")]
-    Safetensors(safetensors_format::Error),
     /// The files do not form a valid carton.
     #[error("{0}")]
     Carton(carton_writer::Error),
@@ -198,18 +177,10 @@ impl Error {
         match self {
             Self::Open(reason) => reason.kind(),
             Self::AtPath { reason, .. } | Self::QuantizedInput { reason, .. } => reason.kind(),
-            Self::Module(reason) => reason.kind(),
-            Self::Model { reason, .. } => reason.kind(),
-            Self::Logits(reason) => reason.kind(),
+            Self::Model { reason, .. } | Self::Logits(reason) => reason.kind(),
             Self::Format(reason) => reason.kind(),
-            Self::Checkpoint(reason) => reason.kind(),
-            Self::TorchSave(reason) => reason.kind(),
-            Self::Safetensors(reason) => reason.kind(),
             Self::Carton(reason) => reason.kind(),
-            Self::Write { reason, .. }
-            | Self::CreateFolder { reason, .. }
-            | Self::Read { reason, .. }
-            | Self::Output(reason) => reason.into(),
+            Self::Read { reason, .. } | Self::Output(reason) => reason.into(),
             Self::Option(_) | Self::Expansion { .. } | Self::NotScript { .. } => ErrorKind::Option,
             Self::DisallowedOperator { .. }
             | Self::NotAModel { .. }
@@ -228,29 +199,30 @@ impl Error {
         }
     }
 
-    /// Returns a function that wraps an error with the path of its file.
-    pub fn at(path: &Path) -> impl FnOnce(Self) -> Self {
-        move |reason| Self::AtPath { path: path.to_owned(), reason: Box::new(reason) }
-    }
-
-    /// Returns the error of work that the observer stopped.
-    pub(crate) fn cancelled() -> Self {
-        Self::Open(open::Error::Cancelled)
+    /// Returns a function that adds the path of its file to an error.
+    pub fn at(path: &Path) -> impl Fn(Self) -> Self {
+        move |error| match error {
+            Self::Open(open::Error::Located(error)) => error.in_file(path).into(),
+            reason => Self::AtPath { path: path.to_owned(), reason: Box::new(reason) },
+        }
     }
 
     /// Converts an error of the system at the input at `path`.
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + Copy + '_ {
-        move |reason| Self::Open(open::Error::Io { path: path.to_owned(), reason })
+        move |error| byte_source::Error::from(error).in_file(path).into()
     }
 
-    /// Converts a read error, as [`open::Error::from_read_error`] does.
-    pub(crate) fn from_read_error(reason: ReadError, other: impl FnOnce(io::Error) -> Self) -> Self {
-        open::Error::from_read_error(reason, other)
+    /// Returns true if the caller cancelled the work.
+    pub fn is_cancelled(&self) -> bool {
+        self.kind() == ErrorKind::Cancelled
     }
 
-    /// Converts an error of reading the input at `path`.
-    pub(crate) fn unread_input(path: &Path, reason: ReadError) -> Self {
-        open::Error::unread_input(path, reason).into()
+    /// Returns the problem of another crate, if it is one of `D`.
+    pub fn detail<D: Detail>(&self) -> Option<&D> {
+        match self {
+            Self::Open(error) => error.detail(),
+            _ => None,
+        }
     }
 
     /// Returns the error without the paths that wrap it.
@@ -272,12 +244,6 @@ impl Error {
     }
 }
 
-impl From<Cancelled> for Error {
-    fn from(_: Cancelled) -> Self {
-        Self::cancelled()
-    }
-}
-
 impl From<open::Error> for Error {
     fn from(error: open::Error) -> Self {
         Self::Open(error)
@@ -290,11 +256,18 @@ impl From<open::files::Error> for Error {
     }
 }
 
-impl From<output::Error> for Error {
-    fn from(error: output::Error) -> Self {
-        Self::Open(error.into())
-    }
+/// Implements `From` for errors and problems of other crates.
+macro_rules! from {
+    ($($problem:ty),*) => {
+        $(impl From<$problem> for Error {
+            fn from(problem: $problem) -> Self {
+                Self::Open(problem.into())
+            }
+        })*
+    };
 }
+
+from! { byte_source::Error, byte_source::Cancelled, byte_source::FileError, output::Problem }
 
 impl From<InvalidOption> for Error {
     fn from(error: InvalidOption) -> Self {

@@ -5,7 +5,7 @@ use tensor::Tensor;
 use crate::checkpoint::find_duplicate_name;
 use crate::item::KeyEnds;
 use crate::{
-    Checkpoint, CheckpointItem, CheckpointValue, Error, Global, ItemContent, PickledObjects, Result,
+    Checkpoint, CheckpointItem, CheckpointValue, Global, ItemContent, PickledObjects, Problem, Result,
 };
 
 /// Name of an item in a checkpoint that is put together, and the ends of its first two parts.
@@ -117,7 +117,7 @@ impl CheckpointAssembly {
     /// When two items have the same name.
     pub fn finish(self) -> Result<Checkpoint> {
         if let Some((name, _)) = find_duplicate_name(&self.checkpoint.items) {
-            return Err(Error::DuplicateInParts { name });
+            return Err(Problem::DuplicateInParts { name }.into());
         }
         Ok(self.checkpoint)
     }

@@ -24,7 +24,7 @@ use crate::limits::CheckpointLimits;
 use crate::omission::Omissions;
 use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
-use crate::{CheckpointNote, Container, ContainerFormat, Error, Global, Result, wrapper};
+use crate::{CheckpointNote, Container, ContainerFormat, Global, Problem, Result, wrapper};
 
 /// Number of objects of a pickle from which a thread is worth its start.
 const LARGE_HEAP: usize = 1 << 16;
@@ -83,7 +83,7 @@ impl Checkpoint {
     /// Reads the pickle like [`read`](Self::read), with an observer that can stop it.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and [`Error::Cancelled`].
+    /// Those of [`read`](Self::read), and [`Cancelled`](byte_source::Cancelled).
     pub fn read_with_observer(container: &Container, observer: &dyn Observer) -> Result<Self> {
         match container.contents().as_named() {
             Some(named) => Self::read_named(container, &named.metadata),
@@ -150,7 +150,7 @@ impl Checkpoint {
             // The second walk for the paths is needed only for the error.
             let mut paths = walk().item_paths(root, duplicates)?.into_iter();
             let (first, second) = (paths.next().unwrap_or_default(), paths.next().unwrap_or_default());
-            return Err(Error::Duplicate { name, first, second });
+            return Err(Problem::Duplicate { name, first, second }.into());
         }
         first.rebuilder.refuse_shared_conflicts()?;
         let left_out = find_omissions::find_omissions(&mut first, container, root)?;

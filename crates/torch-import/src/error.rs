@@ -4,24 +4,12 @@
 
 use std::io;
 
-use byte_source::{Cancelled, ErrorKind, ReadError};
-
-/// A result with this crate's [`Error`].
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+use byte_source::{Error, ErrorKind, Place, details};
 
 /// Errors of reading, scanning and merging checkpoints.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// The caller cancelled the work.
-    #[error(transparent)]
-    Cancelled(#[from] Cancelled),
-    /// The file cannot be mapped into memory.
-    #[error(transparent)]
-    Map(#[from] byte_source::Error),
-    /// A source that is not in memory cannot be read.
-    #[error(transparent)]
-    Read(ReadError),
+pub enum Problem {
     /// The zip archive is damaged or ambiguous.
     #[error("{}", zip_text(.0))]
     Zip(zip_format::Error),
@@ -83,16 +71,6 @@ pub enum Error {
         /// Path of the record in the archive.
         record: String,
     },
-    /// The CRC-32 of a record differs from the recorded one.
-    #[error("record `{}` is damaged: its CRC-32 is {found:08x}, the archive records {expected:08x}", record.escape_debug())]
-    Checksum {
-        /// Path of the record in the archive.
-        record: String,
-        /// CRC-32 in the zip directory.
-        expected: u32,
-        /// CRC-32 of the record's bytes.
-        found: u32,
-    },
     /// A record cannot be inflated.
     #[error("record `{}` cannot be inflated: {reason}", record.escape_debug())]
     Inflate {
@@ -147,9 +125,6 @@ pub enum Error {
         record: String,
         reason: String,
     },
-    /// The header of a safetensors file is damaged.
-    #[error(transparent)]
-    Safetensors(safetensors_format::Error),
     /// The tar archive is damaged or ambiguous.
     #[error("damaged tar archive: {0}")]
     Tar(String),
@@ -180,14 +155,7 @@ pub enum Error {
     },
     /// A view does not fit its storage.
     #[error(transparent)]
-    View(#[from] tensor::Error),
-    /// A tensor cannot be rebuilt.
-    #[error("tensor `{}`: {reason}", name.escape_debug())]
-    Tensor {
-        /// Name of the tensor in the checkpoint.
-        name: String,
-        reason: Box<Error>,
-    },
+    View(tensor::Error),
     /// Two parts of a checkpoint hold an item of the same name.
     #[error("two parts of the checkpoint have the name `{}`", name.escape_debug())]
     DuplicateInParts { name: String },
@@ -317,12 +285,6 @@ pub enum Error {
     /// An index or `params.json` cannot be read.
     #[error("{file}: {reason}")]
     Document { file: String, reason: String },
-    /// The parts of a tensor cannot be joined.
-    #[error("tensor `{}`: {reason}", tensor.escape_debug())]
-    Join { tensor: String, reason: tensor::Error },
-    /// The bytes of a part cannot be read.
-    #[error("tensor `{}`: {reason}", tensor.escape_debug())]
-    ReadPart { tensor: String, reason: ReadError },
 }
 
 /// Returns `text` after `start`; nothing if the text is empty.
@@ -341,55 +303,16 @@ fn zip_text(error: &zip_format::Error) -> String {
     }
 }
 
-impl Error {
-    /// Returns the error's kind, which determines how a caller reacts.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Cancelled(_) => ErrorKind::Cancelled,
-            Self::Map(reason) => reason.kind(),
-            Self::Read(reason) | Self::ReadPart { reason, .. } => reason.kind(),
-            Self::Zip(reason) => reason.kind(),
-            Self::Pickle { reason, .. } => pickle_kind(reason),
-            Self::Safetensors(reason) => reason.kind(),
-            Self::Tensor { reason, .. } => reason.kind(),
-            Self::TemporaryFile(reason) => reason.into(),
-            Self::NoPickle { .. } => ErrorKind::Option,
-            Self::Format { .. }
-            | Self::PickleCount { .. }
-            | Self::Duplicate { .. }
-            | Self::DuplicateInParts { .. }
-            | Self::MissingShard { .. }
-            | Self::ExtraShard { .. }
-            | Self::MissingTensor { .. }
-            | Self::PartsDisagree { .. }
-            | Self::CopiesDiffer { .. }
-            | Self::EqualShards { .. }
-            | Self::WrongSplit { .. }
-            | Self::TensorInTwoFiles { .. }
-            | Self::IndexDisagrees { .. }
-            | Self::Unlisted { .. }
-            | Self::Join { .. } => ErrorKind::Input,
-            Self::Limit { .. }
-            | Self::CompressedPickle { .. }
-            | Self::Expansion { .. }
-            | Self::Expanded { .. }
-            | Self::UnknownSplit { .. } => ErrorKind::Unsupported,
-            Self::CaseInsensitiveDuplicate { .. }
-            | Self::Link { .. }
-            | Self::MissingRecord { .. }
-            | Self::Checksum { .. }
-            | Self::Inflate { .. }
-            | Self::ByteOrder { .. }
-            | Self::MissingStorage { .. }
-            | Self::TruncatedFile { .. }
-            | Self::Layout { .. }
-            | Self::Tar(_)
-            | Self::PersistentId { .. }
-            | Self::ShortRecord { .. }
-            | Self::Rebuild { .. }
-            | Self::View(_)
-            | Self::Document { .. } => ErrorKind::Damaged,
-        }
+details! {
+    Problem => Problem::place {
+        Option: NoPickle;
+        Input: Format, PickleCount, Duplicate, DuplicateInParts, MissingShard, ExtraShard, MissingTensor, PartsDisagree,
+            CopiesDiffer, EqualShards, WrongSplit, TensorInTwoFiles, IndexDisagrees, Unlisted;
+        Unsupported: Limit, CompressedPickle, Expansion, Expanded, UnknownSplit;
+        Damaged: CaseInsensitiveDuplicate, Link, MissingRecord, Inflate, ByteOrder, MissingStorage, TruncatedFile,
+            Layout, Tar, PersistentId, ShortRecord, Rebuild, View, Document;
+        [0]: Zip, TemporaryFile;
+        {pickle_kind => reason}: Pickle;
     }
 }
 
@@ -398,21 +321,30 @@ pub fn pickle_kind(error: &pickle_vm::Error) -> ErrorKind {
     if error.kind.is_unsupported() { ErrorKind::Unsupported } else { ErrorKind::Damaged }
 }
 
-impl From<ReadError> for Error {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::NotOpened(reason) => Self::Map(reason),
-            reason => Self::Read(reason),
+impl Problem {
+    fn place(&self) -> Place {
+        match self {
+            Self::Pickle { reason, .. } => Place::offset(reason.offset),
+            Self::PersistentId { offset, .. } | Self::Rebuild { offset, .. } | Self::Limit { offset, .. } => {
+                Place::offset(*offset)
+            }
+            Self::Duplicate { name: tensor, .. }
+            | Self::MissingTensor { tensor, .. }
+            | Self::PartsDisagree { tensor, .. }
+            | Self::CopiesDiffer { tensor, .. }
+            | Self::Expanded { tensor, .. }
+            | Self::WrongSplit { tensor, .. }
+            | Self::UnknownSplit { tensor, .. } => Place::tensor(tensor),
+            _ => Place::default(),
         }
     }
 }
 
-impl From<safetensors_format::Error> for Error {
-    fn from(error: safetensors_format::Error) -> Self {
-        if error.is_truncated() {
-            Self::TruncatedFile { reason: error.to_string() }
-        } else {
-            Self::Safetensors(error)
-        }
+/// Converts an error of reading a safetensors file, which may be an unfinished download.
+pub(crate) fn safetensors_error(error: safetensors_format::Error) -> Error {
+    if error.is_truncated() {
+        Problem::TruncatedFile { reason: error.to_string() }.into()
+    } else {
+        error.into()
     }
 }

@@ -53,11 +53,12 @@ mod wrapper;
 
 pub use annotate::annotate;
 pub use assembly::{CheckpointAssembly, ItemPath};
+pub use byte_source::{Error, Result};
 pub use checkpoint::Checkpoint;
 pub use compound::CompoundItem;
 pub use container::{Container, ContainerFormat};
 pub use encoded::EncodedBytes;
-pub use error::{Error, Result, pickle_kind};
+pub use error::{Problem, pickle_kind};
 pub use globals::Global;
 pub use item::{CheckpointItem, CheckpointValue, ItemContent, ValueExtent};
 pub use note::CheckpointNote;

@@ -4,7 +4,7 @@
 //! constant and a multiple of the pickle's length, or of the bytes that store it if it is compressed, so that reading
 //! costs at most a multiple of the file.
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Upper bounds for one checkpoint; see [`CheckpointLimits::for_pickle`].
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl LimitBudget {
         if self.try_spend(count) {
             return Ok(());
         }
-        Err(Error::Limit { what: self.what, offset, limit: self.limit })
+        Err(Problem::Limit { what: self.what, offset, limit: self.limit }.into())
     }
 
     /// Deducts `count` and returns true, or returns false if less is left.

@@ -89,7 +89,7 @@ impl PickledObjects {
     /// Reads the objects like [`read`](Self::read), with an observer that can stop it.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and [`Error::Cancelled`](crate::Error::Cancelled).
+    /// Those of [`read`](Self::read), and [`Cancelled`](byte_source::Cancelled).
     pub fn read_with_observer(container: &Container, observer: &dyn Observer) -> Result<Option<Self>> {
         if container.contents().as_named().is_some() {
             return Ok(None);

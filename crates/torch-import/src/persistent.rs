@@ -10,7 +10,7 @@ use std::ops::Range;
 use pickle_vm::{Heap, Object, ObjectId};
 use tensor::Dtype;
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// The storage that a persistent id describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,32 +37,32 @@ impl<'h> StorageRef<'h> {
     /// Reads the persistent id of the object `id`.
     pub(crate) fn read(heap: &'h Heap<'_>, id: ObjectId) -> Result<Self> {
         let offset = heap.offset(id);
-        let fail = |reason: String| Error::PersistentId { offset, reason };
+        let fail = |reason: String| Problem::PersistentId { offset, reason };
         let pid = heap.persistent(id);
         if pid.and_then(|pid| heap.text(pid)).is_some_and(|text| text.starts_with("('")) {
             let why =
                 "protocol 0 writes it as text, which PyTorch cannot load either; save it with protocol 2";
-            return Err(fail(why.to_owned()));
+            return Err(fail(why.to_owned()).into());
         }
         if let Some(changed) = heap.last_change(id) {
-            return Err(fail(format!("the pickle changes the storage at offset 0x{changed:x}")));
+            return Err(fail(format!("the pickle changes the storage at offset 0x{changed:x}")).into());
         }
         // PyTorch accepts only a tuple, which cannot change after the machine took it.
         let tuple = pid.filter(|pid| matches!(heap.get(*pid), Object::Tuple(_)));
         let Some(fields) = tuple.and_then(|pid| heap.items(pid)) else {
             let found = heap.get(pid.unwrap_or(id)).type_name();
-            return Err(fail(format!("expected a storage, found {found}")));
+            return Err(fail(format!("expected a storage, found {found}")).into());
         };
         let (fields_of_root, view) = match fields {
             [first @ .., view] if fields.len() == 6 => (first, Some(*view)),
             all => (all, None),
         };
         let &[tag, class, key, _location, numel] = fields_of_root else {
-            return Err(fail(format!("expected 5 or 6 fields, found {}", fields.len())));
+            return Err(fail(format!("expected 5 or 6 fields, found {}", fields.len())).into());
         };
         let tag = heap.text(tag).unwrap_or_default();
         if tag != "storage" {
-            return Err(fail(format!("expected 'storage', found {tag:?}")));
+            return Err(fail(format!("expected 'storage', found {tag:?}")).into());
         }
         let dtype = storage_dtype(heap, class).map_err(fail)?;
         let number = |id: ObjectId, what: &str| {
@@ -75,17 +75,20 @@ impl<'h> StorageRef<'h> {
             None => None,
             Some(view) => {
                 if let Some(changed) = heap.last_change(view).filter(|changed| *changed > offset) {
-                    return Err(fail(format!("its view changes afterwards, at offset 0x{changed:x}")));
+                    return Err(fail(format!("its view changes afterwards, at offset 0x{changed:x}")).into());
                 }
                 let Some(&[key, offset, numel]) = heap.items(view) else {
-                    return Err(fail("the view is not a tuple of a key, an offset and a size".to_owned()));
+                    return Err(
+                        fail("the view is not a tuple of a key, an offset and a size".to_owned()).into()
+                    );
                 };
                 let (offset, size) =
                     (number(offset, "the view's offset")?, number(numel, "the view's size")?);
                 if offset.checked_add(size).is_none_or(|end| end > whole) {
                     return Err(fail(format!(
                         "a view of {size} elements at {offset} of a storage that has {whole}"
-                    )));
+                    ))
+                    .into());
                 }
                 Some(Box::new(StorageView { key: text(key)?, offset, numel: size }))
             }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use pickle_vm::{Opcode, PickleLimits, Reader};
 
 use crate::container::{inflate, legacy, sniff};
-use crate::{Container, ContainerFormat, Error, Result};
+use crate::{Container, ContainerFormat, Problem, Result};
 
 /// A file that holds pickles.
 #[derive(Debug)]
@@ -46,11 +46,12 @@ impl Pickles {
         if !sniff::starts_with_pickles(&head) {
             let container = Box::new(Container::from_source(source)?);
             if container.format() == ContainerFormat::Safetensors {
-                return Err(Error::Format {
+                return Err(Problem::Format {
                     what: "a safetensors file",
                     hint: "it holds tensors and no pickle",
                     first_line: String::new(),
-                });
+                }
+                .into());
             }
             return Ok(Self { source: PickleSource::Container(container), root: 0 });
         }
@@ -109,7 +110,7 @@ impl Pickles {
             PickleSource::PickleSequence(_, pickles, _) => pickles,
         };
         let index = index.unwrap_or(self.root);
-        let none = |count| Error::NoPickle { record: self.record(), count };
+        let none = |count| Problem::NoPickle { record: self.record(), count };
         for before in 0..index {
             let len = self.first_pickle_len(bytes)?;
             let next = before.saturating_add(1);
@@ -123,7 +124,7 @@ impl Pickles {
         let mut reader = Reader::new(bytes);
         for instruction in reader.by_ref() {
             let instruction =
-                instruction.map_err(|reason| Error::Pickle { record: self.record(), reason })?;
+                instruction.map_err(|reason| Problem::Pickle { record: self.record(), reason })?;
             if instruction.opcode == Opcode::Stop {
                 break;
             }

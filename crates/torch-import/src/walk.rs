@@ -10,7 +10,7 @@ use crate::dicts::{self, Child, ChildStep, Children};
 use crate::item::{CheckpointItem, CheckpointValue, ItemContent, KEY_LEVELS, KeyEnds, ValueExtent};
 use crate::limits::{CheckpointLimits, LimitBudget, ObjectSet};
 use crate::rebuild::{Rebuilder, Rebuilt};
-use crate::{CheckpointNote, Error, Result, key};
+use crate::{CheckpointNote, Error, Problem, Result, key};
 
 /// Number of visits between two looks at the observer.
 const VISITS_PER_CHECK: u32 = 1 << 14;
@@ -150,8 +150,8 @@ impl<'h> Walk<'h> {
     pub(crate) fn too_deep_error(&self, id: ObjectId) -> Option<Error> {
         let offset = self.heap.offset(id);
         let error =
-            || Error::Limit { what: "levels of containers around a tensor", offset, limit: self.depth };
-        self.below_max_depth.contains(id).then(error)
+            || Problem::Limit { what: "levels of containers around a tensor", offset, limit: self.depth };
+        self.below_max_depth.contains(id).then(|| error().into())
     }
 
     /// Records a tensor or a value, or enters a container.
@@ -167,7 +167,7 @@ impl<'h> Walk<'h> {
             Ok(rebuilt) => rebuilt,
             Err(error) => {
                 self.push_step(child.step);
-                return Err(Error::Tensor { name: self.name.clone(), reason: Box::new(error) });
+                return Err(error.in_tensor(&self.name));
             }
         };
         let content = match rebuilt {
@@ -416,8 +416,10 @@ mod tests {
             (crate::Checkpoint::read_with_observer(&container, &observer), observer.0.into_inner())
         };
         // The machine looks after the first mebibyte of the pickle, and the walk after that.
-        assert!(matches!(read(0), (Err(Error::Cancelled(_)), 0)));
-        assert!(matches!(read(1), (Err(Error::Cancelled(_)), 0)));
+        let stopped =
+            |(read, left): (Result<_>, _)| read.is_err_and(|error: Error| error.is_cancelled()) && left == 0;
+        assert!(stopped(read(0)));
+        assert!(stopped(read(1)));
         let (checkpoint, left) = read(1000);
         assert!(checkpoint.is_ok() && left < 999 - 600_000 / 16_384, "{left} looks are left");
     }

@@ -133,7 +133,7 @@ impl BatchArgs {
             folders
                 .into_iter()
                 .try_for_each(is_local)
-                .map_err(|error| format!("--blobs: {}", advice::store_text(&error)))?;
+                .map_err(|error| format!("--blobs: {}", advice::located_text(&error)))?;
         }
         let mut shared = self.options.clone();
         shared.extend(self.to.map(|to| ("to".to_owned(), to.name().into())));

@@ -79,9 +79,8 @@ fn with_advice(error: Error) -> anyhow::Error {
     let advice = match error {
         // The reader of standard output is gone.
         Error::Output(reason) => return reason.into(),
-        Error::Cancelled(_)
+        Error::Located(_)
         | Error::Results { .. }
-        | Error::ReplaceResults(_)
         | Error::Index(_)
         | Error::CreateFolder { .. }
         | Error::Manifest { problem: ManifestProblem::Read(_), .. } => return error.into(),

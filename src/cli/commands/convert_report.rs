@@ -29,8 +29,8 @@ const KNOWN_VALUES_HINT: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 
 /// Returns the error, with a command that repeats the typed arguments and has placeholders for missing hyperparameters.
 pub(super) fn with_advice(error: Error, args: &Convert) -> anyhow::Error {
     let missing = match &error {
-        Error::Model { root, reason, .. } => match &**reason {
-            decoder::Error::MissingHyperparameters { facts, .. } => Some((root, facts)),
+        Error::Model { root, reason } => match reason.detail() {
+            Some(decoder::Problem::MissingHyperparameters { facts, .. }) => Some((root, facts)),
             _ => None,
         },
         _ => None,

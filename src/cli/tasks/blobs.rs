@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::{Cancelled, Location, Observer, OwnedBlob, ReadError, Region, hex, sha256};
+use byte_source::{Cancelled, Location, Observer, OwnedBlob, Region, hex, sha256};
 use carton_tools::{Error, ShrinkOptions};
 use output::{FileRecord, IfExists};
 
@@ -45,7 +45,7 @@ impl BlobFolder {
         for (_, expected) in carton.absent() {
             let Ok(source) = Location::from(&self.path.join(hex(&expected))).open() else { return Ok(false) };
             match sha256(&Region::whole(&source), observer) {
-                Err(ReadError::Cancelled(stopped)) => return Err(stopped),
+                Err(error) if error.is_cancelled() => return Err(Cancelled),
                 Ok(hash) if hash == expected => {}
                 _ => return Ok(false),
             }

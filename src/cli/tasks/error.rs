@@ -35,8 +35,8 @@ impl From<open::files::Error> for TaskError {
     }
 }
 
-impl From<output::Error> for TaskError {
-    fn from(error: output::Error) -> Self {
+impl From<byte_source::Error> for TaskError {
+    fn from(error: byte_source::Error) -> Self {
         Self::Open(error.into())
     }
 }

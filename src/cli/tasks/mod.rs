@@ -101,7 +101,9 @@ impl VerbTask {
             _ => self.remote.locate(path),
         };
         found.map_err(|error| {
-            let kind = error.downcast_ref().map_or(ErrorKind::Input, remote_source::Error::kind);
+            let kind = error
+                .downcast_ref()
+                .map_or(ErrorKind::Input, <remote_source::Error as byte_source::Detail>::kind);
             Failure { kind, text: errors::error_chain_text(&error) }
         })
     }

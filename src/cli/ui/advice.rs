@@ -5,9 +5,9 @@
 use std::io;
 use std::path::Path;
 
-use byte_source::{NotRepresentable, format_bytes};
+use byte_source::{Detail, FileError, NotRepresentable, format_bytes};
 use convert::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note};
-use output::{RemoteAddress, UrlScheme, parent_folder};
+use output::{Problem, RemoteAddress, UrlScheme, parent_folder};
 
 use super::remote_advice::{remote_advice, remote_cause, remote_text};
 use super::shell::{shell_quoted, shell_quoted_path};
@@ -31,10 +31,7 @@ pub(crate) fn open_text(error: &open::Error, file: Option<&Path>) -> String {
             return format!("{}: {}", path.display(), open_text(reason, Some(path)));
         }
         Error::InputFiles(error) => return checkpoint_advice::sources_text(error),
-        Error::OutputFile(error) => return store_text(error),
-        Error::Io { reason, .. } => {
-            remote_cause(reason).map_or_else(String::new, |cause| remote_advice(cause).to_owned())
-        }
+        Error::Located(error) => return located_text(error),
         Error::Option(option) => return open_option_text(option),
         Error::SeveralKeys { keys } => return several_keys_text(keys),
         Error::AdapterAlone { path, .. } => adapter_advice(path),
@@ -53,24 +50,11 @@ pub(crate) fn open_text(error: &open::Error, file: Option<&Path>) -> String {
         Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
         Error::NoTensorsUnderKey { .. } => "; check --key, --include and --exclude".to_owned(),
         Error::AllTensorsExcluded => "; check --include and --exclude".to_owned(),
-        Error::NoData { name, .. }
-        | Error::CannotCast { name, .. }
-        | Error::NotRepresentable(NotRepresentable { tensor: name, .. }) => {
-            format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(name)))
-        }
-        Error::LayoutTranslation { reason, .. } if is_quantized(reason) => DEQUANTIZE_ADVICE.to_owned(),
-        Error::LayoutTranslation { reason, .. } => translation_advice(reason),
+        Error::NoData { name, .. } | Error::CannotCast { name, .. } => exclude_advice(name),
+        Error::LayoutTranslation(reason) => reason.detail().map_or_else(String::new, translation_advice),
         Error::NothingRenamed { .. } | Error::EmptyName { .. } | Error::SameName { .. } => {
             "; check --rename".to_owned()
         }
-        Error::Quantization(quantization::Error::NotQuantized) => {
-            "; convert it without --dequantize".to_owned()
-        }
-        Error::Adapter(error) if error.reason.is_difference() => {
-            "; --common sums what the checkpoints have in common".to_owned()
-        }
-        Error::Damaged(_) => "; copy the file again".to_owned(),
-        Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
         Error::ReadCarton(reason)
             if HAS_RESOLVE && matches!(**reason, carton_format::Error::NotFetched { .. }) =>
         {
@@ -110,7 +94,6 @@ pub(crate) fn convert_text(error: &convert::Error, file: Option<&Path>) -> Strin
         Error::AtPath { path, reason } => {
             return format!("{}: {}", path.display(), convert_text(reason, Some(path)));
         }
-        Error::Write { path, reason } => return write_text(path, reason),
         Error::Read { reason, .. } => {
             remote_cause(reason).map_or_else(String::new, |cause| remote_advice(cause).to_owned())
         }
@@ -130,19 +113,18 @@ pub(crate) fn convert_text(error: &convert::Error, file: Option<&Path>) -> Strin
                 format_bytes(*output)
             );
         }
-        Error::Module(reason) => module_advice(reason),
-        Error::Model { reason, .. } => match &**reason {
-            decoder::Error::Quantized { .. } => format!("{DEQUANTIZE_ADVICE}, and {WEIGHTS_ADVICE}"),
-            decoder::Error::Contradiction { fact, .. } => {
+        Error::Model { reason, .. } => match reason.detail() {
+            Some(decoder::Problem::Quantized { .. }) => format!("{DEQUANTIZE_ADVICE}, and {WEIGHTS_ADVICE}"),
+            Some(decoder::Problem::Contradiction { fact, .. }) => {
                 format!("; leave out {}", flags::hyperparameter_flag(*fact))
             }
-            decoder::Error::InvalidHeads { .. } => {
+            Some(decoder::Problem::InvalidHeads { .. }) => {
                 format!(
                     "; change {}, or {WEIGHTS_ADVICE}",
                     flags::hyperparameter_flag(HyperparameterKind::Heads)
                 )
             }
-            decoder::Error::UnexpectedTensors { .. } => {
+            Some(decoder::Problem::UnexpectedTensors { .. }) => {
                 format!("; --keep-extra keeps them, --exclude leaves them out, {WEIGHTS_ADVICE}")
             }
             _ => format!("; {WEIGHTS_ADVICE}"),
@@ -180,36 +162,128 @@ fn adapter_advice(adapter: &Path) -> String {
     format!("; `torch2carton BASE --merge {adapter}` merges it into its model, whose path is BASE")
 }
 
-/// Returns true if a model is refused because its weights are quantized.
-fn is_quantized(error: &decoder::Error) -> bool {
-    matches!(error, decoder::Error::Quantized { .. })
+/// What helps against the problems of other crates, by their codes.
+const ADVICE: &[(&str, &str)] = &[
+    ("adapter::NotInBase", COMMON_ADVICE),
+    ("adapter::NotInFile", COMMON_ADVICE),
+    ("adapter::NotSummed", COMMON_ADVICE),
+    ("adapter::OtherDtype", COMMON_ADVICE),
+    ("adapter::OtherShape", COMMON_ADVICE),
+    ("byte-source::FileChanged", "; try again when no other program writes to it"),
+    ("byte-source::RecordDamaged", "; copy the file again"),
+    ("generate::NoTokenizer", "; give token ids with --tokens"),
+    ("generate::Temperature", "; check --temperature"),
+    ("generate::TopP", "; check --top-p"),
+    ("generate::Unsupported", "; give token ids with --tokens"),
+    ("output::CreateIn", "; choose another place with -o"),
+    ("output::Exists", "; choose another path with -o, or replace it with --force instead of --no-clobber"),
+    ("output::IsFolder", "; name a file in it"),
+    ("output::NotAFile", ", and a carton is a file"),
+    ("output::NotOwnOutput", "; --force replaces it anyway, -o chooses another path"),
+    ("output::RemoteOutput", "; write it to a local path, and copy it from there"),
+    ("output::SameFile", "; choose another path with -o"),
+    ("quantization::NotQuantized", "; convert it without --dequantize"),
+    ("remote-source::Apart", "; give the shards of one folder, or convert each file in a run of its own"),
+    ("remote-source::Cache", "; name another folder with --cache"),
+    ("remote-source::Changed", "; start again, and name a commit if it is on the Hub"),
+    ("remote-source::Conflict", "; start again"),
+    (
+        "remote-source::Connection",
+        "; check the network, the name of the server, and HTTPS_PROXY if there is a proxy",
+    ),
+    ("remote-source::Insecure", "; --allow-http reads it anyway"),
+    ("remote-source::Leftover", "; delete it, and take credentials that may delete objects"),
+    ("remote-source::NoRanges", "; download the file first"),
+    ("remote-source::NotFound", "; check the address"),
+    ("remote-source::Offline", "; leave out --offline, and unset HF_HUB_OFFLINE"),
+    ("remote-source::PrivateAddress", "; --allow-http reads it anyway"),
+    ("remote-source::Repeated", "; leave out all but one of them"),
+    ("remote-source::Repository", "; add the path of a file, such as model.safetensors"),
+    ("remote-source::Slow", "; try again later"),
+    ("remote-source::Status", "; try again later"),
+    ("remote-source::TooLarge", "; --max-size allows them"),
+    ("remote-source::Wait", "; try again later"),
+    ("torchscript::Dtype", "; --exclude leaves a tensor out"),
+    ("torchscript::DuplicateOutputName", "; check --output-names"),
+    ("torchscript::InputDtype", "; check --input"),
+    ("torchscript::MobileOnly", "; --arch weights converts only the tensors"),
+    (
+        "torchscript::NewerDtype",
+        "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out",
+    ),
+    ("torchscript::NoDictForward", "; without --no-wrap a module that Carton can call is put around it"),
+    ("torchscript::OutputDtype", "; check --output-type"),
+    ("torchscript::OutputNameCount", "; check --output-names"),
+    ("torchscript::UnknownInputName", "; check --input"),
+    ("torchscript::UnknownOutputName", "; check --output-type"),
+    ("torchscript::UnloadableOperator", "; convert the module as it was before that call"),
+];
+
+const COMMON_ADVICE: &str = "; --common sums what the checkpoints have in common";
+
+/// Returns the advice on the problem with this code; empty if there is none, or if it depends on the values.
+pub(crate) fn advice_on(code: &str) -> &'static str {
+    ADVICE.iter().find(|(known, _)| *known == code).map_or("", |(_, advice)| advice)
+}
+
+/// Returns the text of an error of any crate, with advice if there is any.
+pub(crate) fn located_text(error: &byte_source::Error) -> String {
+    if let Some(remote) = error.detail::<remote_source::Error>() {
+        return format!("{error}{}", remote_advice(remote));
+    }
+    let advice = match (error.detail(), error.detail(), error.detail()) {
+        // Sizes are printed with units.
+        (Some(Problem::NoSpace { needed, free, folder }), ..) => {
+            return format!(
+                "needs {} in {}, {} free",
+                format_bytes(*needed),
+                folder.display(),
+                format_bytes(*free)
+            );
+        }
+        (Some(Problem::Remote { path, .. }), ..) => {
+            match RemoteAddress::from_path(&output::shown_path(path)) {
+                Some(address) => format!("; first run `{}`", fetch_command(&address)),
+                None => String::new(),
+            }
+        }
+        (_, Some(FileError::Write { path, reason }), _) => return write_text(path, reason),
+        (.., Some(NotRepresentable { tensor, .. })) => exclude_advice(tensor),
+        _ => error.detail().map_or_else(|| advice_on(error.code()).to_owned(), module_advice),
+    };
+    format!("{error}{advice}")
+}
+
+fn exclude_advice(tensor: &str) -> String {
+    format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(tensor)))
 }
 
 /// Returns advice on an error of translating a model into another layout; empty if there is none.
-fn translation_advice(error: &decoder::Error) -> String {
+fn translation_advice(error: &decoder::Problem) -> String {
     match error {
-        decoder::Error::MissingHyperparameters { facts, .. } => {
+        decoder::Problem::Quantized { .. } => DEQUANTIZE_ADVICE.to_owned(),
+        decoder::Problem::MissingHyperparameters { facts, .. } => {
             let flags: Vec<&str> = facts.iter().map(|fact| flags::hyperparameter_flag(*fact)).collect();
             format!("; give them with {}", flags.join(", "))
         }
-        decoder::Error::Contradiction { fact, .. } => {
+        decoder::Problem::Contradiction { fact, .. } => {
             format!("; leave out {}", flags::hyperparameter_flag(*fact))
         }
-        decoder::Error::InvalidHeads { .. } => {
+        decoder::Problem::InvalidHeads { .. } => {
             format!("; change {}", flags::hyperparameter_flag(HyperparameterKind::Heads))
         }
-        decoder::Error::NoName { names, .. } => {
+        decoder::Problem::NoName { names, .. } => {
             let name = names.first().map_or("", String::as_str);
             format!("; --exclude {} leaves it out", shell_quoted(&glob_literal(name)))
         }
-        decoder::Error::Frequency { tensor, .. } => format!(
+        decoder::Problem::Frequency { tensor, .. } => format!(
             "; --exclude {} leaves it out, --rope-theta gives another base if no document states one",
             shell_quoted(&glob_literal(tensor))
         ),
-        decoder::Error::NoLayout { why: decoder::NoModelReason::NoDocuments } => {
+        decoder::Problem::NoLayout { why: decoder::NoModelReason::NoDocuments } => {
             "; --n-heads, --rope-theta and --norm-eps replace a params.json".to_owned()
         }
-        decoder::Error::NoLayout { .. } | decoder::Error::OtherLayout { .. } => {
+        decoder::Problem::NoLayout { .. } | decoder::Problem::OtherLayout { .. } => {
             "; --rename changes names alone".to_owned()
         }
         _ => String::new(),
@@ -247,8 +321,8 @@ fn triton_advice(error: &convert::Error) -> &'static str {
 }
 
 /// Returns advice on an error about a TorchScript module; empty if there is none.
-fn module_advice(error: &torchscript::Error) -> String {
-    use torchscript::Error;
+fn module_advice(error: &torchscript::Problem) -> String {
+    use torchscript::Problem;
     /// Number of options that are written out.
     const SHOWN: usize = 2;
     let add = |flag: &str, names: &[String], example: &str| {
@@ -262,22 +336,11 @@ fn module_advice(error: &torchscript::Error) -> String {
         let others = others.map(|others| format!(", and the same for {}", others.join(", ")));
         format!("; add, with the right ones,{}{}", typed.collect::<String>(), others.unwrap_or_default())
     };
-    let text = match error {
-        Error::UntypedInputs { names } => return add("--input", names, "float32[batch,3,224,224]"),
-        Error::UntypedOutputs { names } => return add("--output-type", names, "float32[batch,1000]"),
-        Error::UnknownOutputName { .. } | Error::OutputDtype { .. } => "; check --output-type",
-        Error::NewerDtype { .. } => {
-            "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out"
-        }
-        Error::Dtype { .. } => "; --exclude leaves a tensor out",
-        Error::UnknownInputName { .. } | Error::InputDtype { .. } => "; check --input",
-        Error::OutputNameCount { .. } | Error::DuplicateOutputName { .. } => "; check --output-names",
-        Error::NoDictForward { .. } => "; without --no-wrap a module that Carton can call is put around it",
-        Error::UnloadableOperator { .. } => "; convert the module as it was before that call",
-        Error::MobileOnly => "; --arch weights converts only the tensors",
-        _ => "",
-    };
-    text.to_owned()
+    match error {
+        Problem::UntypedInputs { names } => add("--input", names, "float32[batch,3,224,224]"),
+        Problem::UntypedOutputs { names } => add("--output-type", names, "float32[batch,1000]"),
+        error => advice_on(error.code()).to_owned(),
+    }
 }
 
 /// Returns a glob that matches only `name`.
@@ -408,38 +471,6 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
         _ => String::new(),
     };
     format!("{note}{advice}")
-}
-
-/// Returns the text of an error of the crate `output`, with advice if there is any.
-pub(crate) fn store_text(error: &output::Error) -> String {
-    use output::Error;
-    let advice = match error {
-        // Sizes are printed with units.
-        Error::NoSpace { needed, free, folder } => {
-            return format!(
-                "needs {} in {}, {} free",
-                format_bytes(*needed),
-                folder.display(),
-                format_bytes(*free)
-            );
-        }
-        Error::Remote { path, .. } => match RemoteAddress::from_path(&output::shown_path(path)) {
-            Some(address) => format!("; first run `{}`", fetch_command(&address)),
-            None => String::new(),
-        },
-        Error::Write { path, reason } => return write_text(path, reason),
-        Error::RemoteOutput { .. } => "; write it to a local path, and copy it from there".to_owned(),
-        Error::IsFolder { .. } => "; name a file in it".to_owned(),
-        Error::NotAFile { .. } => ", and a carton is a file".to_owned(),
-        Error::SameFile { .. } => "; choose another path with -o".to_owned(),
-        Error::Exists { .. } => {
-            "; choose another path with -o, or replace it with --force instead of --no-clobber".to_owned()
-        }
-        Error::NotOwnOutput { .. } => "; --force replaces it anyway, -o chooses another path".to_owned(),
-        Error::CreateIn { .. } => "; choose another place with -o".to_owned(),
-        _ => String::new(),
-    };
-    format!("{error}{advice}")
 }
 
 /// Returns the text of an error about several keys with weights, whose sizes are printed with units.

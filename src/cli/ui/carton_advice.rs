@@ -3,26 +3,27 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use byte_source::FileError;
 use carton_tools::{CartonNote, Error, TensorError};
 
-use super::remote_advice::{remote_advice, remote_cause, remote_text};
+use super::errors::is_address_error;
+use super::remote_advice::remote_text;
 use super::shell::shell_quoted_path;
 use super::{advice, checkpoint_advice};
 
 /// Returns the text of an error, with advice if there is any. The problems of a document are printed before it, one per
 /// line.
 pub(crate) fn carton_error_text(error: &Error) -> String {
-    if let Error::Map(reason) = error
-        && let byte_source::Error::Io { path, reason } = reason
+    if let Error::Located(error) = error
+        && let Some(FileError::Read { path, reason }) = error.detail()
         && reason.kind() == ErrorKind::NotFound
     {
         return checkpoint_advice::missing_file_text(path);
     }
     let advice = match error {
-        Error::Read(reason) => remote_cause(reason).map_or("", remote_advice).to_owned(),
         Error::Open(error) => return advice::open_text(error, None),
         Error::Convert(error) => return advice::convert_text(error, None),
-        Error::Store(error) => return advice::store_text(error),
+        Error::Located(error) => return advice::located_text(error),
         Error::Reader { path, reason } => return reader_text(path, reason),
         Error::IsCheckpoint { path, .. } => format!("; `torch2carton {}` makes one", shell_quoted_path(path)),
         Error::NotACarton { path } if path.is_dir() => {
@@ -63,10 +64,10 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
 pub(crate) fn reader_text(path: &Path, error: &carton_format::Error) -> String {
     use carton_format::Error;
     let advice = match error {
-        Error::Map(byte_source::Error::Io { path, reason }) if reason.kind() == ErrorKind::NotFound => {
+        Error::Map(FileError::Read { path, reason }) if reason.kind() == ErrorKind::NotFound => {
             return checkpoint_advice::missing_file_text(path);
         }
-        Error::Changed(_) => "; try again when no other program writes to it".to_owned(),
+        Error::Located(error) => return advice::located_text(error),
         Error::NotFetched { .. } if !advice::HAS_RESOLVE => String::new(),
         Error::NotFetched { .. } if path.is_dir() => {
             "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it".to_owned()
@@ -92,9 +93,7 @@ pub(crate) fn is_carton_usage_error(error: &Error) -> bool {
     match error {
         Error::BaseUrl { .. } | Error::NoCheckpoint => true,
         Error::Tensor { reason, .. } => matches!(reason, TensorError::NoName | TensorError::DuplicateName),
-        Error::Store(error) => {
-            matches!(error, output::Error::Remote { .. } | output::Error::RemoteOutput { .. })
-        }
+        Error::Located(error) => is_address_error(error),
         _ => false,
     }
 }

@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::ReadError;
 use open::files::{CheckpointCandidate, FolderDiagnosis, TrainerRemedy};
 use output::{file_name, parent_folder};
 
+use super::advice::located_text;
 use super::invocation::{PROGRAM, typed_command};
-use super::remote_advice::remote_text;
 use super::shell::{shell_quoted, shell_quoted_path};
 
 /// Returns the text of the error that a file does not exist, with advice.
@@ -32,11 +31,7 @@ pub(crate) fn sources_text(error: &open::files::Error) -> String {
             )
         }
         Error::Remote { reason, .. } => {
-            let remote = match reason {
-                ReadError::Io(reason) => reason.get_ref().and_then(|inner| inner.downcast_ref()),
-                _ => None,
-            };
-            return remote.map_or_else(|| error.to_string(), remote_text);
+            return located_text(reason);
         }
         Error::RankPart { path, .. } => format!(
             "; pass its folder {}, or --single for this file's own tensors",
@@ -48,8 +43,8 @@ pub(crate) fn sources_text(error: &open::files::Error) -> String {
                 paths_or_glob(paths)
             )
         }
-        Error::InconsistentSet { reason, .. } => match &**reason {
-            torch_import::Error::EqualShards { file, .. } => {
+        Error::InconsistentSet { reason, .. } => match reason.detail() {
+            Some(torch_import::Problem::EqualShards { file, .. }) => {
                 format!("; download or copy {file} again")
             }
             _ => String::new(),

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
+use byte_source::Detail;
 
 use super::invocation::UsageError;
 #[cfg(feature = "serve")]
@@ -75,11 +76,11 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<runtime::Error>() {
         return Some(run_advice::run_error_text(error));
     }
-    if let Some(error) = cause.downcast_ref::<generate::Error>() {
-        return Some(run_advice::generate_error_text(error));
+    if let Some(error) = cause.downcast_ref::<byte_source::Error>() {
+        return Some(advice::located_text(error));
     }
-    if let Some(error) = cause.downcast_ref::<output::Error>() {
-        return Some(advice::store_text(error));
+    if let Some(error) = cause.downcast_ref::<generate::Error>() {
+        return Some(format!("{error}{}", advice::advice_on(error.code())));
     }
     if let Some(error) = cause.downcast_ref::<remote_source::Error>() {
         return Some(remote_advice::remote_text(error));
@@ -91,18 +92,20 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     cause.downcast_ref::<open::files::Error>().map(checkpoint_advice::sources_text)
 }
 
+/// Returns true if an address was given where a local path is expected.
+pub(crate) fn is_address_error(error: &byte_source::Error) -> bool {
+    matches!(error.code(), "output::Remote" | "output::RemoteOutput")
+}
+
 /// Returns true if an argument is wrong, rather than a file.
 pub(crate) fn is_usage_error(error: &anyhow::Error) -> bool {
-    let is_remote = |error: &output::Error| {
-        matches!(error, output::Error::Remote { .. } | output::Error::RemoteOutput { .. })
-    };
     let is_not_a_set = |error: &open::files::Error| matches!(error, open::files::Error::NotASet { .. });
     error.is::<UsageError>()
-        || error.downcast_ref().is_some_and(is_remote)
+        || error.downcast_ref().is_some_and(is_address_error)
         || error.downcast_ref().is_some_and(is_not_a_set)
         || open_error(error).is_some_and(|error| match error {
             open::Error::Option(_) => true,
-            open::Error::OutputFile(error) => is_remote(error),
+            open::Error::Located(error) => is_address_error(error),
             open::Error::InputFiles(error) => is_not_a_set(error),
             _ => false,
         })

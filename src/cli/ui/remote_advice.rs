@@ -2,7 +2,10 @@
 
 use std::io;
 
+use byte_source::Detail;
 use remote_source::Error;
+
+use super::advice::advice_on;
 
 pub(crate) fn remote_text(error: &Error) -> String {
     format!("{error}{}", remote_advice(error))
@@ -10,25 +13,16 @@ pub(crate) fn remote_text(error: &Error) -> String {
 
 /// Returns the error of an address that is the cause of an error of the system.
 pub(crate) fn remote_cause(reason: &io::Error) -> Option<&Error> {
-    reason.get_ref()?.downcast_ref()
+    reason.get_ref()?.downcast_ref::<byte_source::Error>()?.detail()
 }
 
 /// Returns what helps against an error.
 pub(crate) fn remote_advice(error: &Error) -> &'static str {
     match error {
-        Error::Insecure { .. } | Error::PrivateAddress { .. } => "; --allow-http reads it anyway",
-        Error::Apart { .. } => "; give the shards of one folder, or convert each file in a run of its own",
-        Error::Repeated { .. } => "; leave out all but one of them",
-        Error::Repository { .. } => "; add the path of a file, such as model.safetensors",
         Error::Disabled { address } if address.starts_with("http") || address.starts_with("hf:") => {
             "; build the program with the feature `remote`"
         }
         Error::Disabled { .. } => "; build the program, or the Python package, with the feature `buckets`",
-        Error::Conflict { .. } => "; start again",
-        Error::Leftover { .. } => "; delete it, and take credentials that may delete objects",
-        Error::TooLarge { .. } => "; --max-size allows them",
-        Error::Cache { .. } => "; name another folder with --cache",
-        Error::Offline { .. } => "; leave out --offline, and unset HF_HUB_OFFLINE",
         Error::Denied { address, has_token: false, .. } if address.starts_with("hf://") => {
             "; accept the model's terms on its page if it has any, and set HF_TOKEN to a token that may read it"
         }
@@ -49,13 +43,6 @@ pub(crate) fn remote_advice(error: &Error) -> &'static str {
         Error::Denied { .. } => {
             "; an https address is read without credentials: check it, or ask for a signed one"
         }
-        Error::NotFound { .. } => "; check the address",
-        Error::Status { .. } | Error::Slow { .. } | Error::Wait { .. } => "; try again later",
-        Error::NoRanges { .. } => "; download the file first",
-        Error::Connection { .. } => {
-            "; check the network, the name of the server, and HTTPS_PROXY if there is a proxy"
-        }
-        Error::Changed { .. } => "; start again, and name a commit if it is on the Hub",
-        _ => "",
+        error => advice_on(error.code()),
     }
 }

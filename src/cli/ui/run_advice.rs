@@ -5,12 +5,13 @@ use std::path::Path;
 use generate::Error as Generate;
 use runtime::Error;
 
-use super::carton_advice;
 use super::shell::shell_quoted_path;
+use super::{advice, carton_advice};
 
 /// Returns the text of an error of a carton that does not run, with advice if there is any.
 pub(crate) fn run_error_text(error: &Error) -> String {
     let advice = match error {
+        Error::Model(error) => return advice::located_text(error),
         Error::Carton { path, reason } => return carton_advice::reader_text(path, reason),
         Error::Damaged { path, .. } => {
             format!("; `torch2carton verify {}` lists them", shell_quoted_path(path))
@@ -48,17 +49,6 @@ pub(crate) fn unwrap_carton_error(error: runtime::Error) -> anyhow::Error {
         runtime::Error::Carton { path, reason } => carton_tools::Error::from_reader(&path)(reason).into(),
         error => error.into(),
     }
-}
-
-/// Returns the text of an error in tokenizing or generation, with advice if there is any.
-pub(crate) fn generate_error_text(error: &Generate) -> String {
-    let advice = match error {
-        Generate::NoTokenizer | Generate::Unsupported { .. } => "; give token ids with --tokens",
-        Generate::Temperature { .. } => "; check --temperature",
-        Generate::TopP { .. } => "; check --top-p",
-        _ => "",
-    };
-    format!("{error}{advice}")
 }
 
 /// Returns true if an argument is wrong, rather than a file.

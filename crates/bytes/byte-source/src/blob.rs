@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::buffer::{Buffer, WINDOW};
-use crate::{ReadError, Source};
+use crate::{Error, Source};
 
 /// A run of bytes that passes from a [`Blob`] to a [`Sink`]. Clones share the bytes, so that all results computed from
 /// a window come from the same bytes, even if the file changes.
@@ -50,7 +50,7 @@ impl Window {
     /// # Errors
     /// Returns an error if `range` is not inside the source, the source cannot be read, or the source was truncated
     /// after it was opened.
-    pub fn read(source: &dyn Source, range: Range<u64>) -> Result<Self, ReadError> {
+    pub fn read(source: &dyn Source, range: Range<u64>) -> Result<Self, Error> {
         source.read_window(range)
     }
 
@@ -59,10 +59,7 @@ impl Window {
     ///
     /// # Errors
     /// Returns the error of `fill`.
-    pub fn filled(
-        len: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), ReadError>,
-    ) -> Result<Self, ReadError> {
+    pub fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), Error>) -> Result<Self, Error> {
         let mut buffer = Buffer::new(len);
         fill(&mut buffer)?;
         Ok(Self::from(buffer))
@@ -96,12 +93,12 @@ pub trait Sink {
     ///
     /// # Errors
     /// Returns an error if the bytes cannot be written, or the operation was cancelled.
-    fn write(&mut self, window: Window) -> Result<(), ReadError>;
+    fn write(&mut self, window: Window) -> Result<(), Error>;
 }
 
 /// Collects the bytes of all windows in memory.
 impl Sink for Vec<u8> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), Error> {
         self.extend_from_slice(&window);
         Ok(())
     }
@@ -122,7 +119,7 @@ pub trait Blob {
     ///
     /// # Errors
     /// Returns an error if the source cannot be read, or the sink fails.
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError>;
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), Error>;
 }
 
 /// Bytes in memory as a [`Blob`], for the small files of a container.
@@ -134,7 +131,7 @@ impl Blob for OwnedBlob {
         self.0.len() as u64
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), Error> {
         self.0.chunks(WINDOW).try_for_each(|chunk| sink.write(Window::owned(chunk.to_vec())))
     }
 }
@@ -147,7 +144,7 @@ mod tests {
     fn bytes_in_memory_are_sent_in_windows() {
         struct Lengths(Vec<usize>);
         impl Sink for Lengths {
-            fn write(&mut self, window: Window) -> Result<(), ReadError> {
+            fn write(&mut self, window: Window) -> Result<(), Error> {
                 self.0.push(window.len());
                 Ok(())
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::ReadError;
+use crate::{Detail, Error};
 
 /// Kind of an error. Each crate's error has a `kind`, so that bindings for another language can choose an exception
 /// class.
@@ -47,13 +47,25 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Returns the kind of the [`ReadError`] inside an I/O error. An I/O error without a [`ReadError`] is
-/// [`ErrorKind::Damaged`] if its kind is `InvalidData`, else [`ErrorKind::Io`].
+/// Returns the kind of the [`Error`] inside an I/O error. An I/O error without an [`Error`] is [`ErrorKind::Damaged`] if its kind
+/// is `InvalidData`, else [`ErrorKind::Io`].
 impl From<&io::Error> for ErrorKind {
     fn from(error: &io::Error) -> Self {
-        let carried = error.get_ref().and_then(|cause| cause.downcast_ref::<ReadError>());
+        let carried = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
         let own = if error.kind() == io::ErrorKind::InvalidData { Self::Damaged } else { Self::Io };
-        carried.map_or(own, ReadError::kind)
+        carried.map_or(own, Error::kind)
+    }
+}
+
+impl From<&Error> for ErrorKind {
+    fn from(error: &Error) -> Self {
+        error.kind()
+    }
+}
+
+impl<D: Detail> From<&D> for ErrorKind {
+    fn from(detail: &D) -> Self {
+        detail.kind()
     }
 }
 
@@ -67,7 +79,7 @@ mod tests {
         assert_eq!(ErrorKind::from(&io::Error::other("disk")), ErrorKind::Io);
         assert_eq!(ErrorKind::from(&io::Error::from(io::ErrorKind::NotFound)), ErrorKind::Io);
         assert_eq!(ErrorKind::from(&io::Error::from(io::ErrorKind::InvalidData)), ErrorKind::Damaged);
-        let stopped = io::Error::from(ReadError::from(Cancelled));
+        let stopped = io::Error::from(Error::from(Cancelled));
         assert_eq!(ErrorKind::from(&stopped), ErrorKind::Cancelled);
         assert_eq!(ErrorKind::Cancelled.to_string(), "cancelled");
     }

@@ -12,18 +12,31 @@ use bytes::Bytes;
 use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
 use crate::stamp::{FileChange, FileChanged, FileStamp};
-use crate::{ErrorKind, ReadError, Source, WINDOW, slice_range};
+use crate::{Error, Place, Source, WINDOW, details, slice_range};
 
-/// Errors of opening and mapping a file.
+/// Problem of a file or folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// The path cannot be opened or mapped.
+pub enum FileError {
+    /// The path cannot be opened, mapped or read.
     #[error("cannot read {}: {reason}", path.display())]
-    Io {
+    Read {
         /// Path as given by the caller.
         path: PathBuf,
-        /// Error of the operating system.
+        reason: io::Error,
+    },
+    /// A file cannot be written, synced or renamed.
+    #[error("cannot write {}: {reason}", path.display())]
+    Write {
+        /// Path as given by the caller.
+        path: PathBuf,
+        reason: io::Error,
+    },
+    /// A folder cannot be created.
+    #[error("cannot create {}: {reason}", path.display())]
+    Create {
+        /// Path as given by the caller.
+        path: PathBuf,
         reason: io::Error,
     },
     /// The path is not a regular file.
@@ -36,13 +49,20 @@ pub enum Error {
     },
 }
 
-impl Error {
-    /// Returns the error's kind for callers.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Io { reason, .. } => reason.into(),
-            Self::NotAFile { .. } => ErrorKind::Input,
-        }
+details! {
+    FileError => FileError::place {
+        Input: NotAFile;
+        [reason]: Read, Write, Create;
+    }
+}
+
+impl FileError {
+    fn place(&self) -> Place {
+        let (Self::Read { path, .. }
+        | Self::Write { path, .. }
+        | Self::Create { path, .. }
+        | Self::NotAFile { path, .. }) = self;
+        Place::file(path)
     }
 }
 
@@ -95,9 +115,9 @@ impl MappedFile {
     ///
     /// # Errors
     /// Returns an error if the path cannot be opened, or is not a regular file.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path) -> Result<Self, FileError> {
         let opened = Self::open_lazily(path)?;
-        opened.make_map().map_err(|reason| Error::Io { path: path.to_owned(), reason })?;
+        opened.make_map().map_err(|reason| FileError::Read { path: path.to_owned(), reason })?;
         Ok(opened)
     }
 
@@ -106,12 +126,12 @@ impl MappedFile {
     ///
     /// # Errors
     /// Returns an error if the path cannot be opened, or is not a regular file.
-    pub(crate) fn open_lazily(path: &Path) -> Result<Self, Error> {
-        let io = |reason| Error::Io { path: path.to_owned(), reason };
+    pub(crate) fn open_lazily(path: &Path) -> Result<Self, FileError> {
+        let io = |reason| FileError::Read { path: path.to_owned(), reason };
         // The file type is checked first, because opening a named pipe would wait for a writer.
         let kind = std::fs::metadata(path).map_err(io)?;
         if !kind.is_file() {
-            return Err(Error::NotAFile { path: path.to_owned(), what: special_file_kind(&kind) });
+            return Err(FileError::NotAFile { path: path.to_owned(), what: special_file_kind(&kind) });
         }
         Self::new(File::open(path).map_err(io)?, path).map_err(io)
     }
@@ -120,10 +140,10 @@ impl MappedFile {
     ///
     /// # Errors
     /// Returns an error if the system cannot map the file.
-    pub fn from_file(file: &File, path: &Path) -> Result<Self, Error> {
+    pub fn from_file(file: &File, path: &Path) -> Result<Self, FileError> {
         let mapped = file.try_clone().and_then(|file| Self::new(file, path));
         let mapped = mapped.and_then(|mapped| mapped.make_map().map(|()| mapped));
-        mapped.map_err(|reason| Error::Io { path: path.to_owned(), reason })
+        mapped.map_err(|reason| FileError::Read { path: path.to_owned(), reason })
     }
 
     fn new(file: File, path: &Path) -> io::Result<Self> {
@@ -166,7 +186,7 @@ impl MappedFile {
 
     /// Returns the bytes of a range of the map. A short range of a file that is not mapped yet is read, which takes less time than
     /// a map.
-    pub(crate) fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    pub(crate) fn share(&self, range: Range<u64>) -> Result<Bytes, Error> {
         let is_short = range.end.saturating_sub(range.start) <= WINDOW as u64;
         if range.is_empty() || self.map.get().is_none() && (is_short || self.make_map().is_err()) {
             return self.read_range(range);
@@ -192,7 +212,7 @@ impl MappedFile {
     /// # Errors
     /// Returns an error if the bytes are not inside the file, the file cannot be read, or the file was truncated after
     /// it was opened ([`FileChanged`]).
-    pub(crate) fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    pub(crate) fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > self.len()) {
             let past = io::Error::new(io::ErrorKind::UnexpectedEof, "a range past the end of the file");
             return Err(past.into());
@@ -215,7 +235,7 @@ impl MappedFile {
     ///
     /// # Errors
     /// Returns [`FileChanged`], or an error if the system does not report the metadata.
-    pub fn check_unchanged(&self) -> Result<(), ReadError> {
+    pub fn check_unchanged(&self) -> Result<(), Error> {
         Ok(self.stamp.compare(&self.path, &self.file.metadata()?)?)
     }
 
@@ -341,10 +361,7 @@ mod tests {
             let file = File::options().write(true).open(&path).expect("it was just written");
             file.set_modified(time).expect("it is ours");
         };
-        let change = |error: ReadError| match error {
-            ReadError::Changed(changed) => changed.change,
-            other => panic!("{other}"),
-        };
+        let change = |error: Error| error.detail::<FileChanged>().expect("a change").change;
         write(10_000, 1);
         let file = MappedFile::open(&path).expect("it was just written");
         assert!(!file.is_empty());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::file::special_file_kind;
 use crate::stamp::{FileChange, FileChanged, FileStamp};
-use crate::{Blob, Error, ReadError, Sink, WINDOW, Window};
+use crate::{Blob, Error, FileError, Sink, WINDOW, Window};
 
 /// A file that is opened only when its bytes are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,10 +20,11 @@ impl LazyFile {
     ///
     /// # Errors
     /// Returns an error if the file does not exist, or is not a regular file.
-    pub fn find(path: &Path) -> Result<Self, Error> {
-        let kind = std::fs::metadata(path).map_err(|reason| Error::Io { path: path.to_owned(), reason })?;
+    pub fn find(path: &Path) -> Result<Self, FileError> {
+        let kind =
+            std::fs::metadata(path).map_err(|reason| FileError::Read { path: path.to_owned(), reason })?;
         if !kind.is_file() {
-            return Err(Error::NotAFile { path: path.to_owned(), what: special_file_kind(&kind) });
+            return Err(FileError::NotAFile { path: path.to_owned(), what: special_file_kind(&kind) });
         }
         Ok(Self { path: path.to_owned(), stamp: FileStamp::from_metadata(&kind) })
     }
@@ -34,7 +35,7 @@ impl Blob for LazyFile {
         self.stamp.len()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), Error> {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
         };
@@ -66,7 +67,7 @@ mod tests {
     struct Cut<'p>(&'p Path);
 
     impl Sink for Cut<'_> {
-        fn write(&mut self, _: Window) -> Result<(), ReadError> {
+        fn write(&mut self, _: Window) -> Result<(), Error> {
             Ok(File::options().write(true).open(self.0)?.set_len(WINDOW as u64)?)
         }
     }

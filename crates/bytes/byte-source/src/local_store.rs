@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{FileStat, Listing, OpenedFile, ReadError, Source, Stat, Store};
+use crate::{Error, FileStat, Listing, OpenedFile, Source, Stat, Store};
 
 /// Files of this machine. Links are followed, and paths are used as given.
 ///
@@ -72,8 +72,8 @@ impl Store for LocalStore {
         }))
     }
 
-    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
-        files.iter().map(|path| Ok((self.open)(path)?)).collect()
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, Error> {
+        files.iter().map(|path| (self.open)(path)).collect()
     }
 
     fn is_local(&self) -> bool {

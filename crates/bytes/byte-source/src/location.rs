@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use crate::{FileStat, Listing, LocalStore, ReadError, Source, Stat, Store};
+use crate::{Error, FileStat, Listing, LocalStore, Source, Stat, Store};
 
 /// Path in a [`Store`]. A path of this machine converts into a location, and so does an open [`Source`], which has nothing
 /// next to it.
@@ -91,7 +91,7 @@ impl Location {
     ///
     /// # Errors
     /// Those of [`Store::open`].
-    pub fn open(&self) -> Result<Arc<dyn Source>, ReadError> {
+    pub fn open(&self) -> Result<Arc<dyn Source>, Error> {
         let opened = self.store.open(std::slice::from_ref(&self.path))?.into_iter().next();
         opened.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -202,7 +202,7 @@ impl Store for OneSource {
         Ok((path == self.0.path()).then(stat))
     }
 
-    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, Error> {
         let open = |path: &PathBuf| {
             if path == self.0.path() { Ok(Arc::clone(&self.0)) } else { Err(io::ErrorKind::NotFound.into()) }
         };

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{BufferSource, FileStat, Listing, ReadError, Replaced, Source, Stat, Store, Upload};
+use crate::{BufferSource, Error, FileStat, Listing, Replaced, Source, Stat, Store, Upload};
 
 /// Sources at paths. A folder exists while there is a file below it. Clones share the files.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +79,7 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, Error> {
         let open = |path: &PathBuf| {
             let found = self.with_files(|files| files.get(path).map(|file| Arc::clone(&file.source)));
             let missing =

@@ -3,12 +3,15 @@
 use std::any::Any;
 use std::fmt;
 
-use crate::{ReadError, Sink, Window};
+use crate::error::detail;
+use crate::{Error, Sink, Window};
 
 /// Error of an operation that the caller cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stopped")]
 pub struct Cancelled;
+
+detail!(Cancelled is Cancelled);
 
 /// Observer of a long operation, which can cancel it. Every method has a default, so `&()` observes nothing.
 ///
@@ -48,7 +51,7 @@ pub struct CancellableSink<'s> {
 }
 
 impl Sink for CancellableSink<'_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), Error> {
         self.observer.check()?;
         self.sink.write(window)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{ReadError, Source, Window};
+use crate::{Error, Source, Window};
 
 /// A source with prefetched ranges, which are not read again.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Prefetched {
     ///
     /// # Errors
     /// Returns the errors of [`Source::read_ranges`].
-    pub fn new(source: Arc<dyn Source>, ranges: &[Range<u64>]) -> Result<Self, ReadError> {
+    pub fn new(source: Arc<dyn Source>, ranges: &[Range<u64>]) -> Result<Self, Error> {
         let bytes = source.read_ranges(ranges)?;
         let parts = ranges.iter().map(|range| range.start).zip(bytes).collect();
         Ok(Self { source, parts })
@@ -39,7 +39,7 @@ impl Prefetched {
     ///
     /// # Errors
     /// Returns the errors of [`Source::read_ranges`].
-    pub fn and(mut self, range: Range<u64>) -> Result<Self, ReadError> {
+    pub fn and(mut self, range: Range<u64>) -> Result<Self, Error> {
         if !range.is_empty() {
             let bytes = self.source.read_range(range.clone())?;
             self.parts.push((range.start, bytes));
@@ -89,11 +89,11 @@ impl Source for Prefetched {
         self.source.is_empty()
     }
 
-    fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    fn read_range(&self, range: Range<u64>) -> Result<Bytes, Error> {
         Ok(self.read_ranges(&[range])?.into_iter().next().unwrap_or_default())
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
         let mut rest = buffer;
         for piece in self.pieces(offset..offset.saturating_add(rest.len() as u64)) {
             let len = match &piece {
@@ -112,7 +112,7 @@ impl Source for Prefetched {
         Ok(())
     }
 
-    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, Error> {
         let pieces: Vec<Vec<PrefetchedPiece>> =
             ranges.iter().map(|range| self.pieces(range.clone())).collect();
         let missing: Vec<Range<u64>> = pieces
@@ -143,7 +143,7 @@ impl Source for Prefetched {
         Ok(joined.collect())
     }
 
-    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_window(&self, range: Range<u64>) -> Result<Window, Error> {
         let pieces = self.pieces(range.clone());
         match pieces.as_slice() {
             [PrefetchedPiece::Kept(bytes)] => Ok(bytes.clone().into()),
@@ -156,14 +156,14 @@ impl Source for Prefetched {
         }
     }
 
-    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_first(&self, range: Range<u64>) -> Result<Window, Error> {
         match self.pieces(range.clone()).as_slice() {
             [PrefetchedPiece::Missing(_)] => self.source.read_first(range),
             _ => self.read_window(range),
         }
     }
 
-    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    fn share(&self, range: Range<u64>) -> Result<Bytes, Error> {
         match self.pieces(range.clone()).as_slice() {
             [PrefetchedPiece::Kept(bytes)] => Ok(bytes.clone()),
             _ if self.source.is_mappable() => self.source.share(range),
@@ -187,11 +187,11 @@ impl Source for Prefetched {
         self.source.has_latency()
     }
 
-    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {
+    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, Error> {
         self.source.locate(range)
     }
 
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> Result<(), Error> {
         self.source.check_unchanged()
     }
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-use crate::{Blob, CancellableSink, Observer, ReadError, Sink, Window};
+use crate::{Blob, CancellableSink, Error, Observer, Sink, Window};
 
 /// Sink that computes the SHA-256 of a [`Blob`].
 ///
@@ -16,7 +16,7 @@ use crate::{Blob, CancellableSink, Observer, ReadError, Sink, Window};
 /// let mut sink = Sha256Sink::default();
 /// OwnedBlob(b"abc".to_vec()).write_to(&mut sink)?;
 /// assert_eq!(hex(&sink.digest()), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-/// # Ok::<(), byte_source::ReadError>(())
+/// # Ok::<(), byte_source::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Sha256Sink(Sha256);
@@ -29,7 +29,7 @@ impl Sha256Sink {
 }
 
 impl Sink for Sha256Sink {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), Error> {
         self.0.update(&*window);
         Ok(())
     }
@@ -39,7 +39,7 @@ impl Sink for Sha256Sink {
 ///
 /// # Errors
 /// Returns an error if the blob cannot be read, or `observer` cancels the operation.
-pub fn sha256(blob: &dyn Blob, observer: &dyn Observer) -> Result<[u8; 32], ReadError> {
+pub fn sha256(blob: &dyn Blob, observer: &dyn Observer) -> Result<[u8; 32], Error> {
     let mut sink = Sha256Sink::default();
     blob.write_to(&mut CancellableSink { sink: &mut sink, observer })?;
     Ok(sink.digest())

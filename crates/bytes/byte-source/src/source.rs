@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Blob, MappedFile, ReadError, Sink, WINDOW, Window};
+use crate::{Blob, Error, MappedFile, Sink, WINDOW, Window};
 
 /// Maximum distance in bytes between ranges that are read together.
 const READ_TOGETHER_GAP: u64 = 64 << 10;
@@ -31,13 +31,13 @@ pub trait Source: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns an error if the bytes are not inside the source, cannot be read, or the source changed.
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError>;
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error>;
 
     /// Reads the bytes of a range.
     ///
     /// # Errors
     /// Returns an error if the range is not inside the source, cannot be read, or the source changed.
-    fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    fn read_range(&self, range: Range<u64>) -> Result<Bytes, Error> {
         Ok(self.read_ranges(&[range])?.into_iter().next().unwrap_or_default())
     }
 
@@ -45,7 +45,7 @@ pub trait Source: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns an error if a range is not inside the source, cannot be read, or the source changed.
-    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, Error> {
         let mut order: Vec<usize> = (0..ranges.len()).collect();
         let of = |number: &usize| ranges.get(*number).cloned().unwrap_or_default();
         order.sort_by_key(|number| of(number).start);
@@ -85,7 +85,7 @@ pub trait Source: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns an error if the range is not inside the source, cannot be read, or the source changed.
-    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_window(&self, range: Range<u64>) -> Result<Window, Error> {
         let len = range.end.saturating_sub(range.start);
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
         Window::filled(len, |bytes| self.read_at(bytes, range.start))
@@ -96,7 +96,7 @@ pub trait Source: Debug + Send + Sync {
     ///
     /// # Errors
     /// Those of [`read_window`](Self::read_window).
-    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_first(&self, range: Range<u64>) -> Result<Window, Error> {
         self.read_window(range)
     }
 
@@ -104,7 +104,7 @@ pub trait Source: Debug + Send + Sync {
     ///
     /// # Errors
     /// Those of [`read_range`](Self::read_range).
-    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    fn share(&self, range: Range<u64>) -> Result<Bytes, Error> {
         self.read_range(range)
     }
 
@@ -134,7 +134,7 @@ pub trait Source: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns an error if a record that leads to the bytes cannot be read or is damaged.
-    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {
+    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, Error> {
         Ok(range)
     }
 
@@ -142,7 +142,7 @@ pub trait Source: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns [`Changed`](crate::FileChanged), or an error if the system does not report the metadata.
-    fn check_unchanged(&self) -> Result<(), ReadError>;
+    fn check_unchanged(&self) -> Result<(), Error>;
 
     /// Returns the memory of a range to the system. Reading the range again loads it again.
     fn release(&self, range: Range<u64>) {
@@ -170,7 +170,7 @@ impl Checks {
 ///
 /// # Errors
 /// Those of [`Source::share`].
-pub fn share_start(source: &dyn Source, range: Range<u64>, len: u64) -> Result<Bytes, ReadError> {
+pub fn share_start(source: &dyn Source, range: Range<u64>, len: u64) -> Result<Bytes, Error> {
     let end = if source.is_mappable() { range.end } else { range.start.saturating_add(len).min(range.end) };
     source.share(range.start..end)
 }
@@ -203,11 +203,11 @@ impl Source for MappedFile {
         Self::len(self)
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
         self.read_exact_at(offset, buffer)
     }
 
-    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    fn share(&self, range: Range<u64>) -> Result<Bytes, Error> {
         Self::share(self, range)
     }
 
@@ -219,7 +219,7 @@ impl Source for MappedFile {
         Some((self.file(), Self::len(self)))
     }
 
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> Result<(), Error> {
         Self::check_unchanged(self)
     }
 
@@ -252,13 +252,13 @@ impl Source for BufferSource {
         self.bytes.len() as u64
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
         let range = offset..offset.saturating_add(buffer.len() as u64);
         buffer.copy_from_slice(slice_range(&self.bytes, &range).ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
-    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    fn share(&self, range: Range<u64>) -> Result<Bytes, Error> {
         let part = slice_range(&self.bytes, &range).ok_or(io::ErrorKind::UnexpectedEof)?;
         Ok(self.bytes.slice_ref(part))
     }
@@ -267,7 +267,7 @@ impl Source for BufferSource {
         Some(&self.bytes)
     }
 
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -331,7 +331,7 @@ impl Source for Region {
         self.range.is_empty()
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
         let end = offset.checked_add(buffer.len() as u64);
         if end.is_none_or(|end| end > Source::len(self)) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -339,25 +339,25 @@ impl Source for Region {
         self.source.read_at(buffer, self.range.start.saturating_add(offset))
     }
 
-    fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    fn read_range(&self, range: Range<u64>) -> Result<Bytes, Error> {
         self.source.read_range(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
     }
 
-    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, Error> {
         let of = |range: &Range<u64>| self.slice(range.clone()).map(|part| part.range());
         let ranges: Option<Vec<Range<u64>>> = ranges.iter().map(of).collect();
         self.source.read_ranges(&ranges.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 
-    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_window(&self, range: Range<u64>) -> Result<Window, Error> {
         self.source.read_window(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
     }
 
-    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_first(&self, range: Range<u64>) -> Result<Window, Error> {
         self.source.read_first(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
     }
 
-    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    fn share(&self, range: Range<u64>) -> Result<Bytes, Error> {
         self.source.share(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
     }
 
@@ -377,11 +377,11 @@ impl Source for Region {
         self.source.has_latency()
     }
 
-    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {
+    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, Error> {
         self.source.locate(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
     }
 
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> Result<(), Error> {
         self.source.check_unchanged()
     }
 
@@ -396,7 +396,7 @@ impl Blob for Region {
         Source::len(self)
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), Error> {
         send_windows(&*self.source, self.range(), sink)
     }
 }
@@ -407,13 +407,13 @@ impl Blob for Arc<MappedFile> {
         MappedFile::len(self)
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), Error> {
         send_windows(&**self, 0..MappedFile::len(self), sink)
     }
 }
 
 /// Sends the bytes of a range to `sink`, window by window.
-fn send_windows(source: &dyn Source, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
+fn send_windows(source: &dyn Source, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), Error> {
     each_window(source, range, |window| sink.write(window))
 }
 
@@ -424,8 +424,8 @@ fn send_windows(source: &dyn Source, range: Range<u64>, sink: &mut dyn Sink) -> 
 pub fn each_window(
     source: &dyn Source,
     range: Range<u64>,
-    mut take: impl FnMut(Window) -> Result<(), ReadError>,
-) -> Result<(), ReadError> {
+    mut take: impl FnMut(Window) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut at = range.start;
     while at < range.end {
         let window = source.read_first(at..at.saturating_add(WINDOW as u64).min(range.end))?;
@@ -482,10 +482,7 @@ impl io::Read for SeekableSource<'_> {
         let left = usize::try_from(self.source.len().saturating_sub(self.at)).unwrap_or(usize::MAX);
         let count = buffer.len().min(left);
         let Some(part) = buffer.get_mut(..count).filter(|part| !part.is_empty()) else { return Ok(0) };
-        self.source.read_at(part, self.at).map_err(|error| match error {
-            ReadError::Io(error) => error,
-            error => io::Error::other(error),
-        })?;
+        self.source.read_at(part, self.at)?;
         self.at = self.at.saturating_add(count as u64);
         Ok(count)
     }

@@ -7,6 +7,9 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::Place;
+use crate::error::detail;
+
 /// Error of a file that changed while it was read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} changed while it was read: {change}", path.display())]
@@ -15,6 +18,8 @@ pub struct FileChanged {
     pub path: PathBuf,
     pub change: FileChange,
 }
+
+detail!(FileChanged is Changed, |changed| Place::file(&changed.path));
 
 /// Kind of change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

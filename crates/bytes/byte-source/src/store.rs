@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{ReadError, Source};
+use crate::{Error, Source};
 
 /// Files at paths. A path of a service spells an address, such as `s3://bucket/a/model.pth`, so that joining and splitting
 /// paths works for all stores.
@@ -26,7 +26,7 @@ pub trait Store: Debug + Send + Sync {
     ///
     /// # Errors
     /// When a file does not exist or cannot be read.
-    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError>;
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, Error>;
 
     /// Starts a file of `len` bytes. Nothing can be seen at the path before the upload is completed.
     ///

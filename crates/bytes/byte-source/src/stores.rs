@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{Location, ReadError};
+use crate::{Error, Location};
 
 /// Function that opens the store of an address; `None` for a path on this machine.
-type FindAddress = dyn Fn(&Path) -> Result<Option<Location>, ReadError> + Send + Sync;
+type FindAddress = dyn Fn(&Path) -> Result<Option<Location>, Error> + Send + Sync;
 
 /// The stores that a program knows. Options that are data carry the texts of paths and addresses, and the program that runs them
 /// turns each into a [`Location`] when its turn comes. Without other stores, each text is a path on this machine.
@@ -22,7 +22,7 @@ impl Stores {
     /// Creates the disks of this machine and the stores of addresses. `find` opens what is at an address, and returns `None` for a
     /// path of this machine.
     pub fn with_addresses(
-        find: impl Fn(&Path) -> Result<Option<Location>, ReadError> + Send + Sync + 'static,
+        find: impl Fn(&Path) -> Result<Option<Location>, Error> + Send + Sync + 'static,
     ) -> Self {
         Self { addresses: Some(Arc::new(find)), opened: Vec::new() }
     }
@@ -36,7 +36,7 @@ impl Stores {
     ///
     /// # Errors
     /// When an address cannot be opened.
-    pub fn locate(&self, text: &Path) -> Result<Location, ReadError> {
+    pub fn locate(&self, text: &Path) -> Result<Location, Error> {
         if let Some((_, opened)) = self.opened.iter().find(|(known, _)| known == text) {
             return Ok(opened.clone());
         }

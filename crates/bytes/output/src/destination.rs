@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{ReadError, Replaced, Stat, Store};
+use byte_source::{FileError, Replaced, Stat, Store};
 
 use crate::stored_record::{read_record, write_record};
-use crate::{Error, IfExists, OutputFile, OutputRecord, RemoteAddress, Result, check_target};
+use crate::{Error, IfExists, OutputFile, OutputRecord, Problem, RemoteAddress, Result, check_target};
 
 /// Where outputs go: a local path into its folder, and an address to the store, if there is one.
 #[derive(Clone, Default)]
@@ -40,13 +40,13 @@ impl Destination {
     /// Returns the store of a target; `None` for a local path.
     ///
     /// # Errors
-    /// [`Error::RemoteOutput`] when the target is an address and there is no store.
+    /// [`Problem::RemoteOutput`] when the target is an address and there is no store.
     pub fn store_of(&self, target: &Path) -> Result<Option<&Arc<dyn Store>>> {
         if RemoteAddress::from_path(target).is_none() {
             return Ok(None);
         }
         let store = self.store.as_ref();
-        store.map(Some).ok_or_else(|| Error::RemoteOutput { path: target.to_owned() })
+        Ok(store.map(Some).ok_or_else(|| Problem::RemoteOutput { path: target.to_owned() })?)
     }
 
     /// Returns true if a target is a folder: one of this machine that exists, or an address that ends with a slash.
@@ -58,12 +58,12 @@ impl Destination {
     /// Checks that `target` may be written, as [`check_target`] does, or that what is there in the store may be replaced.
     ///
     /// # Errors
-    /// Those of [`check_target`], and [`Error::Write`] when the store does not answer.
+    /// Those of [`check_target`], and [`FileError::Write`] when the store does not answer.
     pub fn check_target(&self, target: &Path, inputs: &[&Path], if_exists: IfExists) -> Result<()> {
         let Some(store) = self.store_of(target)? else { return check_target(target, inputs, if_exists) };
         let address = RemoteAddress::from_path(target);
         if let Some(input) = inputs.iter().find(|input| RemoteAddress::from_path(input) == address) {
-            return Err(Error::SameFile { output: target.to_owned(), input: input.to_path_buf() });
+            return Err(Problem::SameFile { output: target.to_owned(), input: input.to_path_buf() }.into());
         }
         replaced(store.as_ref(), target, if_exists).map(|_| ())
     }
@@ -71,7 +71,7 @@ impl Destination {
     /// Starts an output of `needed` bytes: a temporary file next to `target`, or an upload.
     ///
     /// # Errors
-    /// Those of [`OutputFile::create`], and [`Error::Write`] when the store refuses it.
+    /// Those of [`OutputFile::create`], and [`FileError::Write`] when the store refuses it.
     pub fn create(&self, target: impl Into<PathBuf>, needed: u64) -> Result<OutputFile> {
         let target = target.into();
         let Some(store) = self.store_of(&target)? else {
@@ -79,7 +79,7 @@ impl Destination {
             return create(target, needed);
         };
         let upload = store.create(&target, needed);
-        let upload = upload.map_err(|reason| Error::Write { path: target.clone(), reason })?;
+        let upload = upload.map_err(|reason| FileError::Write { path: target.clone(), reason })?;
         Ok(OutputFile::from_upload(target, Arc::clone(store), upload))
     }
 
@@ -87,7 +87,7 @@ impl Destination {
     ///
     /// # Errors
     /// When the service cannot be reached or refuses access.
-    pub fn stored_record(&self, output: &Path) -> Result<Option<OutputRecord>, ReadError> {
+    pub fn stored_record(&self, output: &Path) -> Result<Option<OutputRecord>, byte_source::Error> {
         let store = self.store_of(output).map_err(io::Error::other)?;
         store.map_or(Ok(None), |store| read_record(store.as_ref(), output))
     }
@@ -104,25 +104,25 @@ impl Destination {
 /// Returns what an output at `target` may replace in a store.
 ///
 /// # Errors
-/// [`Error::Exists`] or [`Error::NotOwnOutput`], and [`Error::Write`] when the store does not answer.
+/// [`Problem::Exists`] or [`Problem::NotOwnOutput`], and [`FileError::Write`] when the store does not answer.
 pub(crate) fn replaced(store: &dyn Store, target: &Path, if_exists: IfExists) -> Result<Replaced> {
     let path = || target.to_owned();
     if if_exists == IfExists::Replace {
         return Ok(Replaced::Anything);
     }
-    let found = store.stat(target).map_err(|reason| Error::Write { path: path(), reason })?;
+    let found = store.stat(target).map_err(|reason| FileError::Write { path: path(), reason })?;
     match (found.and_then(Stat::file), if_exists) {
         (None, _) => Ok(Replaced::Nothing),
-        (Some(_), IfExists::Fail) => Err(Error::Exists { path: path() }),
+        (Some(_), IfExists::Fail) => Err(Problem::Exists { path: path() }.into()),
         (Some(file), _) if file.is_own => Ok(Replaced::Version(file)),
-        (Some(_), _) => Err(Error::NotOwnOutput { path: path() }),
+        (Some(_), _) => Err(Problem::NotOwnOutput { path: path() }.into()),
     }
 }
 
 pub(crate) fn upload_error(target: PathBuf, if_exists: IfExists, reason: io::Error) -> Error {
     match (reason.kind(), if_exists) {
-        (io::ErrorKind::AlreadyExists, IfExists::Fail) => Error::Exists { path: target },
-        (io::ErrorKind::AlreadyExists, IfExists::ReplaceOwn) => Error::NotOwnOutput { path: target },
-        _ => Error::Write { path: target, reason },
+        (io::ErrorKind::AlreadyExists, IfExists::Fail) => Problem::Exists { path: target }.into(),
+        (io::ErrorKind::AlreadyExists, IfExists::ReplaceOwn) => Problem::NotOwnOutput { path: target }.into(),
+        _ => FileError::Write { path: target, reason }.into(),
     }
 }

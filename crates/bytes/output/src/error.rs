@@ -3,17 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use byte_source::{Cancelled, ErrorKind};
+use byte_source::{Place, details};
 
 use crate::{RemoteAddress, shown_path};
 
-/// Result whose error is this crate's [`Error`] by default.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// Error of an output.
+/// Problem of an output.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Problem {
     /// A path is the address of a remote file.
     #[error("{} is not a local path", shown_path(path).display())]
     Remote {
@@ -60,13 +57,6 @@ pub enum Error {
         /// Kind of the system's error, without its message, which names a temporary file.
         kind: io::ErrorKind,
     },
-    /// A file cannot be written, synced or renamed.
-    #[error("cannot write {}: {reason}", path.display())]
-    Write {
-        path: PathBuf,
-        /// Error reported by the system.
-        reason: io::Error,
-    },
     /// The files in a folder cannot be synced.
     #[error("cannot write into {}: {reason}", folder.display())]
     Sync {
@@ -90,28 +80,31 @@ pub enum Error {
         free: u64,
         folder: PathBuf,
     },
-    /// The caller stopped the work.
-    #[error(transparent)]
-    Cancelled(#[from] Cancelled),
 }
 
-impl Error {
-    /// Classifies the error for the caller.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Remote { .. } | Self::RemoteOutput { .. } => ErrorKind::Input,
-            Self::SameFile { .. } => ErrorKind::Option,
-            Self::NoFolder { .. }
-            | Self::IsFolder { .. }
-            | Self::NotAFile { .. }
-            | Self::Exists { .. }
-            | Self::NotOwnOutput { .. }
-            | Self::CreateIn { .. }
-            | Self::NoSpace { .. } => ErrorKind::Io,
-            Self::Write { reason, .. } | Self::Sync { reason, .. } | Self::FreeSpace { reason, .. } => {
-                reason.into()
-            }
-            Self::Cancelled(_) => ErrorKind::Cancelled,
-        }
+details! {
+    Problem => Problem::place {
+        Input: Remote, RemoteOutput;
+        Option: SameFile;
+        Io: NoFolder, IsFolder, NotAFile, Exists, NotOwnOutput, CreateIn, NoSpace;
+        [reason]: Sync, FreeSpace;
+    }
+}
+
+impl Problem {
+    fn place(&self) -> Place {
+        let (Self::Remote { path, .. }
+        | Self::RemoteOutput { path }
+        | Self::NoFolder { path, .. }
+        | Self::IsFolder { path }
+        | Self::NotAFile { path, .. }
+        | Self::SameFile { output: path, .. }
+        | Self::Exists { path }
+        | Self::NotOwnOutput { path }
+        | Self::CreateIn { folder: path, .. }
+        | Self::Sync { folder: path, .. }
+        | Self::FreeSpace { folder: path, .. }
+        | Self::NoSpace { folder: path, .. }) = self;
+        Place::file(path)
     }
 }

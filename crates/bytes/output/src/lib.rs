@@ -47,8 +47,9 @@ mod stored_record;
 mod unfinished;
 mod writeback;
 
+pub use byte_source::{Error, Result};
 pub use destination::Destination;
-pub use error::{Error, Result};
+pub use error::Problem;
 pub use if_exists::IfExists;
 pub use local::{Scratch, check_target, free_space, require_free_space, sync_folder};
 pub use location::{file_name, parent_folder, refuse_remote, refuse_remote_output, shown_path};

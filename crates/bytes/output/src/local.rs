@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use byte_source::FileError;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::abandoned::{TEMPORARY_PREFIX, create_locked, remove_abandoned};
@@ -14,7 +15,7 @@ use crate::mark::{is_own_output, mark_own_output, record_own_output};
 use crate::permissions::{self, Permissions};
 use crate::unfinished::RegisteredPath;
 use crate::writeback::Writeback;
-use crate::{Error, IfExists, RemoteAddress, Result, parent_folder};
+use crate::{Error, IfExists, Problem, RemoteAddress, Result, parent_folder};
 
 /// Bytes of a file that is written past the page cache. Smaller ones are likely to be read again while they are in it.
 const DIRECT_MIN: u64 = 1 << 30;
@@ -23,33 +24,33 @@ const DIRECT_MIN: u64 = 1 << 30;
 /// file that `if_exists` keeps.
 ///
 /// # Errors
-/// [`Error::RemoteOutput`], [`Error::NoFolder`], [`Error::IsFolder`], [`Error::SameFile`], [`Error::NotAFile`], [`Error::Exists`] or
-/// [`Error::NotOwnOutput`].
+/// [`Problem::RemoteOutput`], [`Problem::NoFolder`], [`Problem::IsFolder`], [`Problem::SameFile`], [`Problem::NotAFile`], [`Problem::Exists`] or
+/// [`Problem::NotOwnOutput`].
 pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Result<()> {
     let path = || target.to_owned();
     if RemoteAddress::from_path(target).is_some() {
-        return Err(Error::RemoteOutput { path: path() });
+        return Err(Problem::RemoteOutput { path: path() }.into());
     }
     // Folders that do not exist are created with the output.
     let existing = target.ancestors().skip(1).find(|folder| folder.exists());
     if let Some(folder) = existing.filter(|folder| !folder.is_dir()) {
-        return Err(Error::NoFolder { path: path(), folder: folder.to_owned() });
+        return Err(Problem::NoFolder { path: path(), folder: folder.to_owned() }.into());
     }
     // A dangling symbolic link counts as an existing target.
     let Ok(kind) = target.metadata().or_else(|_| target.symlink_metadata()) else { return Ok(()) };
     if kind.is_dir() {
-        return Err(Error::IsFolder { path: path() });
+        return Err(Problem::IsFolder { path: path() }.into());
     }
     let is_target = |input: &Path| same_file::is_same_file(target, input).unwrap_or(false);
     if let Some(input) = inputs.iter().find(|input| is_target(input)) {
-        return Err(Error::SameFile { output: path(), input: input.to_path_buf() });
+        return Err(Problem::SameFile { output: path(), input: input.to_path_buf() }.into());
     }
     if !kind.is_file() && !kind.is_symlink() {
-        return Err(Error::NotAFile { path: path(), what: byte_source::special_file_kind(&kind) });
+        return Err(Problem::NotAFile { path: path(), what: byte_source::special_file_kind(&kind) }.into());
     }
     match if_exists {
-        IfExists::Fail => Err(Error::Exists { path: path() }),
-        IfExists::ReplaceOwn if !is_own_output(target) => Err(Error::NotOwnOutput { path: path() }),
+        IfExists::Fail => Err(Problem::Exists { path: path() }.into()),
+        IfExists::ReplaceOwn if !is_own_output(target) => Err(Problem::NotOwnOutput { path: path() }.into()),
         IfExists::ReplaceOwn | IfExists::Replace => Ok(()),
     }
 }
@@ -78,7 +79,7 @@ impl LocalOutput {
     /// written into the page cache, and the commit does not wait for the disk.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], or [`Error::CreateIn`] when the folder cannot be written.
+    /// [`Problem::NoSpace`], or [`Problem::CreateIn`] when the folder cannot be written.
     pub(crate) fn create(target: PathBuf, needed: u64, is_synced: bool) -> Result<Self> {
         let parent = parent_folder(&target);
         std::fs::create_dir_all(parent).map_err(|error| cannot_create(parent, &error))?;
@@ -105,13 +106,13 @@ impl LocalOutput {
     /// passes its permissions on.
     ///
     /// # Errors
-    /// [`Error::Write`] when the file cannot be synced or renamed, [`Error::Exists`] or [`Error::NotOwnOutput`] when the
+    /// [`FileError::Write`] when the file cannot be synced or renamed, [`Problem::Exists`] or [`Problem::NotOwnOutput`] when the
     /// target exists by now and `if_exists` does not allow to replace it.
     pub(crate) fn commit(mut self, if_exists: IfExists) -> Result<()> {
         let is_marked = self.finish()?;
         let is_synced = self.is_synced;
         let synced = if is_synced { self.file.as_file().sync_all() } else { Ok(()) };
-        synced.map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
+        synced.map_err(|reason| FileError::Write { path: self.target.clone(), reason })?;
         let parent = parent_folder(&self.target).to_owned();
         let target = self.target.clone();
         self.rename_to_target(if_exists)?;
@@ -139,7 +140,7 @@ impl LocalOutput {
     /// file that it replaces, if there is one. Returns false if it cannot be marked.
     fn finish(&mut self) -> Result<bool> {
         if let Some(direct) = self.direct.take() {
-            direct.finish().map_err(|reason| Error::Write { path: self.target.clone(), reason })?;
+            direct.finish().map_err(|reason| FileError::Write { path: self.target.clone(), reason })?;
         }
         if self.needed > self.written {
             // Best effort: the bytes after the end are not part of the file.
@@ -172,9 +173,9 @@ impl LocalOutput {
             }),
         };
         renamed.map_err(|error| match (error.error.kind(), if_exists) {
-            (io::ErrorKind::AlreadyExists, IfExists::Fail) => Error::Exists { path: target },
-            (io::ErrorKind::AlreadyExists, _) => Error::NotOwnOutput { path: target },
-            _ => Error::Write { path: target, reason: error.error },
+            (io::ErrorKind::AlreadyExists, IfExists::Fail) => Error::from(Problem::Exists { path: target }),
+            (io::ErrorKind::AlreadyExists, _) => Problem::NotOwnOutput { path: target }.into(),
+            _ => FileError::Write { path: target, reason: error.error }.into(),
         })?;
         drop(unfinished);
         Ok(())
@@ -212,7 +213,7 @@ impl Scratch {
     /// Creates a temporary folder in `parent`.
     ///
     /// # Errors
-    /// [`Error::CreateIn`] when `parent` cannot be written.
+    /// [`Problem::CreateIn`] when `parent` cannot be written.
     pub fn create(parent: &Path) -> Result<Self> {
         std::fs::create_dir_all(parent).map_err(|error| cannot_create(parent, &error))?;
         remove_abandoned(parent);
@@ -233,19 +234,19 @@ impl Scratch {
 /// for that; other systems write the files back in their own time.
 ///
 /// # Errors
-/// [`Error::Sync`] when the folder cannot be opened or synced.
+/// [`Problem::Sync`] when the folder cannot be opened or synced.
 pub fn sync_folder(folder: &Path) -> Result<()> {
-    sync_filesystem(folder).map_err(|reason| Error::Sync { folder: folder.to_owned(), reason })
+    Ok(sync_filesystem(folder).map_err(|reason| Problem::Sync { folder: folder.to_owned(), reason })?)
 }
 
 /// Checks that at least `needed` bytes are free in `folder`.
 ///
 /// # Errors
-/// [`Error::NoSpace`] when fewer bytes are free, [`Error::FreeSpace`] when the system does not report the free space.
+/// [`Problem::NoSpace`] when fewer bytes are free, [`Problem::FreeSpace`] when the system does not report the free space.
 pub fn require_free_space(needed: u64, folder: &Path) -> Result<()> {
     let free = free_space(folder)?;
     if needed > free {
-        return Err(Error::NoSpace { needed, free, folder: folder.to_owned() });
+        return Err(Problem::NoSpace { needed, free, folder: folder.to_owned() }.into());
     }
     Ok(())
 }
@@ -254,13 +255,13 @@ pub fn require_free_space(needed: u64, folder: &Path) -> Result<()> {
 /// write itself fails when the disk is full.
 ///
 /// # Errors
-/// [`Error::FreeSpace`] when the system does not report the free space.
+/// [`Problem::FreeSpace`] when the system does not report the free space.
 pub fn free_space(folder: &Path) -> Result<u64> {
-    available_bytes(folder).map_err(|reason| Error::FreeSpace { folder: folder.to_owned(), reason })
+    Ok(available_bytes(folder).map_err(|reason| Problem::FreeSpace { folder: folder.to_owned(), reason })?)
 }
 
 fn cannot_create(folder: &Path, error: &io::Error) -> Error {
-    Error::CreateIn { folder: folder.to_owned(), kind: error.kind() }
+    Problem::CreateIn { folder: folder.to_owned(), kind: error.kind() }.into()
 }
 
 #[cfg(target_os = "linux")]
@@ -339,7 +340,7 @@ mod tests {
         }
         let error =
             LocalOutput::create(target.clone(), 0, true).and_then(|output| output.commit(IfExists::Fail));
-        assert!(matches!(error, Err(Error::Exists { .. })), "{error:?}");
+        assert!(error.as_ref().is_err_and(|error| error.code() == "output::Exists"), "{error:?}");
         assert_eq!(names(scratch.path()), ["x"]);
     }
 
@@ -367,7 +368,7 @@ mod tests {
         let output = LocalOutput::create(target.clone(), 0, true).expect("there is room");
         std::fs::write(&target, b"theirs").expect("a temporary folder");
         let error = output.commit(IfExists::ReplaceOwn);
-        assert!(matches!(error, Err(Error::NotOwnOutput { .. })), "{error:?}");
+        assert!(error.as_ref().is_err_and(|error| error.code() == "output::NotOwnOutput"), "{error:?}");
         assert_eq!(std::fs::read(&target).expect("it stays"), b"theirs");
         assert_eq!(names(scratch.path()), ["x"]);
     }
@@ -385,8 +386,12 @@ mod tests {
             }
             std::os::unix::fs::symlink("x", &link).expect("a temporary folder");
             let check = |if_exists| check_target(&link, &[], if_exists);
-            assert!(matches!(check(IfExists::ReplaceOwn), Err(Error::NotOwnOutput { .. })));
-            assert!(matches!(check(IfExists::Fail), Err(Error::Exists { .. })));
+            assert!(
+                check(IfExists::ReplaceOwn)
+                    .as_ref()
+                    .is_err_and(|error| error.code() == "output::NotOwnOutput")
+            );
+            assert!(check(IfExists::Fail).as_ref().is_err_and(|error| error.code() == "output::Exists"));
             assert!(check(IfExists::Replace).is_ok());
         }
     }
@@ -398,12 +403,30 @@ mod tests {
         std::fs::write(&file, b"x").expect("a temporary folder");
         let check = |path: &Path, inputs: &[&Path], if_exists| check_target(path, inputs, if_exists);
         assert!(check(&file, &[], IfExists::Replace).is_ok());
-        assert!(matches!(check(&file, &[], IfExists::ReplaceOwn), Err(Error::NotOwnOutput { .. })));
-        assert!(matches!(check(&file, &[], IfExists::Fail), Err(Error::Exists { .. })));
-        assert!(matches!(check(&file, &[&link], IfExists::Replace), Err(Error::SameFile { .. })));
-        assert!(matches!(check(scratch.path(), &[], IfExists::Replace), Err(Error::IsFolder { .. })));
+        assert!(
+            check(&file, &[], IfExists::ReplaceOwn)
+                .as_ref()
+                .is_err_and(|error| error.code() == "output::NotOwnOutput")
+        );
+        assert!(
+            check(&file, &[], IfExists::Fail).as_ref().is_err_and(|error| error.code() == "output::Exists")
+        );
+        assert!(
+            check(&file, &[&link], IfExists::Replace)
+                .as_ref()
+                .is_err_and(|error| error.code() == "output::SameFile")
+        );
+        assert!(
+            check(scratch.path(), &[], IfExists::Replace)
+                .as_ref()
+                .is_err_and(|error| error.code() == "output::IsFolder")
+        );
         assert!(check(&scratch.path().join("missing/deeper/x"), &[], IfExists::Replace).is_ok());
-        assert!(matches!(check(&file.join("y/z"), &[], IfExists::Replace), Err(Error::NoFolder { .. })));
+        assert!(
+            check(&file.join("y/z"), &[], IfExists::Replace)
+                .as_ref()
+                .is_err_and(|error| error.code() == "output::NoFolder")
+        );
     }
 
     #[cfg(target_os = "linux")]
@@ -424,7 +447,11 @@ mod tests {
     fn more_than_the_disk_holds_is_refused() {
         let scratch = scratch();
         let error = LocalOutput::create(scratch.path().join("x"), u64::MAX - 1, true).map(drop);
-        let expected = if cfg!(unix) { matches!(error, Err(Error::NoSpace { .. })) } else { error.is_ok() };
+        let expected = if cfg!(unix) {
+            error.as_ref().is_err_and(|error| error.code() == "output::NoSpace")
+        } else {
+            error.is_ok()
+        };
         assert!(expected, "{error:?}");
     }
 }

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Error, RemoteAddress, Result, UrlScheme};
+use crate::{Problem, RemoteAddress, Result, UrlScheme};
 
 /// Checks that `path` is local and not a remote address.
 ///
 /// # Errors
-/// [`Error::Remote`] when the path is an address.
+/// [`Problem::Remote`] when the path is an address.
 pub fn refuse_remote(path: &Path) -> Result<()> {
     match RemoteAddress::from_path(path) {
-        Some(address) => Err(Error::Remote { path: PathBuf::from(path), address }),
+        Some(address) => Err(Problem::Remote { path: PathBuf::from(path), address }.into()),
         None => Ok(()),
     }
 }
@@ -18,10 +18,10 @@ pub fn refuse_remote(path: &Path) -> Result<()> {
 /// Checks that the path of an output is local.
 ///
 /// # Errors
-/// [`Error::RemoteOutput`] when the path is an address.
+/// [`Problem::RemoteOutput`] when the path is an address.
 pub fn refuse_remote_output(path: &Path) -> Result<()> {
     match RemoteAddress::from_path(path) {
-        Some(_) => Err(Error::RemoteOutput { path: path.to_owned() }),
+        Some(_) => Err(Problem::RemoteOutput { path: path.to_owned() }.into()),
         None => Ok(()),
     }
 }

@@ -35,7 +35,7 @@ impl OutputFile {
     /// Creates the temporary file next to `target`, in a folder with at least `needed` bytes free.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace), or [`Error::CreateIn`](crate::Error::CreateIn) when the folder cannot be written.
+    /// [`Problem::NoSpace`](crate::Problem::NoSpace), or [`Problem::CreateIn`](crate::Problem::CreateIn) when the folder cannot be written.
     pub fn create(target: impl Into<PathBuf>, needed: u64) -> Result<Self> {
         Ok(Self { medium: Medium::Local(LocalOutput::create(target.into(), needed, true)?), checksum: None })
     }
@@ -69,8 +69,8 @@ impl OutputFile {
     /// permissions on.
     ///
     /// # Errors
-    /// [`Error::Write`](crate::Error::Write) when the file cannot be synced or renamed, or the service refuses it; [`Error::Exists`](crate::Error::Exists) or
-    /// [`Error::NotOwnOutput`](crate::Error::NotOwnOutput) when the target exists by now and `if_exists` does not allow to replace it.
+    /// [`FileError::Write`](crate::Problem::Write) when the file cannot be synced or renamed, or the service refuses it; [`Problem::Exists`](crate::Problem::Exists) or
+    /// [`Problem::NotOwnOutput`](crate::Problem::NotOwnOutput) when the target exists by now and `if_exists` does not allow to replace it.
     pub fn commit(self, if_exists: IfExists) -> Result<()> {
         self.finish(if_exists, LocalOutput::commit)
     }

@@ -163,7 +163,7 @@ impl OutputRecords {
         let mut kept: Vec<&OutputRecord> = self.records.values().filter(is_there).collect();
         kept.sort_by(|a, b| a.output.cmp(&b.output));
         let mut text = Vec::new();
-        let failed = |reason: io::Error| crate::Error::Write { path: path.clone(), reason };
+        let failed = |reason: io::Error| byte_source::FileError::Write { path: path.clone(), reason };
         for record in kept {
             text.extend(serde_json::to_vec(record).map_err(|error| failed(error.into()))?);
             text.push(b'\n');

@@ -4,10 +4,10 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use byte_source::{ReadError, Stat, Store};
+use byte_source::{FileError, Stat, Store};
 
 use crate::records::RECORDS_NAME;
-use crate::{Destination, Error, IfExists, OutputRecord, Result, file_name, parent_folder};
+use crate::{Destination, IfExists, OutputRecord, Result, file_name, parent_folder};
 
 /// Largest length in bytes of a record. A longer file is ignored.
 const RECORD_MAX: u64 = 64 << 20;
@@ -16,7 +16,10 @@ const RECORD_MAX: u64 = 64 << 20;
 ///
 /// # Errors
 /// When the service cannot be reached or refuses access.
-pub(crate) fn read_record(store: &dyn Store, output: &Path) -> Result<Option<OutputRecord>, ReadError> {
+pub(crate) fn read_record(
+    store: &dyn Store,
+    output: &Path,
+) -> Result<Option<OutputRecord>, byte_source::Error> {
     let path = record_path(output);
     let found = store.stat(&path)?.and_then(Stat::file);
     if !found.is_some_and(|found| found.is_own && found.len.is_some_and(|len| len <= RECORD_MAX)) {
@@ -33,7 +36,7 @@ pub(crate) fn read_record(store: &dyn Store, output: &Path) -> Result<Option<Out
 /// When the service refuses the file, or another program wrote one at its place.
 pub(crate) fn write_record(destination: &Destination, output: &Path, record: &OutputRecord) -> Result<()> {
     let path = record_path(output);
-    let failed = |reason: io::Error| Error::Write { path: path.clone(), reason };
+    let failed = |reason: io::Error| FileError::Write { path: path.clone(), reason };
     let text = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
     let mut file = destination.create(&path, text.len() as u64)?;
     file.write_all(&text).map_err(failed)?;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use byte_source::{Cancelled, ErrorKind, ReadError, hex};
+use byte_source::{Cancelled, details, hex};
 
 /// Result with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -104,24 +104,19 @@ fn reason(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(" ({message})") }
 }
 
-impl Error {
-    /// Returns the error's kind for callers.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Address { .. }
-            | Self::Repository { .. }
-            | Self::Apart { .. }
-            | Self::Repeated { .. }
-            | Self::TooLarge { .. }
-            | Self::Output { .. } => ErrorKind::Input,
-            Self::WrongHash { .. } => ErrorKind::Damaged,
-            Self::Changed { .. } => ErrorKind::Changed,
-            Self::Cancelled(_) => ErrorKind::Cancelled,
-            Self::NoRanges { .. } | Self::Disabled { .. } => ErrorKind::Unsupported,
-            _ => ErrorKind::Io,
-        }
+details! {
+    Error {
+        Input: Address, Repository, Apart, Repeated, TooLarge, Output;
+        Damaged: WrongHash;
+        Changed: Changed;
+        Cancelled: Cancelled;
+        Unsupported: NoRanges, Disabled;
+        Io: Insecure, RedirectScheme, PrivateAddress, Offline, Denied, NotFound, Status, Wait, Answer, Write, Connection, Slow,
+            Redirects, Certificates, Conflict, Leftover, Cache;
     }
+}
 
+impl Error {
     /// Returns the error with the address of an object in a bucket instead of the URL of the service, unless it is about the URL.
     #[cfg(feature = "buckets")]
     pub(crate) fn of_object(mut self, object: &str) -> Self {
@@ -155,21 +150,12 @@ impl Error {
     }
 }
 
-impl From<Error> for ReadError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Cancelled(cancelled) => cancelled.into(),
-            error => Self::Io(io::Error::other(error)),
-        }
-    }
-}
-
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match error {
             Error::Conflict { .. } => io::ErrorKind::AlreadyExists,
             _ => io::ErrorKind::Other,
         };
-        Self::new(kind, error)
+        Self::new(kind, byte_source::Error::from(error))
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use byte_source::{ReadError, Source, Window};
+use byte_source::{Source, Window};
 use bytes::Bytes;
 
 use crate::answer::{Asked, Version};
@@ -253,7 +253,7 @@ impl Source for RemoteFile {
         self.version.len
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), byte_source::Error> {
         let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.version.len);
         let range = offset..end.ok_or(io::ErrorKind::UnexpectedEof)?;
         if let Some(bytes) = self.edge_bytes(&range) {
@@ -263,7 +263,7 @@ impl Source for RemoteFile {
         Ok(self.fill(buffer, offset)?)
     }
 
-    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_window(&self, range: Range<u64>) -> Result<Window, byte_source::Error> {
         if range.start > range.end || range.end > self.version.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -280,7 +280,7 @@ impl Source for RemoteFile {
         Window::filled(len, |bytes| Ok(self.fill(bytes, range.start)?))
     }
 
-    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_first(&self, range: Range<u64>) -> Result<Window, byte_source::Error> {
         if range.is_empty() || range.end > self.version.len || self.has_edge_of(&range) {
             return self.read_window(range);
         }
@@ -288,7 +288,7 @@ impl Source for RemoteFile {
     }
 
     /// Requests the ranges in parallel; neighbouring ones as one.
-    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, byte_source::Error> {
         if ranges.iter().any(|range| range.start > range.end || range.end > self.version.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -336,7 +336,7 @@ impl Source for RemoteFile {
     }
 
     /// Returns `Ok`: each answer is compared with the version that was opened.
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         Ok(())
     }
 }

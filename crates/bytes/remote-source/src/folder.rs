@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use byte_source::{FileStat, Listing, Location, ReadError, Source, Stat, Store};
+use byte_source::{FileStat, Listing, Location, Source, Stat, Store};
 use url::Url;
 
 #[cfg(feature = "buckets")]
@@ -270,7 +270,7 @@ impl Store for RemoteFolder {
         Ok(is_folder.then_some(Stat::Folder))
     }
 
-    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, byte_source::Error> {
         let edge = if files.len() > 1 { SHARD_EDGE } else { EDGE };
         let mut sources: Vec<Arc<dyn Source>> = Vec::with_capacity(files.len());
         for files in files.chunks(PARALLEL_MAX) {

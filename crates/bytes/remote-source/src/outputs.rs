@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Listing, ReadError, Source, Stat, Store, Upload};
+use byte_source::{Listing, Source, Stat, Store, Upload};
 
 use crate::bucket::Bucket;
 use crate::fetcher::Place;
@@ -54,7 +54,7 @@ impl Store for BucketOutputs {
         Ok(bucket.find(&key)?.map(|(file, _)| Stat::File(file)))
     }
 
-    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, byte_source::Error> {
         let open = |path: &PathBuf| {
             let (bucket, key) = self.object(path)?;
             let client = Arc::clone(&bucket.client);

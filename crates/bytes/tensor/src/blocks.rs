@@ -5,7 +5,6 @@
 
 use std::io;
 
-use byte_source::ReadError;
 use foldhash::{HashMap, HashMapExt};
 
 use crate::Storage;
@@ -43,7 +42,7 @@ impl<'s> BlockCache<'s> {
     }
 
     /// Copies the bytes from `start` on into `out`.
-    pub(crate) fn read(&mut self, start: usize, out: &mut [u8]) -> Result<(), ReadError> {
+    pub(crate) fn read(&mut self, start: usize, out: &mut [u8]) -> Result<(), byte_source::Error> {
         if out.len() >= self.size {
             return self.storage.read(start as u64, out);
         }
@@ -66,7 +65,7 @@ impl<'s> BlockCache<'s> {
     }
 
     /// Returns the offset of a block in `bytes`, after reading the block if it is not cached.
-    fn block_offset(&mut self, number: usize) -> Result<usize, ReadError> {
+    fn block_offset(&mut self, number: usize) -> Result<usize, byte_source::Error> {
         if let Some((last, at)) = self.last
             && last == number
         {
@@ -80,7 +79,7 @@ impl<'s> BlockCache<'s> {
         Ok(at)
     }
 
-    fn fetch_block(&mut self, number: usize) -> Result<usize, ReadError> {
+    fn fetch_block(&mut self, number: usize) -> Result<usize, byte_source::Error> {
         if self.bytes.len().saturating_add(self.size) > CACHED_BYTES_MAX {
             // Most views have passed the older blocks by now.
             self.kept.clear();

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use byte_source::{NotRepresentable, Observer, ReadError, WINDOW, Window};
+use byte_source::{NotRepresentable, Observer, WINDOW, Window};
 
 use crate::compute::{Compute, Inputs};
 use crate::{DtypeConversion, Storage};
@@ -78,7 +78,7 @@ pub struct CastNumbers {
 
 /// Callback for a component that is out of range. It takes the name of a tensor that has the component, and the bytes
 /// before the conversion.
-type OutOfRangeCallback<'f> = dyn FnMut(&Arc<str>, &[u8]) -> Result<(), ReadError> + 'f;
+type OutOfRangeCallback<'f> = dyn FnMut(&Arc<str>, &[u8]) -> Result<(), byte_source::Error> + 'f;
 
 impl CastNumbers {
     /// Casts the elements of `range` of `base` whenever they are read. Only elements that tensors have `seen`, counted
@@ -111,7 +111,7 @@ impl CastNumbers {
     }
 
     /// Returns the range of bytes of the base from which `len` bytes from component `at` on are converted.
-    fn base_bytes(&self, at: usize, len: usize) -> Result<Range<usize>, ReadError> {
+    fn base_bytes(&self, at: usize, len: usize) -> Result<Range<usize>, byte_source::Error> {
         let components = len.checked_div(self.to).unwrap_or(0);
         if at.checked_add(components).is_none_or(|end| end > self.components) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -126,7 +126,7 @@ impl CastNumbers {
     }
 
     /// Converts components, the first of which is component `at`.
-    fn convert(&self, at: usize, bytes: &[u8], out: &mut [u8]) -> Result<(), ReadError> {
+    fn convert(&self, at: usize, bytes: &[u8], out: &mut [u8]) -> Result<(), byte_source::Error> {
         if self.conversion.convert(bytes, out) {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl CastNumbers {
         at: usize,
         bytes: &[u8],
         found: &mut OutOfRangeCallback<'_>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), byte_source::Error> {
         let mut out = [0; 8];
         let out = out.get_mut(..self.to).unwrap_or_default();
         let per_element = self.conversion.from().size().checked_div(self.from as u64).unwrap_or(1);
@@ -168,7 +168,10 @@ impl CastNumbers {
     ///
     /// # Errors
     /// When the storage cannot be read, or `observer` stops the work.
-    pub fn recount_out_of_range(&self, observer: &dyn Observer) -> Result<Option<OutOfRange>, ReadError> {
+    pub fn recount_out_of_range(
+        &self,
+        observer: &dyn Observer,
+    ) -> Result<Option<OutOfRange>, byte_source::Error> {
         if !self.is_out_of_range.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -217,7 +220,12 @@ impl Compute for CastNumbers {
         self.base.is_costly()
     }
 
-    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(
+        &self,
+        inputs: &mut Inputs<'_>,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Result<(), byte_source::Error> {
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut at = start.checked_div(self.to).unwrap_or(0);
         let mut short = [0; STACK_BYTES_MAX];
@@ -243,7 +251,7 @@ mod tests {
     use super::*;
     use crate::{Dtype, Tensor};
 
-    fn bytes(blob: &dyn Blob) -> Result<Vec<u8>, ReadError> {
+    fn bytes(blob: &dyn Blob) -> Result<Vec<u8>, byte_source::Error> {
         let mut out: Vec<u8> = Vec::new();
         blob.write_to(&mut out)?;
         assert_eq!(out.len() as u64, blob.len());
@@ -351,14 +359,14 @@ mod tests {
         let fits = numbers(&base, Dtype::BFloat16, 0..600_000, &views);
         read(&fits);
         assert_eq!(count(&fits), None);
-        assert!(matches!(half.recount_out_of_range(&Stop), Err(ReadError::Cancelled(_))));
+        assert!(half.recount_out_of_range(&Stop).is_err_and(|error| error.is_cancelled()));
     }
 
     #[test]
     fn a_float_without_an_integer_is_an_error() {
         let base = floats([1.0, 300.5, f32::NAN, 4.0]);
         let found = bytes(&cast(&base, Dtype::UInt8, 0..4, &[(0..4, "a\n")])).expect_err("300 is too large");
-        assert!(matches!(found, ReadError::NotRepresentable(_)));
+        assert!(found.detail::<NotRepresentable>().is_some());
         assert_eq!(found.to_string(), "tensor `a\\n`: 300.5 (float32) is not in the range of uint8");
         let unseen = cast(&base, Dtype::UInt8, 0..4, &[(0..1, "a"), (3..4, "b")]);
         assert_eq!(bytes(&unseen).expect("no tensor has them"), [1, 44, 0, 4]);

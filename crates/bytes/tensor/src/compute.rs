@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 
-use byte_source::{Crc32, ReadError, Sink, WINDOW, Window, window_ranges_of};
+use byte_source::{Crc32, Sink, WINDOW, Window, window_ranges_of};
 use rayon::Yield;
 
 use crate::Storage;
@@ -35,7 +35,12 @@ pub trait Compute: Debug + Send + Sync {
     ///
     /// # Errors
     /// When an input cannot be read, or a number has no result.
-    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError>;
+    fn read_at(
+        &self,
+        inputs: &mut Inputs<'_>,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Result<(), byte_source::Error>;
 
     /// Returns true if the bytes take longer to compute than to copy, so that several windows are computed side by side.
     /// [`read_at`](Self::read_at) must not wait for a lock that it holds itself while other threads help it.
@@ -62,7 +67,7 @@ pub(crate) fn read_unaligned(
     inputs: &mut Inputs<'_>,
     buffer: &mut [u8],
     offset: u64,
-) -> Result<(), ReadError> {
+) -> Result<(), byte_source::Error> {
     let granule = compute.granule().clamp(1, WINDOW as u64);
     let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= compute.len());
     let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -94,7 +99,7 @@ pub(crate) fn send(
     range: Range<u64>,
     finish: &(dyn Fn(&mut [u8]) + Sync),
     sink: &mut dyn Sink,
-) -> Result<(), ReadError> {
+) -> Result<(), byte_source::Error> {
     let is_whole = range == (0..compute.len());
     let threads = if compute.is_costly() { rayon::current_num_threads() } else { 1 };
     let lanes = if threads > 1 { threads.saturating_add(2).clamp(LANES_MIN, LANES_MAX) } else { 1 };
@@ -134,7 +139,7 @@ pub(crate) fn send(
             lanes.extend(ranges.next().map(|window| start(window, of_lane)));
             sink.write(filled?)?;
         }
-        Ok::<_, ReadError>(())
+        Ok::<_, byte_source::Error>(())
     })?;
     inputs.verify()
 }
@@ -181,7 +186,7 @@ impl<'i> Inputs<'i> {
     ///
     /// # Errors
     /// When there is no such input, or it cannot be read.
-    pub fn read(&mut self, number: usize, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    pub fn read(&mut self, number: usize, buffer: &mut [u8], offset: u64) -> Result<(), byte_source::Error> {
         let input = self.0.get_mut(number).ok_or(io::ErrorKind::InvalidInput)?;
         match (input.storage.compute(), &mut input.inputs) {
             (Some(compute), Some(inputs)) => {
@@ -206,7 +211,7 @@ impl<'i> Inputs<'i> {
     }
 
     /// Compares the checksums of the inputs, after reading the ranges that the computation did not read.
-    pub(crate) fn verify(self) -> Result<(), ReadError> {
+    pub(crate) fn verify(self) -> Result<(), byte_source::Error> {
         self.0.into_iter().try_for_each(|input| {
             if let Some(sums) = input.sums {
                 input.storage.verify_checksum(sums)?;
@@ -319,8 +324,8 @@ impl RangeChecksums {
     /// The errors of `add`.
     pub(crate) fn finish(
         self,
-        add: impl Fn(Range<u64>, &mut Crc32) -> Result<(), ReadError>,
-    ) -> Result<u32, ReadError> {
+        add: impl Fn(Range<u64>, &mut Crc32) -> Result<(), byte_source::Error>,
+    ) -> Result<u32, byte_source::Error> {
         let (mut sum, mut at) = (Crc32::default(), self.whole.start);
         for (part, known) in self.parts {
             add(at..part.start, &mut sum)?;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use byte_source::{Observer, ReadError, on_all_cores};
+use byte_source::{Observer, on_all_cores};
 use foldhash::{HashMap, HashSet};
 
 use crate::compute::RangeChecksums;
@@ -46,7 +46,7 @@ impl RecordChecks {
     ///
     /// # Errors
     /// When a record is damaged or cannot be read, or `observer` stops the work.
-    pub fn verify(self, observer: &dyn Observer) -> Result<(), ReadError> {
+    pub fn verify(self, observer: &dyn Observer) -> Result<(), byte_source::Error> {
         let mut checks: Vec<RecordCheck> = self.0.into_values().collect();
         checks.sort_by_key(|check| check.storage.file_offset());
         let checks: Vec<Mutex<Option<RecordCheck>>> =
@@ -93,7 +93,7 @@ impl<'c> ElementReader<'c> {
     ///
     /// # Errors
     /// When the storage cannot be read.
-    pub fn read(&mut self, start: u64, out: &mut [u8]) -> Result<(), ReadError> {
+    pub fn read(&mut self, start: u64, out: &mut [u8]) -> Result<(), byte_source::Error> {
         match self.stored_at {
             Some(first) => self.storage.read_stored(first.saturating_add(start), out, self.sums.as_mut()),
             None => self.gathered.read(start, out, &mut self.gathered.blocks()),

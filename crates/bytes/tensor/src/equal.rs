@@ -1,6 +1,6 @@
 //! Comparison of the elements of two tensors.
 
-use byte_source::{Observer, ReadError, WINDOW, Window};
+use byte_source::{Observer, WINDOW, Window};
 
 use crate::Tensor;
 
@@ -9,7 +9,11 @@ impl Tensor {
     ///
     /// # Errors
     /// When one of the tensors cannot be read, or `observer` stops the work.
-    pub fn has_elements_of(&self, other: &Tensor, observer: &dyn Observer) -> Result<bool, ReadError> {
+    pub fn has_elements_of(
+        &self,
+        other: &Tensor,
+        observer: &dyn Observer,
+    ) -> Result<bool, byte_source::Error> {
         if self.shape() != other.shape() || self.dtype() != other.dtype() {
             return Ok(false);
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use byte_source::{Blob, ReadError, Sink, WINDOW, Window};
+use byte_source::{Blob, Sink, WINDOW, Window};
 
 use crate::Tensor;
 use crate::blocks::BlockCache;
@@ -43,7 +43,7 @@ impl Gathered {
     ///
     /// # Errors
     /// When the storage cannot be read.
-    pub fn window(&self, start: u64) -> Result<Window, ReadError> {
+    pub fn window(&self, start: u64) -> Result<Window, byte_source::Error> {
         let left = self.len().saturating_sub(start);
         let len = usize::try_from(left).unwrap_or(WINDOW).min(WINDOW);
         Window::filled(len, |bytes| self.read(start, bytes, &mut self.blocks()))
@@ -61,7 +61,7 @@ impl Gathered {
         start: u64,
         out: &mut [u8],
         blocks: &mut BlockCache<'_>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), byte_source::Error> {
         let (mut at, mut out) = (start, out);
         while !out.is_empty() {
             let (Some(mut number), Some(within)) = (at.checked_div(self.run), at.checked_rem(self.run))
@@ -83,7 +83,7 @@ impl Gathered {
     }
 
     /// Sends runs that are shorter than a window, many per window.
-    fn send_short_runs(&self, start: u64, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn send_short_runs(&self, start: u64, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
         let mut blocks = self.blocks();
         let run = usize(self.run)?.max(1);
         let most = WINDOW.checked_div(run).unwrap_or(1).saturating_mul(run);
@@ -121,7 +121,7 @@ fn advance_index(index: &mut [u64], outer: &[(u64, u64)], mut at: u64) -> Option
     None
 }
 
-fn usize(n: u64) -> Result<usize, ReadError> {
+fn usize(n: u64) -> Result<usize, byte_source::Error> {
     usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
@@ -130,7 +130,7 @@ impl Blob for Gathered {
         self.tensor.nbytes()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
         if self.tensor.numel() == 0 {
             return Ok(());
         }

@@ -5,8 +5,6 @@
 
 use std::ops::Range;
 
-use byte_source::ReadError;
-
 use crate::Storage;
 use crate::compute::{Compute, Inputs};
 
@@ -43,7 +41,12 @@ impl Compute for SignFlip {
         self.component as u64
     }
 
-    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(
+        &self,
+        inputs: &mut Inputs<'_>,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Result<(), byte_source::Error> {
         inputs.read(0, buffer, offset)?;
         self.flip(buffer, offset);
         Ok(())
@@ -82,7 +85,7 @@ mod tests {
     use super::*;
     use crate::{Dtype, Tensor};
 
-    fn numbers(blob: &dyn for<'a> Fn(&mut dyn Sink) -> Result<(), ReadError>) -> Vec<f32> {
+    fn numbers(blob: &dyn for<'a> Fn(&mut dyn Sink) -> Result<(), byte_source::Error>) -> Vec<f32> {
         let mut bytes: Vec<u8> = Vec::new();
         blob(&mut bytes).expect("a Vec takes everything");
         bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect()

@@ -3,8 +3,6 @@
 //! Facts: NumPy's `ndarray.min`, `max`, `mean` and `std` over a contiguous array of float64 or complex128. Sums are
 //! [added in NumPy's order](crate::pairwise_sum), a tree of halves, which several threads compute in parallel.
 
-use byte_source::ReadError;
-
 use crate::gather::Gathered;
 use crate::pairwise_sum::{complex_pairwise_sum, pairwise_sum};
 use crate::{Dtype, DtypeConversion, Tensor};
@@ -64,8 +62,8 @@ impl Tensor {
     pub fn statistics(
         &self,
         with_histogram: bool,
-        on_window: &(dyn Fn(u64) -> Result<(), ReadError> + Sync),
-    ) -> Result<Option<TensorStatistics>, ReadError> {
+        on_window: &(dyn Fn(u64) -> Result<(), byte_source::Error> + Sync),
+    ) -> Result<Option<TensorStatistics>, byte_source::Error> {
         let Some(reader) = ComponentReader::new(self, on_window) else { return Ok(None) };
         let first = reader.fold(0, reader.components, &Extremes::read)?;
         let count = if reader.is_complex { reader.components / 2 } else { reader.components };
@@ -131,7 +129,7 @@ struct ComponentReader<'t> {
     components: u64,
     window: u64,
     is_complex: bool,
-    on_window: &'t (dyn Fn(u64) -> Result<(), ReadError> + Sync),
+    on_window: &'t (dyn Fn(u64) -> Result<(), byte_source::Error> + Sync),
 }
 
 /// Way in which bytes become float64.
@@ -152,7 +150,10 @@ trait WindowResult: Send + Sized {
 }
 
 impl<'t> ComponentReader<'t> {
-    fn new(tensor: &Tensor, on_window: &'t (dyn Fn(u64) -> Result<(), ReadError> + Sync)) -> Option<Self> {
+    fn new(
+        tensor: &Tensor,
+        on_window: &'t (dyn Fn(u64) -> Result<(), byte_source::Error> + Sync),
+    ) -> Option<Self> {
         let dtype = tensor.dtype();
         let is_complex = dtype.component_size() != dtype.size();
         let target = if is_complex { Dtype::Complex128 } else { Dtype::Float64 };
@@ -187,7 +188,7 @@ impl<'t> ComponentReader<'t> {
         start: u64,
         len: u64,
         read: &(impl Fn(&[f64], bool) -> R + Sync),
-    ) -> Result<R, ReadError> {
+    ) -> Result<R, byte_source::Error> {
         if len <= self.window {
             return Ok(read(&self.read(start, len)?, self.is_complex));
         }
@@ -199,14 +200,16 @@ impl<'t> ComponentReader<'t> {
         Ok(left?.join(right?))
     }
 
-    fn read(&self, start: u64, len: u64) -> Result<Vec<f64>, ReadError> {
+    fn read(&self, start: u64, len: u64) -> Result<Vec<f64>, byte_source::Error> {
         let bytes = |components: u64| match self.decoding {
             Decoding::Convert(_) => components.saturating_mul(self.component_size),
             Decoding::Float4 => components / 2,
         };
         let (from, nbytes) = (bytes(start), bytes(len));
         (self.on_window)(nbytes)?;
-        let size = |n: u64| usize::try_from(n).map_err(|_| ReadError::from(std::io::ErrorKind::OutOfMemory));
+        let size = |n: u64| {
+            usize::try_from(n).map_err(|_| byte_source::Error::from(std::io::ErrorKind::OutOfMemory))
+        };
         let mut stored = vec![0; size(nbytes)?];
         self.gathered.read(from, &mut stored, &mut self.gathered.blocks())?;
         Ok(match self.decoding {

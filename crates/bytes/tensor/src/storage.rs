@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use byte_source::{
-    Blob, Crc32, ReadError, RecordDamaged, Region, Sink, Source, WINDOW, Window, each_window, window_ranges,
+    Blob, Crc32, Place, RecordDamaged, Region, Sink, Source, WINDOW, Window, each_window, window_ranges,
 };
 
 use crate::compute::{self, Compute, Inputs, RangeChecksums};
@@ -158,12 +158,13 @@ impl Storage {
         })
     }
 
-    /// Returns true if the storage, or one that it is computed from, is this record.
-    pub fn reads_record(&self, record: &RecordDamaged) -> bool {
+    /// Returns true if the storage, or one that it is computed from, is the record at `place`.
+    pub fn reads_record(&self, place: &Place) -> bool {
         match self.compute() {
-            Some(compute) => compute.inputs().iter().any(|input| input.reads_record(record)),
+            Some(compute) => compute.inputs().iter().any(|input| input.reads_record(place)),
             None => self.in_source().is_some_and(|stored| {
-                stored.source.path() == record.file && self.record_name() == record.record
+                place.path.as_deref() == Some(stored.source.path())
+                    && place.record.as_ref() == Some(&self.record_name())
             }),
         }
     }
@@ -236,7 +237,7 @@ impl Storage {
     ///
     /// # Errors
     /// Those of [`Source::locate`].
-    pub fn locate(&self) -> Result<Option<u64>, ReadError> {
+    pub fn locate(&self) -> Result<Option<u64>, byte_source::Error> {
         let Some(stored) = self.in_source() else { return Ok(None) };
         Ok(Some(stored.source.locate(stored.range)?.start))
     }
@@ -278,23 +279,23 @@ impl Storage {
     }
 
     /// Reads the ranges of the record that `sums` lacks, and compares the checksum.
-    pub(crate) fn verify_checksum(&self, sums: RangeChecksums) -> Result<(), ReadError> {
+    pub(crate) fn verify_checksum(&self, sums: RangeChecksums) -> Result<(), byte_source::Error> {
         let Some(StoredRange { source, .. }) = self.in_source() else { return Ok(()) };
         self.compare_crc(sums.finish(|range, sum| add_range_checksum(&**source, range, sum))?)
     }
 
     /// Compares the computed CRC-32 of the record with the one in the file.
-    fn compare_crc(&self, found: u32) -> Result<(), ReadError> {
+    fn compare_crc(&self, found: u32) -> Result<(), byte_source::Error> {
         match self.in_source() {
             Some(StoredRange { source, sum: Some((expected, _)), .. }) if expected != found => {
-                let (file, record) = (source.path().to_owned(), self.record_name());
-                Err(RecordDamaged { file, record, expected, found, tensor: None }.into())
+                let damaged = RecordDamaged { record: self.record_name(), expected, found };
+                Err(byte_source::Error::from(damaged).in_file(source.path()))
             }
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn read(&self, start: u64, out: &mut [u8]) -> Result<(), ReadError> {
+    pub(crate) fn read(&self, start: u64, out: &mut [u8]) -> Result<(), byte_source::Error> {
         let Some(compute) = self.compute() else { return self.read_stored(start, out, None) };
         compute::read_unaligned(compute, &mut Inputs::new(compute, false), out, start)?;
         self.swap_bytes(out);
@@ -307,7 +308,7 @@ impl Storage {
         start: u64,
         out: &mut [u8],
         sums: Option<&mut RangeChecksums>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), byte_source::Error> {
         let end = start.saturating_add(out.len() as u64);
         if let Some(StorageContent::Owned(bytes)) = self.inner() {
             out.copy_from_slice(
@@ -333,7 +334,11 @@ impl Storage {
     }
 
     /// Sends the bytes of `range` to `sink`, little-endian, in windows. `range` starts and ends at components.
-    pub(crate) fn send_range(&self, range: Range<u64>, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    pub(crate) fn send_range(
+        &self,
+        range: Range<u64>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), byte_source::Error> {
         if range.end > self.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -390,7 +395,11 @@ impl From<StorageContent> for Storage {
     }
 }
 
-fn add_range_checksum(source: &dyn Source, range: Range<u64>, sum: &mut Crc32) -> Result<(), ReadError> {
+fn add_range_checksum(
+    source: &dyn Source,
+    range: Range<u64>,
+    sum: &mut Crc32,
+) -> Result<(), byte_source::Error> {
     window_ranges(range).try_for_each(|window| {
         sum.add(&Window::read(source, window)?);
         Ok(())
@@ -407,7 +416,7 @@ impl Blob for Storage {
         Storage::len(self)
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
         self.send_range(0..self.len(), sink)
     }
 }

@@ -4,7 +4,7 @@
 //! Facts: `get_storage_from_record` in `torch/csrc/jit/python/init.cpp` and `readInstruction` in
 //! `torch/csrc/jit/serialization/unpickler.cpp`. A record shorter than its persistent id says is read past its end.
 
-use byte_source::{Blob, ReadError, Sink, Window};
+use byte_source::{Blob, Sink, Window};
 use foldhash::{HashMap, HashMapExt};
 
 use crate::{Storage, StorageId, Tensor};
@@ -70,7 +70,7 @@ impl Blob for WholeElements<'_> {
         self.count().saturating_mul(self.size)
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
         if self.trailing_bytes() == 0 {
             self.storage.write_to(sink)
         } else {
@@ -86,7 +86,7 @@ struct TruncatingSink<'s> {
 }
 
 impl Sink for TruncatingSink<'_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         let window = match usize::try_from(self.left).ok().and_then(|left| window.get(..left)) {
             Some(first) => Window::owned(first.to_vec()),
             None => window,
@@ -100,7 +100,7 @@ impl Sink for TruncatingSink<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use byte_source::{MappedFile, RecordDamaged, Region, Source};
+    use byte_source::{MappedFile, Place, RecordDamaged, Region, Source};
 
     use super::*;
     use crate::{Checksum, Dtype};
@@ -108,7 +108,7 @@ mod tests {
     struct Ignore;
 
     impl Sink for Ignore {
-        fn write(&mut self, _: Window) -> Result<(), ReadError> {
+        fn write(&mut self, _: Window) -> Result<(), byte_source::Error> {
             Ok(())
         }
     }
@@ -127,11 +127,10 @@ mod tests {
             let elements = WholeElements::new(&storage, 2);
             assert_eq!((elements.count(), elements.len(), elements.trailing_bytes()), (4, 8, len - 8));
             let error = elements.write_to(&mut Ignore).expect_err("its checksum is not 1");
-            assert!(error.to_string().starts_with("record `archive/data/0` is damaged: "), "{error}");
-            let ReadError::Damaged(damaged) = error else { panic!("{error}") };
-            assert_eq!(damaged.expected, 1);
-            assert!(storage.reads_record(&damaged), "{len}");
-            assert!(!storage.reads_record(&RecordDamaged { record: "archive/data/1".to_owned(), ..damaged }));
+            assert!(error.to_string().contains(": record `archive/data/0` is damaged: "), "{error}");
+            assert_eq!(error.detail::<RecordDamaged>().expect("it is damage").expected, 1);
+            assert!(storage.reads_record(&error.location()), "{len}");
+            assert!(!storage.reads_record(&Place::file(&path)));
         }
     }
 
@@ -140,7 +139,7 @@ mod tests {
         struct Collect(Vec<u8>);
 
         impl Sink for Collect {
-            fn write(&mut self, window: Window) -> Result<(), ReadError> {
+            fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
                 self.0.extend_from_slice(&window);
                 Ok(())
             }

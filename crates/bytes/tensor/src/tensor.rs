@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use byte_source::details;
 use foldhash::HashSet;
 
 use crate::{CastNumbers, Dtype, DtypeConversion, Gathered, Storage, ViewedRanges};
@@ -109,6 +110,13 @@ pub enum Error {
         /// Stride of the tensor, in elements.
         stride: Vec<u64>,
     },
+}
+
+details! {
+    Error {
+        Input: Rank, Bounds, ShapeMismatch, DtypeMismatch, TileOutOfBounds, IncompleteTiles, Overlap, TooManyTiles, ElementCount,
+            IndivisibleGrid, Overflow;
+    }
 }
 
 /// Strided view of a storage, as in PyTorch.

@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Blob, Observer, ProgressReporter, ReadError};
+use byte_source::{Action, Blob, Observer, ProgressReporter};
 use output::{Destination, IfExists, OutputFile, WrittenFile};
 
 use super::documents::OutputDocuments;
 use super::stream;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Files of an output, laid out but not written.
 #[derive(Default)]
@@ -55,8 +55,8 @@ pub(crate) trait FileContent {
     /// Checks that no input besides the checkpoint's own files changed since it was opened.
     ///
     /// # Errors
-    /// [`ReadError::Changed`], or the I/O error of the system.
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    /// [`byte_source::FileChanged`], or the I/O error of the system.
+    fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         Ok(())
     }
 }
@@ -113,7 +113,7 @@ pub(crate) struct CommitTarget<'t> {
 pub(crate) fn commit(
     mut files: OutputFiles<'_>,
     target: CommitTarget<'_>,
-    check_inputs: &dyn Fn() -> Result<(), ReadError>,
+    check_inputs: &dyn Fn() -> Result<(), byte_source::Error>,
     observer: &dyn Observer,
 ) -> Result<Vec<WrittenFile>> {
     let CommitTarget { path: target, if_exists, destination } = target;
@@ -150,7 +150,8 @@ pub(crate) fn commit(
 /// Removes the files of an earlier output, except those that another program changed meanwhile.
 fn remove_stale_files(earlier: &[PathBuf]) -> Result<()> {
     for path in earlier.iter().filter(|path| output::is_own_output(path)) {
-        std::fs::remove_file(path).map_err(|reason| Error::Write { path: path.clone(), reason })?;
+        std::fs::remove_file(path)
+            .map_err(|reason| byte_source::FileError::Write { path: path.clone(), reason })?;
     }
     Ok(())
 }
@@ -171,7 +172,7 @@ impl<'p> NewFolders<'p> {
             for folder in missing {
                 // Not `create_dir`: another job of a batch may create or remove the same folders at this moment.
                 std::fs::create_dir_all(folder)
-                    .map_err(|reason| Error::CreateFolder { path: folder.to_owned(), reason })?;
+                    .map_err(|reason| byte_source::FileError::Create { path: folder.to_owned(), reason })?;
                 new.0.push(folder);
             }
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use output::{Destination, OutputFile};
 
 use super::stream::create;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Documents of a model, laid out but not written.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl OutputDocuments {
     pub(super) fn nbytes(&self) -> Result<u64> {
         let mut sum = 0_u64;
         for (from, _) in &self.copies {
-            let len = from.metadata().map_err(Error::io(from))?.len();
+            let len = from.metadata().map_err(|error| byte_source::Error::from(error).in_file(from))?.len();
             sum = sum.saturating_add(len);
         }
         Ok(self.texts.iter().fold(sum, |sum, (_, text)| sum.saturating_add(text.len() as u64)))
@@ -46,7 +46,7 @@ impl OutputDocuments {
     pub(super) fn write(&self, destination: &Destination, with_checksums: bool) -> Result<Vec<OutputFile>> {
         let mut written = Vec::with_capacity(self.copies.len());
         for (from, to) in &self.copies {
-            let bytes = std::fs::read(from).map_err(Error::io(from))?;
+            let bytes = std::fs::read(from).map_err(|error| byte_source::Error::from(error).in_file(from))?;
             written.push(write_temporary(destination, (to, &bytes), with_checksums)?);
         }
         for (path, text) in &self.texts {
@@ -63,6 +63,8 @@ fn write_temporary(
     with_checksum: bool,
 ) -> Result<OutputFile> {
     let mut output = create(destination, (path, bytes.len() as u64), with_checksum)?;
-    output.write_all(bytes).map_err(|reason| Error::Write { path: path.to_owned(), reason })?;
+    output
+        .write_all(bytes)
+        .map_err(|reason| byte_source::FileError::Write { path: path.to_owned(), reason })?;
     Ok(output)
 }

@@ -55,7 +55,7 @@ pub(super) fn plan_output_folder(files: &mut OutputFiles<'_>, job: &OutputJob<'_
         new.insert(output::file_name(path));
     }
     // `transformers` prefers a single file to an index, even if the index is newer.
-    let io = Error::io(job.target);
+    let io = |error: std::io::Error| byte_source::Error::from(error).in_file(job.target);
     for entry in job.target.read_dir().map_err(io)? {
         let path = entry.map_err(io)?.path();
         let name = output::file_name(&path);
@@ -63,7 +63,7 @@ pub(super) fn plan_output_folder(files: &mut OutputFiles<'_>, job: &OutputJob<'_
             let is_path = |input: &&&Path| same_file::is_same_file(&path, input).unwrap_or(false);
             if let Some(input) = inputs.iter().find(is_path) {
                 let input = input.to_path_buf();
-                return Err(output::Error::SameFile { output: path, input }.into());
+                return Err(output::Problem::SameFile { output: path, input }.into());
             }
             if !output::is_own_output(&path) || job.if_exists == IfExists::Fail {
                 return Err(Error::OtherModelInFolder { path });
@@ -86,7 +86,7 @@ fn check_stored_folder(store: &dyn Store, files: &OutputFiles<'_>, job: &OutputJ
         new.insert(output::file_name(path));
     }
     let listing = store.list(job.target);
-    let listing = listing.map_err(Error::io(job.target))?;
+    let listing = listing.map_err(|error| byte_source::Error::from(error).in_file(job.target))?;
     match listing.files.into_iter().find(|name| is_model_file(name) && !new.contains(name)) {
         Some(name) => Err(Error::OtherModelInFolder { path: job.target.join(name) }),
         None => Ok(()),

@@ -228,8 +228,8 @@ impl<'j> OutputJob<'j> {
     }
 
     /// Wraps an error with the path of the whole input.
-    pub(crate) fn at_input(&self, error: Error) -> Error {
-        Error::at(self.model.root())(error)
+    pub(crate) fn at_input(&self, error: impl Into<Error>) -> Error {
+        Error::at(self.model.root())(error.into())
     }
 }
 

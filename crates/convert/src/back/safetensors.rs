@@ -16,7 +16,7 @@ use super::documents::OutputDocuments;
 use super::ties::{TieHandling, TiePlan};
 use super::{NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
 use crate::note_collector::NoteCollector;
-use crate::{Error, InvalidOption, Note, OutputKind, OutputReport, Result};
+use crate::{InvalidOption, Note, OutputKind, OutputReport, Result};
 
 /// Options for writing safetensors files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -183,7 +183,10 @@ fn plan_files<'j>(
         metadata.extend(names.filter_map(|(dropped, kept)| {
             Some((job.tensors.get_index(*dropped)?.0.to_owned(), job.tensors.get_index(*kept)?.0.to_owned()))
         }));
-        models.push((path(number), SafetensorsArchive::new(tensors, &metadata).map_err(Error::Safetensors)?));
+        models.push((
+            path(number),
+            SafetensorsArchive::new(tensors, &metadata).map_err(byte_source::Error::from)?,
+        ));
     }
     let mut documents = if job.is_folder { folder::plan_documents(job) } else { OutputDocuments::default() };
     if count > 1 {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use byte_source::{Blob, ProgressReporter, ReadError, Sink, WINDOW, Window};
+use byte_source::{Blob, ProgressReporter, Sink, WINDOW, Window};
 use output::{Destination, OutputFile};
 
 use crate::{Error, Result};
@@ -42,9 +42,11 @@ pub(super) fn stream_blob(
         });
         let mut done = 0_u64;
         for window in &received {
-            output.write_all(&window).map_err(|reason| Error::Write { path: target.to_owned(), reason })?;
+            output
+                .write_all(&window)
+                .map_err(|reason| byte_source::FileError::Write { path: target.to_owned(), reason })?;
             done = done.saturating_add(window.len() as u64);
-            work.advance(done).map_err(|_| Error::cancelled())?;
+            work.advance(done)?;
         }
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         read.map_err(|reason| read_error(target, reason))
@@ -52,8 +54,11 @@ pub(super) fn stream_blob(
 }
 
 /// Converts a failed read of the inputs of `target` into an error of this crate.
-pub(super) fn read_error(target: &Path, reason: ReadError) -> Error {
-    Error::from_read_error(reason, |reason| Error::Read { path: target.to_owned(), reason })
+pub(super) fn read_error(target: &Path, reason: byte_source::Error) -> Error {
+    if reason.io_kind().is_none() {
+        return reason.into();
+    }
+    Error::Read { path: target.to_owned(), reason: reason.into() }
 }
 
 /// Sink of the reading thread, which joins small windows and queues them for the writing thread.
@@ -63,19 +68,19 @@ struct WindowQueue {
 }
 
 impl WindowQueue {
-    fn flush(&mut self) -> Result<(), ReadError> {
+    fn flush(&mut self) -> Result<(), byte_source::Error> {
         let small = std::mem::take(&mut self.small);
         if small.is_empty() { Ok(()) } else { self.send(Window::owned(small)) }
     }
 
-    fn send(&self, window: Window) -> Result<(), ReadError> {
+    fn send(&self, window: Window) -> Result<(), byte_source::Error> {
         // The writing thread stopped, and reports the reason.
         self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
 impl Sink for WindowQueue {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         if window.len() >= JOINED_WINDOWS_BELOW {
             self.flush()?;
             return self.send(window);

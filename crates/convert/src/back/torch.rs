@@ -9,7 +9,7 @@ use super::commit::{OutputFiles, PlannedFile};
 use super::{NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
 use crate::note_collector::NoteCollector;
 use crate::torch_save::TorchSaveArchive;
-use crate::{Error, Note, OutputKind, OutputReport, Result};
+use crate::{Note, OutputKind, OutputReport, Result};
 
 /// Options for writing a PyTorch checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,9 +56,7 @@ impl Output for TorchOptions {
         notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p>> {
         job.reject_unsupported("a checkpoint of plain tensors", |dtype| !dtype.is_quantized())?;
-        let archive = TorchSaveArchive::new(job.tensors)
-            .map_err(Error::TorchSave)
-            .map_err(|error| job.at_input(error))?;
+        let archive = TorchSaveArchive::new(job.tensors).map_err(|error| job.at_input(error))?;
         let count = archive.needs_newer_torch().len();
         if count > 0 {
             let newer = archive.needs_newer_torch().take(SHOWN);

@@ -142,7 +142,7 @@ impl InputDigest {
         self.number(Blob::len(region));
         let read = region.write_to(&mut self.0);
         let path = region.source().path();
-        read.map_err(|reason| Error::from_read_error(reason, Error::io(path)))
+        read.map_err(|error| Error::from(error.in_file(path)))
     }
 
     /// Adds all bytes of a document.
@@ -153,7 +153,7 @@ impl InputDigest {
 
     /// Adds all bytes of a small file, or the times of a large one. A pipe or a device has only times.
     fn whole(&mut self, path: &Path) -> Result<()> {
-        let metadata = path.metadata().map_err(Error::io(path))?;
+        let metadata = path.metadata().map_err(|error| byte_source::Error::from(error).in_file(path))?;
         self.number(metadata.len());
         if metadata.is_file() && metadata.len() <= READ_WHOLE_MAX {
             self.file(path)
@@ -164,7 +164,7 @@ impl InputDigest {
 
     /// Adds an input: a file, or all files below a folder. Elsewhere than on this machine, their versions are added.
     fn input(&mut self, input: &Location) -> Result<()> {
-        let unread = |reason: io::Error| Error::unread_input(input.path(), reason.into());
+        let unread = |error: io::Error| byte_source::Error::from(error).in_file(input.path());
         match input.stat().map_err(unread)? {
             Some(Stat::Folder) if input.is_local() => self.folder(input.path()),
             Some(Stat::Folder) => {
@@ -178,7 +178,7 @@ impl InputDigest {
                 self.text(&version);
                 Ok(())
             }
-            _ => self.edges(&*input.open().map_err(|reason| Error::unread_input(input.path(), reason))?),
+            _ => self.edges(&*input.open().map_err(|error| error.in_file(input.path()))?),
         }
     }
 
@@ -201,7 +201,7 @@ impl InputDigest {
         self.number(len);
         for range in [0..edge, len.saturating_sub(edge)..len] {
             let bytes = source.read_range(range);
-            self.bytes(bytes.map_err(|reason| Error::unread_input(source.path(), reason))?.to_vec());
+            self.bytes(bytes.map_err(|error| error.in_file(source.path()))?.to_vec());
         }
         Ok(())
     }
@@ -224,7 +224,7 @@ impl InputDigest {
 
     /// Adds the times of a file, and its number in its filesystem.
     fn times(&mut self, path: &Path) -> Result<()> {
-        let metadata = path.metadata().map_err(Error::io(path))?;
+        let metadata = path.metadata().map_err(|error| byte_source::Error::from(error).in_file(path))?;
         let FileRecord { modified, changed, .. } = FileRecord::new("", &metadata, None);
         let numbers = [metadata.len(), modified.unwrap_or(0), changed.unwrap_or(0), inode(&metadata)];
         self.numbers(&numbers);
@@ -265,7 +265,7 @@ fn is_pickle(entry: &Entry) -> bool {
 }
 
 fn open(path: &Path) -> Result<MappedFile> {
-    MappedFile::open(path).map_err(|reason| open::Error::Map(reason).into())
+    Ok(MappedFile::open(path)?)
 }
 
 #[cfg(unix)]

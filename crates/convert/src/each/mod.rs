@@ -112,7 +112,7 @@ pub fn convert_each(
             return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
         }
         std::fs::create_dir_all(folder)
-            .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
+            .map_err(|reason| byte_source::FileError::Create { path: folder.clone(), reason })?;
     }
     let jobs = batch.jobs.min(NonZeroUsize::new(inputs.len()).unwrap_or(NonZeroUsize::MIN));
     let outputs = EachOutputs {
@@ -178,7 +178,7 @@ impl EachOutputs {
         taken?;
         let output = BatchOutput::new(planned);
         let record = self.records.find(&output);
-        if let Some(record) = record.map_err(|reason| Error::unread_input(output.path(), reason))? {
+        if let Some(record) = record.map_err(|reason| reason.in_file(output.path()))? {
             let existing = check_existing(&output, &record, self.resume, observer)?;
             if let ExistingOutput::Touched(files) = &existing {
                 // The next run need not read the output again.

@@ -37,8 +37,7 @@ pub(crate) fn open(conversion: &PlannedConversion) -> Result<Option<(Model, Opti
     match recognise(&container) {
         Err(Error::ForeignModule { record }) => {
             let module = script_model(options, &container, record).map_err(Error::at(path))?;
-            let checkpoint =
-                Checkpoint::read(&container).map_err(Error::Checkpoint).map_err(Error::at(path))?;
+            let checkpoint = Checkpoint::read(&container).map_err(Error::from).map_err(Error::at(path))?;
             Ok(Some((carton_model(conversion, container, checkpoint.to_tensors()), Some(module))))
         }
         found => Ok(Some((decoder_model(conversion, container, *found.map_err(Error::at(path))?), None))),
@@ -83,9 +82,9 @@ fn carton_model(conversion: &PlannedConversion, container: Container, tensors: T
 
 /// Converts the module of a carton that was made from a TorchScript file. `record` has code that is not a decoder's.
 fn script_model(options: &ConvertOptions, container: &Container, record: String) -> Result<Box<Module>> {
-    let at = |reason| Error::Checkpoint(reason);
+    let at = |reason| reason;
     let records = container.script_records().map_err(at)?;
-    let original = torchscript::unwrap_script(&records).map_err(|reason| Error::Module(Box::new(reason)))?;
+    let original = torchscript::unwrap_script(&records).map_err(|reason| reason)?;
     if original.is_none() {
         return Err(Error::ForeignModule { record });
     }

@@ -137,14 +137,14 @@ pub(crate) fn convert_script(
     let at = Error::at(container.path());
     let records = match container.script_records() {
         Ok(records) => records,
-        Err(error) => return Err(at(Error::Checkpoint(error))),
+        Err(error) => return Err(at(error.into())),
     };
     let whole = container.file_storage();
     let converted = match errors {
         Some(errors) => torchscript::wrap_script(records, &whole, options, errors),
         None => torchscript::wrap_positional_script(records, &whole, options),
     };
-    converted.map_err(|error| at(Error::Module(Box::new(error))))
+    converted.map_err(|error| at(error.into()))
 }
 
 /// Rejects code with operators or classes that the options do not allow.
@@ -157,7 +157,7 @@ fn check_operators(allowed: AllowedGlobals, container: &Container) -> Result<()>
     let at = Error::at(container.path());
     let used = match container.globals_in_code() {
         Ok(used) => used,
-        Err(error) => return Err(at(Error::Checkpoint(error))),
+        Err(error) => return Err(at(error.into())),
     };
     match used.iter().find(|(_, global)| refused.contains(&global.risk())) {
         Some((record, global)) => Err(at(Error::DisallowedOperator {

@@ -203,7 +203,7 @@ impl ConvertOptions {
     /// # Errors
     /// When it is at an address that cannot be opened.
     pub(crate) fn locate(&self, path: &Path) -> Result<Location> {
-        self.stores.locate(path).map_err(|reason| Error::unread_input(&output::shown_path(path), reason))
+        self.stores.locate(path).map_err(|error| Error::from(error.in_file(&output::shown_path(path))))
     }
 
     /// Returns the options for opening the input.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use decoder::{NoModelReason, Overrides};
 use open::files::{CheckpointSources, ShardPolicy};
-use open::{decoder_options, lone_shard};
+use open::{decoder_options, in_checkpoint, lone_shard};
 use serde::{Deserialize, Serialize};
 use tensor::Tensors;
 use torchscript::{Module, ModuleCode, OnInvalidInput};
@@ -107,7 +107,6 @@ pub(crate) fn convert_to_module(
     given: Overrides,
     tensors: &Tensors,
 ) -> Result<Module> {
-    let path = sources.path.as_path();
     let auto = options.architecture == ArchitectureChoice::Auto;
     let one_shard = || {
         torchscript::weights_module(tensors, errors).map(|weights| Module {
@@ -129,18 +128,19 @@ pub(crate) fn convert_to_module(
         }
     };
     let converted = match converted {
-        Err(torchscript::Error::Decoder(decoder::Error::Shard { .. })) if auto && alone => one_shard(),
-        Err(torchscript::Error::Decoder(reason)) if reason.leaves_weights_usable() => {
-            if let Some(error) = lone_shard(&reason, sources) {
+        Err(error) if error.code() == "decoder::Shard" && auto && alone => one_shard(),
+        Err(error) if error.code().starts_with("decoder::") && error.code() != "decoder::Duplicate" => {
+            if let Some(error) = lone_shard(&error, sources) {
                 return Err(error.into());
             }
-            let document = reason.document().map(|file| path.with_file_name(file));
-            let path = document.unwrap_or_else(|| sources.root().to_owned());
-            return Err(Error::Model { path, root: sources.root().to_owned(), reason: Box::new(reason) });
+            return Err(Error::Model {
+                root: sources.root().to_owned(),
+                reason: in_checkpoint(error, sources),
+            });
         }
         converted => converted,
     };
-    converted.map_err(|error| Error::at(sources.root())(Error::Module(Box::new(error))))
+    Ok(converted.map_err(|error| error.in_file(sources.root()))?)
 }
 
 /// Returns the modules that conversions of `tensors` write with default options: weights, a model, and a model that keeps

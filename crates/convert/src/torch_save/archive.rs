@@ -8,14 +8,15 @@
 
 use std::fmt;
 
-use byte_source::{Blob, OwnedBlob, PRODUCER, ReadError, Sink};
+use byte_source::{Blob, OwnedBlob, PRODUCER, Sink};
 use foldhash::{HashSet, HashSetExt};
 use tensor::{Dtype, Tensors};
 use zip_format::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
 
+use crate::torch_save::Problem;
+use crate::torch_save::Result;
 use crate::torch_save::pickle::data_pkl;
 use crate::torch_save::storages::SavedStorages;
-use crate::torch_save::{Error, Result};
 
 /// Alignment of storages in bytes, the same as in torch's own files, so that they can be mapped.
 const ALIGNMENT: u64 = 64;
@@ -41,7 +42,7 @@ impl TorchSaveArchive {
     pub fn new(tensors: &Tensors) -> Result<Self> {
         let mut names = HashSet::with_capacity(tensors.len());
         if let Some((name, _)) = tensors.iter().find(|(name, _)| !names.insert(name.as_str())) {
-            return Err(Error::Duplicate { name: name.clone() });
+            return Err(Problem::Duplicate { name: name.clone() }.into());
         }
         drop(names);
         let storages = SavedStorages::new(tensors)?;
@@ -91,7 +92,7 @@ impl Blob for TorchSaveArchive {
         self.len
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> byte_source::Result<()> {
         let mut zip = ZipWriter::new(sink);
         self.for_each_entry(|entry| zip.add(&entry))?;
         zip.finish_with_comment(PRODUCER)
@@ -180,11 +181,13 @@ mod tests {
         let error = TorchSaveArchive::new(&Tensors::from(
             [("a".to_owned(), same.clone()), ("a".to_owned(), same)].to_vec(),
         ));
-        assert!(matches!(&error, Err(Error::Duplicate { name }) if name == "a"), "{error:?}");
+        let error = error.expect_err("they have one name").to_string();
+        assert_eq!(error, "two tensors have the name `a`");
         for dtype in Dtype::all().filter(|dtype| dtype.is_quantized()) {
             let error =
                 TorchSaveArchive::new(&named([view(Dtype::UInt8, 4, &storage), view(dtype, 1, &storage)]));
-            assert!(matches!(&error, Err(Error::Quantized { tensor, .. }) if tensor == "1"), "{error:?}");
+            let error = error.expect_err("it is quantized").to_string();
+            assert_eq!(error, format!("tensor `1`: {dtype} is quantized"));
         }
     }
 }

@@ -1,15 +1,12 @@
 //! Errors of writing tensors as a checkpoint.
 
-use byte_source::ErrorKind;
+use byte_source::details;
 use tensor::Dtype;
-
-/// Result of a call of this crate.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Reason why tensors cannot be written as a checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Problem {
     /// Two tensors have the same name.
     #[error("two tensors have the name `{}`", name.escape_debug())]
     Duplicate { name: String },
@@ -33,21 +30,11 @@ pub enum Error {
     /// An error in writing `data.pkl`.
     #[error("data.pkl: {0}")]
     Pickle(#[from] pickle_vm::Error),
-    /// An error in the layout of the archive.
-    #[error(transparent)]
-    Zip(#[from] std::io::Error),
 }
 
-impl Error {
-    /// Returns the kind of error, which tells the caller how to react.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Duplicate { .. } => ErrorKind::Input,
-            Self::Quantized { .. }
-            | Self::TooLarge { .. }
-            | Self::TooManyTensors { .. }
-            | Self::Pickle(_) => ErrorKind::Unsupported,
-            Self::Zip(reason) => reason.into(),
-        }
+details! {
+    Problem {
+        Input: Duplicate;
+        Unsupported: Quantized, TooLarge, TooManyTensors, Pickle;
     }
 }

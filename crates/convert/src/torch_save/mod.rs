@@ -26,4 +26,5 @@ mod pickle;
 mod storages;
 
 pub use archive::TorchSaveArchive;
-pub use error::{Error, Result};
+pub use byte_source::{Error, Result};
+pub use error::Problem;

@@ -6,14 +6,15 @@
 use pickle_vm::{MemoId, Writer};
 use tensor::{Tensor, Tensors};
 
+use crate::torch_save::Problem;
+use crate::torch_save::Result;
 use crate::torch_save::storages::SavedStorages;
-use crate::torch_save::{Error, Result};
 
 /// Number of items per `SETITEMS`, the same as in CPython.
 const SETITEMS_BATCH: usize = 1000;
 
 /// Returns the pickle of `tensors` over `storages`.
-pub(crate) fn data_pkl(tensors: &Tensors, storages: &SavedStorages) -> Result<Vec<u8>> {
+pub(crate) fn data_pkl(tensors: &Tensors, storages: &SavedStorages) -> Result<Vec<u8>, Problem> {
     let mut out = DataPklWriter { writer: Writer::new(), globals: Vec::new() };
     out.write_ordered_dict()?;
     for (batch, part) in tensors.as_slice().chunks(SETITEMS_BATCH).enumerate() {
@@ -36,7 +37,7 @@ struct DataPklWriter {
 }
 
 impl DataPklWriter {
-    fn write_global_once(&mut self, module: &'static str, name: &'static str) -> Result<()> {
+    fn write_global_once(&mut self, module: &'static str, name: &'static str) -> Result<(), Problem> {
         if let Some((_, memo)) = self.globals.iter().find(|(known, _)| *known == (module, name)) {
             self.writer.get(*memo);
             return Ok(());
@@ -46,7 +47,7 @@ impl DataPklWriter {
         Ok(())
     }
 
-    fn write_ordered_dict(&mut self) -> Result<()> {
+    fn write_ordered_dict(&mut self) -> Result<(), Problem> {
         self.write_global_once("collections", "OrderedDict")?;
         self.writer.empty_tuple();
         self.writer.reduce();
@@ -59,7 +60,7 @@ impl DataPklWriter {
         tensor: &Tensor,
         storages: &SavedStorages,
         position: usize,
-    ) -> Result<()> {
+    ) -> Result<(), Problem> {
         let (key, storage) = storages.storage_of_tensor(position).expect("every tensor has its storage");
         let class = storage.dtype.and_then(tensor::Dtype::storage_class);
         let function = if class.is_some() { "_rebuild_tensor_v2" } else { "_rebuild_tensor_v3" };
@@ -90,7 +91,7 @@ impl DataPklWriter {
         Ok(())
     }
 
-    fn write_tuple(&mut self, tensor: &str, numbers: &[u64]) -> Result<()> {
+    fn write_tuple(&mut self, tensor: &str, numbers: &[u64]) -> Result<(), Problem> {
         let is_long = numbers.len() > 3;
         if is_long {
             self.writer.mark();
@@ -106,9 +107,9 @@ impl DataPklWriter {
         Ok(())
     }
 
-    fn write_int(&mut self, tensor: &str, number: u64) -> Result<()> {
+    fn write_int(&mut self, tensor: &str, number: u64) -> Result<(), Problem> {
         let signed =
-            i64::try_from(number).map_err(|_| Error::TooLarge { tensor: tensor.to_owned(), number })?;
+            i64::try_from(number).map_err(|_| Problem::TooLarge { tensor: tensor.to_owned(), number })?;
         self.writer.int(signed);
         Ok(())
     }

@@ -8,7 +8,8 @@
 
 use tensor::{Dtype, StorageSet, Tensor, Tensors, WholeElements};
 
-use crate::torch_save::{Error, Result};
+use crate::torch_save::Problem;
+use crate::torch_save::Result;
 
 /// Storages of a checkpoint, with the storage of each tensor.
 pub(crate) struct SavedStorages {
@@ -27,7 +28,7 @@ impl SavedStorages {
     pub(crate) fn new(tensors: &Tensors) -> Result<Self> {
         let shared = StorageSet::new(tensors.iter().map(|(_, tensor)| tensor));
         let StorageSet { first, by_tensor } =
-            shared.ok_or(Error::TooManyTensors { tensors: tensors.len() })?;
+            shared.ok_or(Problem::TooManyTensors { tensors: tensors.len() })?;
         let first = first.into_iter().filter_map(|first| tensors.get_index(first as usize));
         let storage = |(_, tensor): (&str, &Tensor)| SavedStorage {
             storage: tensor.storage().clone(),
@@ -37,7 +38,7 @@ impl SavedStorages {
         for ((name, tensor), number) in tensors.iter().zip(&all.by_tensor) {
             let dtype = tensor.dtype();
             if dtype.is_quantized() {
-                return Err(Error::Quantized { tensor: name.clone(), dtype });
+                return Err(Problem::Quantized { tensor: name.clone(), dtype }.into());
             }
             // The storage has tensors of two dtypes, or a dtype without a storage class.
             if let Some(storage) = all.list.get_mut(*number as usize).filter(|it| it.dtype != Some(dtype)) {

@@ -127,7 +127,7 @@ fn a_cancelled_conversion_leaves_nothing() {
     for at in [0, 1, 100_000, MIB as u64, 5 << 20, total - 1, total] {
         let observer = StopAt::new(at);
         let error = convert(&options, &observer).expect_err("it was cancelled");
-        assert!(error.kind() == ErrorKind::Cancelled, "at {at}: {error}");
+        assert!(error.is_cancelled(), "at {at}: {error}");
         assert_eq!(names(folder.path()), ["m.safetensors"], "at {at}");
         let steps = observer.steps();
         let last = steps.last().expect("a step").done;
@@ -139,7 +139,7 @@ fn a_cancelled_conversion_leaves_nothing() {
     std::fs::write(&carton, "older").expect("a temporary folder");
     let mut forced = options;
     forced.if_exists = IfExists::Replace;
-    assert!(matches!(&convert(&forced, &StopAt::new(1)), Err(error) if error.kind() == ErrorKind::Cancelled));
+    assert!(convert(&forced, &StopAt::new(1)).is_err_and(|error| error.is_cancelled()));
     assert_eq!(std::fs::read(&carton).expect("it is there"), b"older");
     assert_eq!(names(folder.path()), ["m.carton", "m.safetensors"]);
 }
@@ -148,9 +148,7 @@ fn a_cancelled_conversion_leaves_nothing() {
 fn a_conversion_can_be_cancelled_before_it_begins() {
     let (folder, path) = checkpoint();
     let observer = StopWhenAsked::new(1);
-    assert!(
-        matches!(&convert(&ConvertOptions::new(&path), &observer), Err(error) if error.kind() == ErrorKind::Cancelled)
-    );
+    assert!(convert(&ConvertOptions::new(&path), &observer).is_err_and(|error| error.is_cancelled()));
     assert_eq!((names(folder.path()), observer.asked()), (vec!["m.safetensors".to_owned()], 1));
 }
 
@@ -176,9 +174,7 @@ fn a_set_of_shards_can_be_cancelled() {
     let total = convert(&options, &()).expect("it can be converted").nbytes;
     std::fs::remove_file(folder.path().join("set.carton")).expect("it was written");
     for at in [1, total / 2, total] {
-        assert!(
-            matches!(&convert(&options, &StopAt::new(at)), Err(error) if error.kind() == ErrorKind::Cancelled)
-        );
+        assert!(convert(&options, &StopAt::new(at)).is_err_and(|error| error.is_cancelled()));
         assert_eq!(names(folder.path()), ["set"]);
     }
 }
@@ -197,7 +193,7 @@ fn a_cancelled_batch_stops() {
         done.push(matches!(result, BatchItem::Failed { .. }));
         Ok(())
     });
-    assert!(matches!(&error, Err(error) if error.kind() == ErrorKind::Cancelled), "{error:?}");
+    assert!(error.as_ref().is_err_and(Error::is_cancelled), "{error:?}");
     assert_eq!((done.as_slice(), names(&out)), (&[][..], Vec::new()));
     // What is finished stays.
     options.inputs.reverse();
@@ -206,7 +202,7 @@ fn a_cancelled_batch_stops() {
         done += 1;
         Ok(())
     });
-    assert!(matches!(&error, Err(error) if error.kind() == ErrorKind::Cancelled), "{error:?}");
+    assert!(error.as_ref().is_err_and(Error::is_cancelled), "{error:?}");
     assert_eq!((done, names(&out)), (1, [".torch2carton.outputs", "n.carton"].map(str::to_owned).to_vec()));
 }
 
@@ -226,7 +222,7 @@ fn reading_an_output_of_an_earlier_batch_can_be_cancelled() {
     assert!(asked >= 24, "asked {asked} times in 12 MiB that are read twice");
     for at in [1, asked / 2] {
         let error = resume(Resume::SkipVerified, &StopWhenAsked::new(at)).expect_err("it was cancelled");
-        assert!(error.kind() == ErrorKind::Cancelled, "{error}");
+        assert!(error.is_cancelled(), "{error}");
     }
     assert_eq!(resume(Resume::SkipComplete, &()).expect("nothing stops it"), (0, 1));
 }
@@ -270,7 +266,7 @@ fn hashing_can_be_cancelled() {
     for at in [1, 2, asked / 2, asked] {
         let observer = StopWhenAsked::new(at);
         let error = inspect(&options, &observer).expect_err("it was cancelled");
-        assert!(error.kind() == ErrorKind::Cancelled, "{error}");
+        assert!(error.is_cancelled(), "{error}");
         assert!(
             (at..=at + threads).contains(&observer.asked()),
             "asked {} times, not {at}",
@@ -308,7 +304,7 @@ fn a_scan_can_be_cancelled_between_files() {
     let mut finished = Vec::new();
     for at in 1..=observer.asked() {
         let (result, files) = scan_until(&StopWhenAsked::new(at));
-        assert!(matches!(&result, Err(error) if error.kind() == ErrorKind::Cancelled), "{result:?}");
+        assert!(result.as_ref().is_err_and(Error::is_cancelled), "{result:?}");
         finished.push(files);
     }
     assert!(finished.is_sorted(), "{finished:?}");
@@ -331,7 +327,7 @@ fn a_scan_can_be_cancelled_inside_a_file() {
     assert!(asked >= 12, "asked {asked} times in 12 MiB");
     let observer = StopWhenAsked::new(asked / 2);
     let result = scan(&options, &observer, &mut |_| Ok(()));
-    assert!(matches!(&result, Err(error) if error.kind() == ErrorKind::Cancelled), "{result:?}");
+    assert!(result.as_ref().is_err_and(Error::is_cancelled), "{result:?}");
     assert_eq!(observer.asked(), asked / 2);
 }
 

@@ -63,10 +63,8 @@ fn changed(input: &Path, folder: &Path, at: usize, change: &(dyn Fn() + Sync)) -
     let error = convert(&ConvertOptions::new(input), &observer).expect_err("its input changed");
     assert!(observer.is_done.into_inner(), "the change was never made");
     assert_eq!(names(folder), before, "something is left");
-    match error {
-        Error::Open(open::Error::Changed(changed)) => (changed.path, changed.change),
-        error => panic!("{error}"),
-    }
+    let FileChanged { path, change } = error.detail().cloned().unwrap_or_else(|| panic!("{error}"));
+    (path, change)
 }
 
 fn open(path: &Path) -> File {
@@ -182,10 +180,8 @@ fn a_folder_of_outputs_that_is_removed_is_an_error() {
         let observer = ChangeAt { at: MIB as u64, change: &remove, is_done: AtomicBool::new(false) };
         let error = convert(&options, &observer).expect_err("the folder is gone");
         assert!(observer.is_done.into_inner(), "the folder was never removed");
-        let Error::Open(open::Error::OutputFile(output::Error::Write { path, reason })) = error else {
-            panic!("{error}")
-        };
-        assert_eq!((path, reason.kind()), (target, ErrorKind::NotFound));
+        let Some(FileError::Write { path, reason }) = error.detail() else { panic!("{error}") };
+        assert_eq!((path, reason.kind()), (&target, ErrorKind::NotFound));
         assert_eq!(names(folder.path()), ["m.safetensors"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{BufferSource, Location, MemoryStore, ReadError, Source, Stores};
+use byte_source::{BufferSource, Location, MemoryStore, Source, Stores};
 use convert::{
     ArchitectureChoice, BatchOptions, CartonOptions, ConvertOptions, Error, ModelOptions, NoModelReason,
     Note, OutputKind, OutputReport, Resume, Target, convert, convert_each,
@@ -250,7 +250,7 @@ fn inputs_of_a_batch_elsewhere_are_opened_when_their_turn_comes() {
         let file = torch_file(format!("}}(V{name}\n{TENSOR}u.").as_bytes());
         options.stores = Stores::with_addresses(move |path| {
             if path.ends_with("gone.pth") {
-                return Err(ReadError::from(std::io::ErrorKind::NotFound));
+                return Err(byte_source::Error::from(std::io::ErrorKind::NotFound));
             }
             let source: Arc<dyn Source> = Arc::new(BufferSource::new(path, file.clone()));
             Ok(Some(source.into()))

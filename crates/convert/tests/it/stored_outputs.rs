@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use byte_source::{BufferSource, Listing, Location, ReadError, Source, Stat, Store, Upload};
+use byte_source::{BufferSource, Listing, Location, Source, Stat, Store, Upload};
 use convert::{
     BatchItem, BatchOptions, ConvertOptions, Error, OutputKind, Resume, SafetensorsOptions, Target, convert,
     convert_each,
@@ -63,7 +63,7 @@ impl Store for MemoryStore {
         self.objects.stat(path)
     }
 
-    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, ReadError> {
+    fn open(&self, files: &[PathBuf]) -> Result<Vec<Arc<dyn Source>>, byte_source::Error> {
         let opened = self.objects.open(files)?;
         if !self.is_damaged.load(Ordering::Relaxed) {
             return Ok(opened);
@@ -210,8 +210,8 @@ fn nothing_is_recorded_by_a_dry_run_or_read_without_need() {
         Ok(())
     };
     convert_each(&options, BatchOptions::from(true), &(), &mut done).expect("inputs fail on their own");
-    let [Error::Open(open::Error::Io { path, .. })] = errors.as_slice() else { panic!("{errors:?}") };
-    assert_eq!(path, Path::new("s3://bucket/out/a.pth"));
+    let [Error::Located(error)] = errors.as_slice() else { panic!("{errors:?}") };
+    assert_eq!(error.location().path.as_deref(), Some(Path::new("s3://bucket/out/a.pth")));
 }
 
 #[test]

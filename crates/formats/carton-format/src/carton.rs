@@ -8,13 +8,12 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{
-    Action, Checks, MappedFile, Observer, OpenedFile, ProgressReporter, ReadError, Region, Source,
-};
+use byte_source::{Action, Checks, MappedFile, Observer, OpenedFile, ProgressReporter, Region, Source};
 use sha2::{Digest, Sha256};
 use zip_format::{CompressionMethod, ZipIndex};
 
 use crate::entry::ExpectedSums;
+use crate::error::zip_error;
 use crate::link::{MODEL_FOLDER, resolve_link};
 use crate::listing::{folder_entries, zip_entries};
 use crate::{
@@ -74,7 +73,7 @@ impl Carton {
     pub fn from_source(source: Arc<dyn Source>) -> Result<Self> {
         let (path, links) = (source.path().to_owned(), Links::default());
         let checks = Checks::for_source(&*source);
-        let (index, source) = ZipIndex::open(source, checks, &()).map_err(Error::Zip)?;
+        let (index, source) = ZipIndex::open(source, checks, &()).map_err(zip_error)?;
         let entries = zip_entries(index)?;
         Self::with_manifest(Self {
             path,
@@ -165,7 +164,7 @@ impl Carton {
     ///
     /// # Errors
     /// When the zip file changed, or the system does not report its metadata.
-    pub fn check_unchanged(&self) -> Result<(), ReadError> {
+    pub fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         self.zip.as_ref().map_or(Ok(()), |zip| zip.check_unchanged())
     }
 
@@ -266,12 +265,10 @@ impl Carton {
     /// Returns the error of this crate inside an I/O error of an [`EntryReader`] of the file at `path`, or wraps the I/O
     /// error.
     pub fn reader_error(&self, path: &str, error: io::Error) -> Error {
-        match error.downcast::<Error>() {
+        match error.downcast::<Error>().map_err(byte_source::Error::from) {
             Ok(error) => error,
-            Err(reason) => match ReadError::from(reason) {
-                ReadError::Changed(changed) => Error::Changed(changed),
-                reason => Error::Io { path: self.path.join(path), reason: reason.into() },
-            },
+            Err(reason) if reason.io_kind().is_none() => reason.into(),
+            Err(reason) => Error::Io { path: self.path.join(path), reason: reason.into() },
         }
     }
 

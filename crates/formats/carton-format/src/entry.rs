@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{ReadError, WINDOW, Window, hex};
+use byte_source::{WINDOW, Window, hex};
 use sha2::{Digest, Sha256};
 use zip_format::CompressionMethod;
 
@@ -139,8 +139,8 @@ impl EntryReader {
     fn advance(&mut self) -> io::Result<()> {
         self.taken = 0;
         let chunk = std::mem::replace(&mut self.chunk, EntryChunk::Bytes(Vec::new(), 0));
-        let decompress = |error: io::Error| match ReadError::from(error) {
-            ReadError::Io(error) => {
+        let decompress = |error: io::Error| match byte_source::Error::from(error) {
+            error if error.io_kind().is_some() => {
                 into_io_error(Error::Decompress { path: self.path.clone(), reason: error.to_string() })
             }
             error => error.into(),
@@ -267,7 +267,7 @@ struct ZipRangeReader {
 
 impl ZipRangeReader {
     /// Reads the next window; `None` after the last one.
-    fn take(&mut self) -> Result<Option<Window>, ReadError> {
+    fn take(&mut self) -> Result<Option<Window>, byte_source::Error> {
         if self.next >= self.end {
             return Ok(None);
         }

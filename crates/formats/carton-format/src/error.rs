@@ -7,7 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Cancelled, ErrorKind, FileChanged};
+use byte_source::{Cancelled, ErrorKind};
 
 use crate::problem::Problems;
 use crate::spec::SHORT_DESCRIPTION_MAX;
@@ -21,7 +21,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// A file that cannot be mapped.
     #[error(transparent)]
-    Map(#[from] byte_source::Error),
+    Map(#[from] byte_source::FileError),
     /// A zip file that is damaged or ambiguous.
     #[error("damaged zip file: {0}")]
     Zip(zip_format::Error),
@@ -55,12 +55,9 @@ pub enum Error {
         /// Error of the operating system.
         reason: io::Error,
     },
-    /// A zip file that changed while it was read.
+    /// A file that cannot be read or changed while it was read, or work that the observer stopped.
     #[error(transparent)]
-    Changed(FileChanged),
-    /// Work that the observer stopped.
-    #[error(transparent)]
-    Cancelled(#[from] Cancelled),
+    Located(#[from] byte_source::Error),
     /// A file that is not in the carton.
     #[error("there is no `{}` in the carton", path.escape_debug())]
     Missing {
@@ -191,11 +188,10 @@ impl Error {
     /// Returns the kind of error, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Map(reason) => reason.kind(),
-            Self::Zip(reason) => reason.kind(),
+            Self::Map(reason) => reason.into(),
+            Self::Zip(reason) => reason.into(),
             Self::Io { reason, .. } | Self::WriteOutput(reason) => reason.into(),
-            Self::Changed(_) => ErrorKind::Changed,
-            Self::Cancelled(_) => ErrorKind::Cancelled,
+            Self::Located(reason) => reason.kind(),
             Self::Missing { .. }
             | Self::NotFetched { .. }
             | Self::NameNotUtf8 { .. }
@@ -226,7 +222,8 @@ impl Error {
     /// Returns the text after the path of the carton, unless it names its file. The problems of a document are counted.
     pub fn text_at(&self, carton: &Path) -> String {
         match self {
-            Self::Map(_) | Self::Io { .. } | Self::Changed(_) => self.to_string(),
+            Self::Map(_) | Self::Io { .. } => self.to_string(),
+            Self::Located(error) if error.location().path.is_some() => self.to_string(),
             Self::Document(problems) => format!("{}: {}", carton.display(), problems.count_text()),
             error => format!("{}: {error}", carton.display()),
         }
@@ -260,9 +257,19 @@ impl Error {
             | Self::Io { .. }
             | Self::NameNotUtf8 { .. }
             | Self::NoTensor { .. }
-            | Self::Changed(_)
             | Self::WriteOutput(_)
-            | Self::Cancelled(_) => None,
+            | Self::Located(_) => None,
         }
     }
+}
+
+impl From<Cancelled> for Error {
+    fn from(cancelled: Cancelled) -> Self {
+        Self::Located(cancelled.into())
+    }
+}
+
+/// Converts an error of reading a zip file.
+pub(crate) fn zip_error(error: byte_source::Error) -> Error {
+    error.downcast().map_or_else(Error::Located, Error::Zip)
 }

@@ -8,8 +8,9 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use byte_source::{Cancelled, ProgressReporter, on_all_cores};
+use byte_source::{Cancelled, ErrorKind, ProgressReporter, on_all_cores};
 
+use crate::error::zip_error;
 use crate::{
     Carton, CartonEntry, Config, DataType, Error, Links, MODEL_FOLDER, Manifest, Problems, TensorIndex,
     TensorSpec,
@@ -97,7 +98,10 @@ impl Carton {
                     report.add(flaw.entry().unwrap_or_default(), flaw.to_string());
                 }
             }
-            Err(error) => report.add_error(error.entry().unwrap_or_default(), &Error::Zip(error.clone())),
+            Err(error) => {
+                let error = zip_error(error);
+                report.add_error(error.entry().unwrap_or_default(), &error);
+            }
         }
     }
 
@@ -118,7 +122,7 @@ impl Carton {
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
             match result {
                 Ok(()) => report.files = report.files.saturating_add(1),
-                Err(Error::Cancelled(_)) => return Err(Cancelled),
+                Err(error) if error.kind() == ErrorKind::Cancelled => return Err(Cancelled),
                 // `lists` reports all files that are not listed.
                 Err(Error::Unlisted { .. }) => {}
                 Err(error) => report.add_error(&entry.path, &error),

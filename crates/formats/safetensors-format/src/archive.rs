@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::io;
 
-use byte_source::{Blob, ReadError, Sink, WINDOW, Window};
+use byte_source::{Blob, Sink, WINDOW, Window};
 use foldhash::{HashSet, HashSetExt};
 use safetensors::tensor::TensorInfo;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -109,12 +109,12 @@ impl Blob for SafetensorsArchive<'_> {
         self.len
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
         for chunk in self.head.chunks(WINDOW) {
             sink.write(Window::owned(chunk.to_vec()))?;
         }
         self.tensors.iter().try_for_each(|(name, tensor)| {
-            tensor.gathered().write_to(sink).map_err(|error| error.with_tensor(name))
+            tensor.gathered().write_to(sink).map_err(|error| error.in_tensor(name))
         })
     }
 }

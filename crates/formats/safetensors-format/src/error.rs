@@ -2,7 +2,7 @@
 //!
 //! Each text is complete: a cause is printed within its error, so errors here have no `source`.
 
-use byte_source::ErrorKind;
+use byte_source::{ErrorKind, details};
 use tensor::Dtype;
 
 use crate::{MAX_HEADER, METADATA_KEY};
@@ -80,26 +80,19 @@ pub enum Error {
     },
 }
 
-impl Error {
-    /// Returns the kind of error, which tells the caller how to react.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NoDtype { .. }
-            | Self::HalfElement { .. }
-            | Self::TooLarge { .. }
-            | Self::Reserved
-            | Self::Entry { reason: EntryError::Dtype { .. } | EntryError::Dimension { .. }, .. } => {
-                ErrorKind::Unsupported
-            }
-            Self::Duplicate { .. } => ErrorKind::Input,
-            Self::TooLong { .. }
-            | Self::TruncatedHeader { .. }
-            | Self::NotText { .. }
-            | Self::Json(_)
-            | Self::Entry { .. }
-            | Self::TruncatedTensors { .. }
-            | Self::Trailing { .. } => ErrorKind::Damaged,
-        }
+details! {
+    Error {
+        Unsupported: NoDtype, HalfElement, TooLarge, Reserved;
+        Input: Duplicate;
+        Damaged: TooLong, TruncatedHeader, NotText, Json, TruncatedTensors, Trailing;
+        {entry_kind => reason}: Entry;
+    }
+}
+
+fn entry_kind(error: &EntryError) -> ErrorKind {
+    match error {
+        EntryError::Dtype { .. } | EntryError::Dimension { .. } => ErrorKind::Unsupported,
+        _ => ErrorKind::Damaged,
     }
 }
 

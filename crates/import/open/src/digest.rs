@@ -52,7 +52,7 @@ pub fn digest_tensors(
     let work = ProgressReporter::new(observer, name, Action::Hash, None);
     let hashes = hash_elements(&list, work).map_err(|UnreadTensor { position, reason }| {
         let name = tensors.get_index(position).map_or_else(String::new, |(name, _)| name.to_owned());
-        Error::from_read_error(reason.with_tensor(&name), |reason| Error::ReadTensor { name, reason })
+        reason.in_tensor(&name)
     })?;
     let contents = sizes().zip(&hashes);
     let contents = contents
@@ -73,7 +73,7 @@ pub fn digest_tensors(
         text.extend_from_slice(line.as_bytes());
         text.push(b'\n');
     }
-    let sha256 = byte_source::sha256(&OwnedBlob(text), &()).expect("a text in memory can be read");
+    let sha256 = byte_source::sha256(&OwnedBlob(text), &())?;
     Ok(TensorsDigest { sha256: hex(&sha256), lines, contents })
 }
 

@@ -3,14 +3,13 @@
 //! Each text is complete: it contains the text of its cause, and describes the problem. The program that prints it adds the
 //! remedy.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{ErrorKind, FileChanged, NotRepresentable, ReadError, RecordDamaged};
+use byte_source::{Detail, ErrorKind, RecordDamaged};
 use carton_format::{Carton, MODEL_PT, Problems};
 use tensor::{Dtype, Tensors};
 
-use crate::error_text::{damaged_text, decoder_text, key_list, with_tensors_under};
+use crate::error_text::{key_list, with_tensors_under};
 use crate::{AdapterOverview, ArrayError, InvalidOption, files};
 
 /// Result type with the error of this crate.
@@ -20,15 +19,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The observer stopped the work.
-    #[error("stopped")]
-    Cancelled,
+    /// An error of another crate.
+    #[error(transparent)]
+    Located(#[from] byte_source::Error),
     /// A path does not name a checkpoint.
     #[error("{0}")]
     InputFiles(#[source] files::Error),
-    /// A file cannot be found or written.
-    #[error("{0}")]
-    OutputFile(#[source] output::Error),
     /// An option has an invalid value.
     #[error("{0}")]
     Option(InvalidOption),
@@ -39,12 +35,6 @@ pub enum Error {
         #[source]
         reason: Box<Error>,
     },
-    /// A file cannot be read.
-    #[error("{}: {reason}", path.display())]
-    Io { path: PathBuf, reason: io::Error },
-    /// A file cannot be mapped.
-    #[error("{0}")]
-    Map(byte_source::Error),
     /// A path that should be merged has no adapter.
     #[error(
         "{}: no adapter_config.json with adapter_model.safetensors or adapter_model.bin was found; expected the folder that \
@@ -59,22 +49,6 @@ pub enum Error {
         overview.base.as_ref().map_or_else(String::new, |base| format!(" for {base}"))
     )]
     AdapterAlone { path: PathBuf, overview: Box<AdapterOverview> },
-    /// An adapter cannot be merged, or a checkpoint cannot be summed.
-    #[error("{0}")]
-    Adapter(#[source] Box<adapter::FileError>),
-    /// An input changed while the output was written.
-    #[error("{0}")]
-    Changed(FileChanged),
-    /// The checksum of a tensor's bytes differs from the one stored in the file.
-    #[error("{}", damaged_text(.0))]
-    Damaged(RecordDamaged),
-    /// The elements of a tensor cannot be read.
-    #[error("tensor `{}`: {reason}", name.escape_debug())]
-    ReadTensor {
-        /// Name of the tensor.
-        name: String,
-        reason: io::Error,
-    },
     /// A pickle names a global that can run code, and the options do not allow such globals.
     #[error("its pickle names `{global}` at offset 0x{offset:x}, which can run code where Python loads it")]
     DangerousGlobal {
@@ -172,9 +146,6 @@ pub enum Error {
         from: Dtype,
         to: Dtype,
     },
-    /// An element has no representation in the new dtype, such as a float outside the range of an integer.
-    #[error("{0}")]
-    NotRepresentable(NotRepresentable),
     /// A selected tensor has no data.
     #[error("tensor `{name}` has no data: it is {what}")]
     NoData {
@@ -183,16 +154,9 @@ pub enum Error {
         /// Kind of the tensor with its article.
         what: String,
     },
-    /// The numbers of quantized weights cannot be computed.
-    #[error("{0}")]
-    Quantization(#[source] quantization::Error),
     /// The tensors cannot be translated into the requested layout.
-    #[error("{}", decoder_text(path, reason))]
-    LayoutTranslation {
-        /// Path of the checkpoint, or of the wrong document.
-        path: PathBuf,
-        reason: Box<decoder::Error>,
-    },
+    #[error("{0}")]
+    LayoutTranslation(byte_source::Error),
     /// A carton cannot be read.
     #[error("{0}")]
     ReadCarton(Box<carton_format::Error>),
@@ -217,8 +181,7 @@ impl Error {
     pub fn from_carton(path: &Path) -> impl Fn(carton_format::Error) -> Self + '_ {
         use carton_format::Error as Reader;
         move |error| match error {
-            Reader::Changed(changed) => Self::Changed(changed),
-            Reader::Cancelled(_) => Self::Cancelled,
+            Reader::Located(error) => Self::Located(error),
             Reader::Document(problems) => Self::Document { path: path.to_owned(), problems },
             // These name the file.
             error @ (Reader::Map(_) | Reader::Io { .. }) => Self::ReadCarton(Box::new(error)),
@@ -235,19 +198,11 @@ impl Error {
     /// Returns the category of the error, by which a caller can react.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Cancelled => ErrorKind::Cancelled,
-            Self::Changed(_) => ErrorKind::Changed,
-            Self::Damaged(_) => ErrorKind::Damaged,
             Self::InputFiles(reason) => reason.kind(),
-            Self::OutputFile(reason) => reason.kind(),
             Self::AtPath { reason, .. } => reason.kind(),
-            Self::Map(reason) => reason.kind(),
-            Self::Quantization(reason) => reason.kind(),
-            Self::LayoutTranslation { reason, .. } => reason.kind(),
+            Self::Located(reason) | Self::LayoutTranslation(reason) => reason.kind(),
             Self::ReadCarton(reason) => reason.kind(),
             Self::CartonModel { reason, .. } => reason.kind(),
-            Self::Io { reason, .. } | Self::ReadTensor { reason, .. } => reason.into(),
-            Self::Adapter(error) => error.reason.kind(),
             Self::Option(_)
             | Self::NoTensorsUnderKey { .. }
             | Self::AllTensorsExcluded
@@ -256,8 +211,7 @@ impl Error {
             | Self::NothingRenamed { .. }
             | Self::EmptyName { .. }
             | Self::SameName { .. }
-            | Self::CannotCast { .. }
-            | Self::NotRepresentable(_) => ErrorKind::Option,
+            | Self::CannotCast { .. } => ErrorKind::Option,
             Self::DangerousGlobal { .. }
             | Self::UnknownGlobal { .. }
             | Self::UnreviewedGlobal { .. }
@@ -277,34 +231,25 @@ impl Error {
 }
 
 impl Error {
-    /// Returns a function that wraps an error with the path of its file.
-    pub fn at(path: &Path) -> impl FnOnce(Self) -> Self {
-        move |reason| Self::AtPath { path: path.to_owned(), reason: Box::new(reason) }
+    /// Returns a function that adds the path of its file to an error.
+    pub fn at(path: &Path) -> impl Fn(Self) -> Self {
+        move |error| match error {
+            Self::Located(error) => Self::Located(error.in_file(path)),
+            reason => Self::AtPath { path: path.to_owned(), reason: Box::new(reason) },
+        }
     }
 
-    /// Converts a read error. A changed or damaged file, an element that cannot be cast, and a cancellation become errors of
-    /// this type; `other` converts the remaining I/O errors.
-    pub fn from_read_error<E: From<Self>>(reason: ReadError, other: impl FnOnce(io::Error) -> E) -> E {
-        let error = match reason {
-            ReadError::Changed(changed) => Self::Changed(changed),
-            ReadError::Damaged(damaged) => Self::Damaged(damaged),
-            ReadError::NotRepresentable(number) => Self::NotRepresentable(number),
-            ReadError::Cancelled(_) => Self::Cancelled,
-            reason => return other(reason.into()),
-        };
-        error.into()
+    /// Returns true if the caller cancelled the work.
+    pub fn is_cancelled(&self) -> bool {
+        self.kind() == ErrorKind::Cancelled
     }
 
-    /// Converts an error of reading the elements of the tensor `name` of the input at `path`.
-    pub fn unread_tensor(path: &Path, name: &str, reason: ReadError) -> Self {
-        Self::from_read_error(reason.with_tensor(name), |reason| {
-            Self::at(path)(Self::ReadTensor { name: name.to_owned(), reason })
-        })
-    }
-
-    /// Converts an error of reading the input at `path`.
-    pub fn unread_input(path: &Path, reason: ReadError) -> Self {
-        Self::from_read_error(reason, |reason| Self::Io { path: path.to_owned(), reason })
+    /// Returns the problem of another crate, if it is one of `D`.
+    pub fn detail<D: Detail>(&self) -> Option<&D> {
+        match self {
+            Self::Located(error) => error.detail(),
+            _ => None,
+        }
     }
 
     /// Adds the name of the first tensor that reads the damaged record, if the error is about damage and names no tensor
@@ -312,9 +257,13 @@ impl Error {
     #[must_use]
     pub fn with_tensor(self, tensors: &Tensors) -> Self {
         match self {
-            Self::Damaged(damaged) if damaged.tensor.is_none() => {
-                let first = tensors.iter().find(|(_, tensor)| tensor.storage().reads_record(&damaged));
-                Self::Damaged(RecordDamaged { tensor: first.map(|(name, _)| name.clone()), ..damaged })
+            Self::Located(error) if error.detail::<RecordDamaged>().is_some() => {
+                let place = error.location();
+                let first = tensors.iter().find(|(_, tensor)| tensor.storage().reads_record(&place));
+                Self::Located(match first {
+                    Some((name, _)) => error.in_tensor(name),
+                    None => error,
+                })
             }
             error => error,
         }
@@ -331,23 +280,10 @@ impl Error {
 
 impl From<files::Error> for Error {
     fn from(error: files::Error) -> Self {
-        match error {
-            files::Error::InconsistentSet { reason, .. }
-                if matches!(*reason, torch_import::Error::Cancelled(_)) =>
-            {
-                Self::Cancelled
-            }
-            error => Self::InputFiles(error),
+        if error.kind() == ErrorKind::Cancelled {
+            return byte_source::Cancelled.into();
         }
-    }
-}
-
-impl From<output::Error> for Error {
-    fn from(error: output::Error) -> Self {
-        match error {
-            output::Error::Cancelled(_) => Self::Cancelled,
-            error => Self::OutputFile(error),
-        }
+        Self::InputFiles(error)
     }
 }
 
@@ -357,13 +293,15 @@ impl From<InvalidOption> for Error {
     }
 }
 
-impl From<quantization::Error> for Error {
-    fn from(error: quantization::Error) -> Self {
-        match error {
-            quantization::Error::Read(reason) => Self::from_read_error(reason, |reason| {
-                Self::Quantization(quantization::Error::Read(reason.into()))
-            }),
-            error => Self::Quantization(error),
-        }
-    }
+/// Implements `From` for problems of other crates.
+macro_rules! from {
+    ($($problem:ty),*) => {
+        $(impl From<$problem> for Error {
+            fn from(problem: $problem) -> Self {
+                Self::Located(problem.into())
+            }
+        })*
+    };
 }
+
+from! { byte_source::Cancelled, byte_source::FileError, output::Problem, quantization::Problem }

@@ -1,24 +1,5 @@
 //! Parts of error texts: lists of keys, paths, counts.
 
-use std::path::Path;
-
-use byte_source::RecordDamaged;
-
-/// Formats damage to a file: its path, and the damaged tensor if it is known.
-pub(crate) fn damaged_text(damaged: &RecordDamaged) -> String {
-    match &damaged.tensor {
-        Some(tensor) => format!(
-            "tensor `{}` in {} is damaged: the CRC-32 of record `{}` is {:08x}, expected {:08x}",
-            tensor.escape_debug(),
-            damaged.file.display(),
-            damaged.record.escape_debug(),
-            damaged.found,
-            damaged.expected
-        ),
-        None => format!("{}: {damaged}", damaged.file.display()),
-    }
-}
-
 /// Lists the keys of the root dict that contain tensors, as the end of a sentence.
 pub(crate) fn with_tensors_under(under: &[String]) -> String {
     if under.is_empty() {
@@ -33,16 +14,6 @@ pub(crate) fn key_list(keys: &[(String, u64, u64)]) -> String {
     let keys =
         keys.iter().map(|(key, tensors, nbytes)| format!("`{key}` ({tensors} tensors, {nbytes} bytes)"));
     keys.collect::<Vec<_>>().join(", ")
-}
-
-/// Formats a decoder error after the path it concerns: a document next to the checkpoint, or the checkpoint.
-pub fn decoder_text(path: &Path, reason: &decoder::Error) -> String {
-    let text = reason.to_string();
-    let rest = reason.document().and_then(|file| text.strip_prefix(file));
-    match rest {
-        Some(rest) => format!("{}{rest}", path.display()),
-        None => format!("{}: {text}", path.display()),
-    }
 }
 
 #[cfg(test)]

@@ -43,7 +43,6 @@ pub use carton::{
 };
 pub use digest::{TensorContent, TensorsDigest, digest_tensors};
 pub use error::{Error, Result};
-pub use error_text::decoder_text;
 pub use globals::AllowedGlobals;
 pub use model::{
     DEFAULT_MAX_EXPANSION, FoundInput, Model, OpenCarton, OpenOptions, allowed_nbytes, find_sources,
@@ -66,7 +65,7 @@ pub use steps::merge::{ADAPTER_CONFIG, Merge, WeightedPath, tensor_file};
 pub use steps::rename::{Rename, check_renames};
 pub use steps::select::{NamePatterns, Selection};
 pub use steps::sum::{CheckpointSum, Sum};
-pub use steps::translate::{TargetLayout, Translate, decoder_options, lone_shard};
+pub use steps::translate::{TargetLayout, Translate, decoder_options, in_checkpoint, lone_shard};
 pub use steps::{Context, Step, StepReport};
 pub use totals::Totals;
 pub use values::array_text::{ArrayError, array_text};

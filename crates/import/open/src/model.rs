@@ -214,9 +214,7 @@ impl Model {
     /// When a file changed, or its metadata cannot be read.
     pub fn check_unchanged(&self) -> Result<()> {
         let check = self.containers.iter().try_for_each(Container::check_unchanged);
-        check.map_err(|reason| {
-            Error::from_read_error(reason, |reason| Error::Io { path: self.root().to_owned(), reason })
-        })
+        check.map_err(|error| Error::from(error.in_file(self.root())))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tensor::{Tensor, Tensors, Tile};
 
-use crate::{AdapterConfig, Error, Result};
+use crate::{AdapterConfig, Error, Problem, Result};
 
 /// Adapter that was read, with a factor for all of its products.
 #[derive(Clone, Debug)]
@@ -29,14 +29,14 @@ impl Adapter {
     /// their bytes.
     pub fn new(path: impl Into<String>, config: &str, mut tensors: Tensors, weight: f64) -> Result<Self> {
         if tensors.is_empty() {
-            return Err(Error::Empty);
+            return Err(Problem::Empty.into());
         }
         let config = AdapterConfig::from_json(config)?;
         config.check_comparisons(tensors.len())?;
         for (name, tensor) in tensors.tensors_mut() {
-            let invalid = |reason: String| Error::Factor { tensor: name.to_owned(), reason };
+            let invalid = |reason: String| Problem::Factor { tensor: name.to_owned(), reason };
             if tensor.nbytes() > tensor.storage().len() {
-                return Err(invalid("its elements share their bytes".to_owned()));
+                return Err(invalid("its elements share their bytes".to_owned()).into());
             }
             if !tensor.is_contiguous() {
                 let tile = Tile { tensor: tensor.clone(), start: vec![0; tensor.shape().len()] };
@@ -69,16 +69,17 @@ impl AdapterTensor<'_> {
     }
 
     pub(crate) fn shape_error(&self, expected: impl Into<String>, base: &str, old: &Tensor) -> Error {
-        Error::Shape {
+        Problem::Shape {
             tensor: self.name.to_owned(),
             found: self.tensor.shape().to_vec(),
             expected: expected.into(),
             base: base.to_owned(),
             base_shape: old.shape().to_vec(),
         }
+        .into()
     }
 
     pub(crate) fn unusable(&self, reason: impl Into<String>) -> Error {
-        Error::Factor { tensor: self.name.to_owned(), reason: reason.into() }
+        Problem::Factor { tensor: self.name.to_owned(), reason: reason.into() }.into()
     }
 }

@@ -17,7 +17,7 @@ use crate::matrix::Matrix;
 use crate::merge_state::{ComputedRows, FactorPair, MergeState};
 use crate::term::Term;
 use crate::used_bytes::UsedBytes;
-use crate::{Error, MergeKind, MergedTensor, Result};
+use crate::{Error, MergeKind, MergedTensor, Problem, Result};
 
 type Parts = BTreeMap<Role, usize>;
 
@@ -135,7 +135,7 @@ impl<'a> MergeState<'_, 'a> {
         ] {
             if let Some(position) = parts.get(&role).filter(|_| !parts.contains_key(&partner)) {
                 let tensor = self.adapter.tensor(*position).name.to_owned();
-                return Err(Error::NoPartner { tensor, partner: what });
+                return Err(Problem::NoPartner { tensor, partner: what }.into());
             }
         }
         let pair = |a, b| Some((*parts.get(&a)?, *parts.get(&b)?));
@@ -149,7 +149,7 @@ impl<'a> MergeState<'_, 'a> {
             None if self.adapter.config.use_dora && needs_magnitude => {
                 let factor = parts.get(&Role::A).or_else(|| parts.get(&Role::EmbeddingA)).copied();
                 let tensor = self.adapter.tensor(factor.unwrap_or_default()).name.to_owned();
-                return Err(Error::NoPartner { tensor, partner: "lora_magnitude_vector" });
+                return Err(Problem::NoPartner { tensor, partner: "lora_magnitude_vector" }.into());
             }
             _ => {}
         }
@@ -160,7 +160,7 @@ impl<'a> MergeState<'_, 'a> {
         let Some((a, b)) = pair(Role::A, Role::B) else {
             if let (Some(position), None) = (magnitude, parts.get(&Role::EmbeddingA)) {
                 let tensor = self.adapter.tensor(position).name.to_owned();
-                return Err(Error::NoPartner { tensor, partner: "lora_A" });
+                return Err(Problem::NoPartner { tensor, partner: "lora_A" }.into());
             }
             return Ok(());
         };
@@ -261,12 +261,10 @@ impl<'a> MergeState<'_, 'a> {
         }
         let (_, scale) = self.adapter.config.rank_and_scale(module);
         let scale = scale * self.adapter.weight;
-        let one = Matrix::one().map_err(|reason| Error::Base { base: base_name.clone(), reason })?;
+        let one = Matrix::one().map_err(|error| Error::from(error).in_tensor(&base_name))?;
         let left = Matrix::new(source, (rows, 1), (1, 1), 0)?;
         let term = Term { rows: 0..rows, left, right: one, scale };
-        let squared = self
-            .finite_norm(&term)
-            .map_err(|reason| Error::Read { tensor: source.name.to_owned(), reason })??;
+        let squared = self.finite_norm(&term).map_err(|error| error.in_tensor(source.name))??;
         self.used.add_whole(position, bias);
         check_dtype(&base_name, base.dtype())?;
         if let Some((changed, cache)) = self.changes.changed(place) {
@@ -294,12 +292,13 @@ impl<'a> MergeState<'_, 'a> {
             return Err(source.shape_error(expected, &base_name, base));
         }
         if let Some(token) = rows.iter().find(|row| *row >= tokens) {
-            return Err(Error::Token {
+            return Err(Problem::Token {
                 tensor: source.name.to_owned(),
                 token: *token,
                 base: base_name,
                 rows: *tokens,
-            });
+            }
+            .into());
         }
         if let Some((changed, cache)) = self.changes.changed(place) {
             changed.replace_rows(rows, values, cache)?;

@@ -8,7 +8,7 @@ use crate::factor_cache::FactorCache;
 use crate::low_rank::{LowRankUpdate, WeightDims};
 use crate::magnitudes::Magnitudes;
 use crate::term::Term;
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Tensor of the base, and the products that are added to it.
 #[derive(Debug)]
@@ -87,8 +87,9 @@ impl ChangedTensor {
     pub(crate) fn replace_rows(&mut self, rows: &[u64], values: &Tensor, cache: &FactorCache) -> Result<()> {
         self.finish_products(cache)?;
         let dtype = self.tensor.dtype();
-        let values = values.cast(dtype).ok_or_else(|| Error::BaseDtype { base: self.name.clone(), dtype })?;
-        let base = |reason| Error::Base { base: self.name.clone(), reason };
+        let values =
+            values.cast(dtype).ok_or_else(|| Problem::BaseDtype { base: self.name.clone(), dtype })?;
+        let base = |error: tensor::Error| Error::from(error).in_tensor(&self.name);
         let shape = self.tensor.shape().to_vec();
         let part = |tensor: &Tensor, start: u64, end: u64| {
             let stride = tensor.stride().first().copied().unwrap_or(0);
@@ -133,7 +134,7 @@ impl ChangedTensor {
     /// # Errors
     /// When the dtype has no sums, or the tensor cannot be made contiguous.
     fn evaluate(&mut self, dtype: Dtype, cache: &FactorCache) -> Result<()> {
-        let base = |reason| Error::Base { base: self.name.clone(), reason };
+        let base = |error: tensor::Error| Error::from(error).in_tensor(&self.name);
         check_dtype(&self.name, self.tensor.dtype())?;
         let shape = self.tensor.shape().to_vec();
         let (blocks, magnitudes) = (std::mem::take(&mut self.blocks), self.magnitudes.take());
@@ -161,7 +162,7 @@ impl ChangedTensor {
 pub(crate) fn check_dtype(name: &str, dtype: Dtype) -> Result<()> {
     match dtype {
         Dtype::Float64 | Dtype::Float32 | Dtype::BFloat16 | Dtype::Float16 => Ok(()),
-        _ => Err(Error::BaseDtype { base: name.to_owned(), dtype }),
+        _ => Err(Problem::BaseDtype { base: name.to_owned(), dtype }.into()),
     }
 }
 

@@ -11,7 +11,7 @@ use tensor::{Dtype, Storage, Tensor, Tensors, ViewId, contiguous_strides};
 
 use crate::change::contiguous_storage;
 use crate::weighted_sum::{Numbers, WeightedSum};
-use crate::{Error, FileError, Result, SumReport, SummedFile};
+use crate::{Error, Problem, Result, SumReport, SummedFile};
 
 /// Checkpoint that is summed with a base.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub fn sum(
     rule: &SumRule,
     only_common: bool,
     observer: &dyn Observer,
-) -> Result<(Tensors, SumReport), Box<FileError>> {
+) -> Result<(Tensors, SumReport)> {
     let weight = |number: usize| match rule {
         SumRule::Differences { weights } => weights.get(number).copied(),
         SumRule::Mean => None,
@@ -59,7 +59,9 @@ pub fn sum(
         if only_common {
             file.left_out.extend(added().map(str::to_owned));
         } else if let Some(tensor) = added().next() {
-            return Err(summand.error(Error::NotInBase { tensor: tensor.to_owned(), count: added().count() }));
+            return Err(
+                summand.error(Problem::NotInBase { tensor: tensor.to_owned(), count: added().count() })
+            );
         }
     }
     let mut kept: Vec<String> = Vec::new();
@@ -96,24 +98,21 @@ pub fn sum(
         let weights = others.iter().map(|(number, _)| weight(*number)).collect();
         let tensors: Vec<&Tensor> = others.iter().map(|(_, other)| *other).collect();
         let summed = sum_tensors(tensor, &tensors, weights);
-        let summed = summed.map_err(|reason| {
-            let path = summands.first().map(|summand| summand.path.clone()).unwrap_or_default();
-            Box::new(FileError { path, reason: Error::Base { base: name.to_owned(), reason } })
-        })?;
+        let summed = summed.map_err(|error| Error::from(error).in_tensor(name))?;
         sums.insert(key, summed.clone());
         *tensor = summed;
     }
     let nothing =
         summands.iter().zip(&files).find(|(_, file)| file.tensors == 0 && !file.left_out.is_empty());
     if let Some((summand, _)) = nothing {
-        return Err(summand.error(Error::NothingInCommon));
+        return Err(summand.error(Problem::NothingInCommon));
     }
     Ok((result, SumReport { only_common, files, kept }))
 }
 
 impl Summand {
-    fn error(&self, reason: Error) -> Box<FileError> {
-        Box::new(FileError { path: self.path.clone(), reason })
+    fn error(&self, error: impl Into<Error>) -> Error {
+        error.into().in_file(self.path.as_ref())
     }
 }
 
@@ -139,7 +138,7 @@ fn compare(
         return if only_common {
             Ok(Comparison::LeftOut)
         } else {
-            Err(Error::NotInFile { tensor: tensor() })
+            Err(Problem::NotInFile { tensor: tensor() }.into())
         };
     };
     let kinds = (number_dtype(base.dtype()), number_dtype(other.dtype()));
@@ -148,11 +147,13 @@ fn compare(
         return if only_common {
             Ok(Comparison::LeftOut)
         } else {
-            Err(Error::OtherShape { tensor: tensor(), found, expected })
+            Err(Problem::OtherShape { tensor: tensor(), found, expected }.into())
         };
     }
     if base.dtype() != other.dtype() && !only_common {
-        return Err(Error::OtherDtype { tensor: tensor(), found: other.dtype(), expected: base.dtype() });
+        return Err(
+            Problem::OtherDtype { tensor: tensor(), found: other.dtype(), expected: base.dtype() }.into()
+        );
     }
     match kinds {
         (Some((_, count)), Some((_, others))) if count == others => return Ok(Comparison::Summed),
@@ -160,12 +161,12 @@ fn compare(
         _ => return Ok(Comparison::LeftOut),
     }
     let equal = base.has_elements_of(other, observer);
-    let equal = equal.map_err(|reason| Error::Read { tensor: tensor(), reason })?;
+    let equal = equal.map_err(|error| error.in_tensor(name))?;
     match (equal, base.numel()) {
         (true, _) => Ok(Comparison::Equal),
         (false, 1) => Ok(Comparison::Kept),
         _ if only_common => Ok(Comparison::LeftOut),
-        _ => Err(Error::NotSummed { tensor: tensor(), dtype: base.dtype() }),
+        _ => Err(Problem::NotSummed { tensor: tensor(), dtype: base.dtype() }.into()),
     }
 }
 

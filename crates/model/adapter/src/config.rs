@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::module_patterns::{EXPRESSIONS_MAX, ModulePatterns};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Settings of an adapter.
 #[derive(Clone, Debug, Deserialize)]
@@ -100,25 +100,25 @@ impl AdapterConfig {
     /// # Errors
     /// When the text is not such a document, or has settings that cannot be merged.
     pub fn from_json(text: &str) -> Result<Self> {
-        let mut config: Self = serde_json::from_str(text)?;
+        let mut config: Self = serde_json::from_str(text).map_err(Problem::Config)?;
         if config.peft_type != "LORA" {
-            return Err(Error::Method { method: config.peft_type });
+            return Err(Problem::Method { method: config.peft_type }.into());
         }
         for (field, reason) in REFUSED {
             if let Some(value) = config.rest.get(*field).filter(|value| is_set(value)) {
-                return Err(Error::Field { field, value: value.to_string(), reason });
+                return Err(Problem::Field { field, value: value.to_string(), reason }.into());
             }
         }
         if let Some(Value::String(init)) = config.rest.get("init_lora_weights")
             && RESIDUAL_INITS.iter().any(|name| init.to_lowercase().starts_with(name))
         {
             let reason = "it was trained on changed base weights; save it with path_initial_model_for_weight_conversion";
-            return Err(Error::Field { field: "init_lora_weights", value: init.clone(), reason });
+            return Err(Problem::Field { field: "init_lora_weights", value: init.clone(), reason }.into());
         }
         let (ranks, alphas) = (config.rank_pattern.take(), config.alpha_pattern.take());
         let count = [&ranks, &alphas].into_iter().flatten().map(Map::len).sum();
         if count > PATTERNS_MAX {
-            return Err(Error::Patterns { count, what: "patterns", limit: PATTERNS_MAX });
+            return Err(Problem::Patterns { count, what: "patterns", limit: PATTERNS_MAX }.into());
         }
         config.ranks = ModulePatterns::from_json("rank_pattern", ranks)?;
         config.alphas = ModulePatterns::from_json("alpha_pattern", alphas)?;
@@ -143,7 +143,7 @@ impl AdapterConfig {
         limit: usize,
     ) -> Result<()> {
         let count = count(&self.ranks).saturating_add(count(&self.alphas));
-        if count > limit { Err(Error::Patterns { count, what, limit }) } else { Ok(()) }
+        if count > limit { Err(Problem::Patterns { count, what, limit }.into()) } else { Ok(()) }
     }
 
     /// Returns the names of the modules that the adapter targets, as the document has them.

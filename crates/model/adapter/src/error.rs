@@ -1,17 +1,14 @@
 //! Errors of reading and merging adapters.
 
-use byte_source::ErrorKind;
-
-/// Result of reading or merging an adapter.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+use byte_source::details;
 
 /// Error of reading or merging an adapter.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Problem {
     /// The configuration is not JSON, or a field has an unexpected type.
     #[error("adapter_config.json: {0}")]
-    Config(#[from] serde_json::Error),
+    Config(serde_json::Error),
     /// The adapter is of another method than LoRA.
     #[error("the adapter is of type {method}, and only LORA can be merged")]
     Method {
@@ -71,9 +68,6 @@ pub enum Error {
     /// The file of the adapter has no tensors.
     #[error("the adapter has no tensors")]
     Empty,
-    /// A tensor cannot be read.
-    #[error("`{tensor}`: {reason}")]
-    Read { tensor: String, reason: byte_source::ReadError },
     /// A checkpoint that is summed has tensors that the base does not have.
     #[error("it has `{tensor}`{}, which the base does not have", more_text(*count))]
     NotInBase {
@@ -96,18 +90,6 @@ pub enum Error {
     /// A tensor differs whose elements have no sums, such as codes of quantized weights.
     #[error("`{tensor}` differs from the base, and {dtype} has no sums")]
     NotSummed { tensor: String, dtype: tensor::Dtype },
-    /// A tensor of the base cannot be viewed as a matrix.
-    #[error("`{base}`: {reason}")]
-    Base { base: String, reason: tensor::Error },
-}
-
-/// Error of reading, merging or summing one file.
-#[derive(Debug, thiserror::Error)]
-#[error("{path}: {reason}")]
-pub struct FileError {
-    /// Path of the file, as given.
-    pub path: String,
-    pub reason: Error,
 }
 
 fn more_text(count: usize) -> String {
@@ -117,27 +99,10 @@ fn more_text(count: usize) -> String {
     }
 }
 
-impl Error {
-    /// Returns true if checkpoints cannot be summed because they differ.
-    pub fn is_difference(&self) -> bool {
-        matches!(
-            self,
-            Self::NotInBase { .. }
-                | Self::NotInFile { .. }
-                | Self::OtherShape { .. }
-                | Self::OtherDtype { .. }
-                | Self::NotSummed { .. }
-        )
-    }
-
-    /// Classifies the error.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Read { reason, .. } => reason.kind(),
-            Self::Method { .. } | Self::Field { .. } | Self::BaseDtype { .. } | Self::NotSummed { .. } => {
-                ErrorKind::Unsupported
-            }
-            _ => ErrorKind::Input,
-        }
+details! {
+    Problem {
+        Unsupported: Method, Field, BaseDtype, NotSummed;
+        Input: Config, Pattern, Patterns, NoPartner, NoBase, UnknownParameter, Shape, Direction, Factor, Token, Unused,
+            Empty, NotInBase, NotInFile, NothingInCommon, OtherShape, OtherDtype;
     }
 }

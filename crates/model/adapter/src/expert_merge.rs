@@ -8,7 +8,7 @@ use crate::low_rank::WeightDims;
 use crate::matrix::Matrix;
 use crate::merge_state::{FactorPair, MergeState};
 use crate::term::Term;
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Module whose parameters are changed, each by one wrapper around it.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ impl<'a> MergeState<'_, 'a> {
     /// Changes the weights of experts that the base has one by one, with factors for the fused weight.
     fn change_each_expert(&mut self, (module, parameter): (&str, &str), pair: &FactorPair<'a>) -> Result<()> {
         let (a, b) = (pair.a, pair.b);
-        let missing = || Error::NoBase {
+        let missing = || Problem::NoBase {
             tensor: a.name.to_owned(),
             expected: self.names.rewritten(&format!("{module}.{parameter}")),
         };
@@ -118,7 +118,7 @@ impl<'a> MergeState<'_, 'a> {
             .take_while(|expert| find(*expert, *first).is_some())
             .count() as u64;
         if experts == 0 {
-            return Err(missing());
+            return Err(missing().into());
         }
         let groups = projections.len() as u64;
         let mut changes = Vec::new();
@@ -178,14 +178,15 @@ impl<'a> MergeState<'_, 'a> {
             Some(parameter) => Ok((*parameter).to_owned()),
             None if parameters.is_empty() => {
                 let expected = self.names.rewritten(&format!("{module}.weight"));
-                Err(Error::NoBase { tensor: tensor.to_owned(), expected })
+                Err(Problem::NoBase { tensor: tensor.to_owned(), expected }.into())
             }
-            None => Err(Error::UnknownParameter {
+            None => Err(Problem::UnknownParameter {
                 tensor: tensor.to_owned(),
                 module: module.to_owned(),
                 found: parameters.len(),
                 wrappers,
-            }),
+            }
+            .into()),
         }
     }
 
@@ -226,7 +227,7 @@ impl<'a> MergeState<'_, 'a> {
         if let Some(vote) = votes.into_iter().next() {
             return Ok(vote);
         }
-        let direction = || Error::Direction { base: base_name.to_owned(), shape: base.shape().to_vec() };
+        let direction = || Problem::Direction { base: base_name.to_owned(), shape: base.shape().to_vec() };
         let version = self.adapter.config.peft_version.as_deref().ok_or_else(direction)?;
         let mut numbers = version.split('.').map(|part| part.parse::<u64>().unwrap_or(0));
         let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

@@ -9,8 +9,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use byte_source::ReadError;
-
 use crate::float_parts;
 use crate::matrix::Matrix;
 use crate::panels::Panels;
@@ -36,13 +34,13 @@ impl FactorCache {
     ///
     /// # Errors
     /// When a factor cannot be read.
-    pub(crate) fn get(&self, key: FactorKey, terms: &[Term]) -> Result<Arc<LoadedBlock>, ReadError> {
+    pub(crate) fn get(&self, key: FactorKey, terms: &[Term]) -> byte_source::Result<Arc<LoadedBlock>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, found)) = kept.iter().find(|(known, _)| *known == key) {
             return Ok(Arc::clone(found));
         }
         kept.truncate(Self::KEPT - 1);
-        let terms: Result<Vec<LoadedTerm>, ReadError> = terms.iter().map(LoadedTerm::read).collect();
+        let terms: byte_source::Result<Vec<LoadedTerm>> = terms.iter().map(LoadedTerm::read).collect();
         let loaded = Arc::new(LoadedBlock { terms: terms?, ..LoadedBlock::default() });
         kept.insert(0, (key, Arc::clone(&loaded)));
         Ok(loaded)
@@ -87,7 +85,7 @@ pub(crate) struct LoadedTerm {
 }
 
 impl LoadedTerm {
-    fn read(term: &Term) -> Result<Self, ReadError> {
+    fn read(term: &Term) -> byte_source::Result<Self> {
         let rank = usize::try_from(term.right.rows()).map_err(|_| std::io::ErrorKind::InvalidData)?;
         let is_double = term.left.is_double() || term.right.is_double();
         let right = if is_double {
@@ -114,7 +112,7 @@ impl LoadedTerm {
     ///
     /// # Errors
     /// When the factor cannot be read.
-    pub(crate) fn left(&self, row: u64) -> Result<(Arc<Vec<f32>>, usize), ReadError> {
+    pub(crate) fn left(&self, row: u64) -> byte_source::Result<(Arc<Vec<f32>>, usize)> {
         let invalid = std::io::ErrorKind::InvalidData;
         let within = row - self.rows.start;
         let before = within % self.chunk_rows();

@@ -7,8 +7,6 @@
 
 use std::io::ErrorKind;
 
-use byte_source::ReadError;
-
 /// Parts of the left and of the right factor whose products are summed. The other products are below the last place of float64.
 pub(crate) const PAIRS: [(usize, usize); 6] = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0)];
 
@@ -16,7 +14,7 @@ pub(crate) const PAIRS: [(usize, usize); 6] = [(0, 0), (0, 1), (1, 0), (1, 1), (
 ///
 /// # Errors
 /// When the number is finite and too large for float32.
-fn parts(number: f64) -> Result<[f32; 3], ReadError> {
+fn parts(number: f64) -> Result<[f32; 3], byte_source::Error> {
     let mut rest = number;
     let parts = [(); 3].map(|()| {
         #[expect(clippy::cast_possible_truncation, reason = "the next part is the error of the rounding")]
@@ -34,7 +32,7 @@ fn parts(number: f64) -> Result<[f32; 3], ReadError> {
 ///
 /// # Errors
 /// When a number is too large for float32.
-pub(crate) fn split_right(numbers: &[f64]) -> Result<Vec<f32>, ReadError> {
+pub(crate) fn split_right(numbers: &[f64]) -> byte_source::Result<Vec<f32>> {
     let all = numbers.iter().map(|number| parts(*number)).collect::<Result<Vec<_>, _>>()?;
     let part = |number: usize| all.iter().map(move |parts| parts.get(number).copied().unwrap_or(0.0));
     Ok(PAIRS.iter().flat_map(|(_, right)| part(*right)).collect())
@@ -44,7 +42,7 @@ pub(crate) fn split_right(numbers: &[f64]) -> Result<Vec<f32>, ReadError> {
 ///
 /// # Errors
 /// When a number is too large for float32.
-pub(crate) fn split_left(numbers: &[f64], rank: usize) -> Result<Vec<f32>, ReadError> {
+pub(crate) fn split_left(numbers: &[f64], rank: usize) -> byte_source::Result<Vec<f32>> {
     let mut split = Vec::with_capacity(numbers.len() * PAIRS.len());
     for row in numbers.chunks(rank.max(1)) {
         let row = row.iter().map(|number| parts(*number)).collect::<Result<Vec<_>, _>>()?;

@@ -46,9 +46,10 @@ mod vectors;
 mod weighted_sum;
 
 pub use adapter::Adapter;
+pub use byte_source::{Error, Result};
 pub use checkpoint_sum::{SumRule, Summand, sum};
 pub use config::AdapterConfig;
-pub use error::{Error, FileError, Result};
+pub use error::Problem;
 pub use merge::{MergeReports, merge};
 pub use report::{AdapterReport, MergeKind, MergedTensor};
 pub use sum_report::{SumReport, SummedFile};

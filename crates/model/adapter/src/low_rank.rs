@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use byte_source::{ReadError, WINDOW};
+use byte_source::WINDOW;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tensor::{Compute, Dtype, Inputs, Storage};
 
@@ -97,7 +97,7 @@ impl LowRankUpdate {
 
     /// Returns the end of the segment that starts at element `at`: whole rows of one block with the same products, or the rest of
     /// a row; and the products.
-    fn segment(&self, at: u64, end: u64) -> Result<(u64, SegmentTerms), ReadError> {
+    fn segment(&self, at: u64, end: u64) -> byte_source::Result<(u64, SegmentTerms)> {
         let WeightDims { rows_per_block, columns } = self.dims;
         let row = at / columns;
         let (number, within) = (row / rows_per_block, row % rows_per_block);
@@ -131,9 +131,9 @@ impl LowRankUpdate {
         at: u64,
         mut old: Option<&'t [u8]>,
         mut new: &'t mut [u8],
-    ) -> Result<Vec<Task<'t>>, ReadError> {
-        let place = |n: u64| usize::try_from(n).map_err(|_| ReadError::from(ErrorKind::InvalidData));
-        let invalid = || ReadError::from(ErrorKind::InvalidInput);
+    ) -> byte_source::Result<Vec<Task<'t>>> {
+        let place = |n: u64| usize::try_from(n).map_err(|_| byte_source::Error::from(ErrorKind::InvalidData));
+        let invalid = || byte_source::Error::from(ErrorKind::InvalidInput);
         let (size, old_size) = (place(self.dtype.size())?, place(self.base_dtype.size())?);
         let width = self.dims.columns;
         let (mut tasks, mut at) = (Vec::new(), at);
@@ -190,7 +190,7 @@ impl LowRankUpdate {
     }
 
     /// Returns the factors of DoRA, after one pass over the weight.
-    fn rescales(&self, inputs: &mut Inputs<'_>) -> Result<Option<&[f64]>, ReadError> {
+    fn rescales(&self, inputs: &mut Inputs<'_>) -> byte_source::Result<Option<&[f64]>> {
         let Some(magnitudes) = &self.magnitudes else { return Ok(None) };
         if let Some(known) = self.rescales.get() {
             return Ok(Some(known));
@@ -224,7 +224,7 @@ impl LowRankUpdate {
         Ok(Some(self.rescales.get_or_init(|| factors)))
     }
 
-    fn compute(&self, task: &mut Task<'_>, rescales: Option<&[f64]>) -> Result<(), ReadError> {
+    fn compute(&self, task: &mut Task<'_>, rescales: Option<&[f64]>) -> byte_source::Result<()> {
         if let Some(block) = &task.terms.block
             && rescales.is_none()
             && task.old.is_none()
@@ -278,8 +278,8 @@ impl Task<'_> {
 fn run<'t, R: Send>(
     tasks: Vec<Task<'t>>,
     numbers: usize,
-    compute: impl Fn(Task<'t>) -> Result<R, ReadError> + Send + Sync,
-) -> Result<Vec<R>, ReadError> {
+    compute: impl Fn(Task<'t>) -> byte_source::Result<R> + Send + Sync,
+) -> byte_source::Result<Vec<R>> {
     if numbers < PARALLEL_MIN {
         return tasks.into_iter().map(compute).collect();
     }
@@ -304,7 +304,7 @@ impl Compute for LowRankUpdate {
         self.magnitudes.is_none()
     }
 
-    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> byte_source::Result<()> {
         let invalid = ErrorKind::InvalidInput;
         let rescales = self.rescales(inputs)?;
         let start = offset / self.dtype.size();

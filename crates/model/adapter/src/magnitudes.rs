@@ -5,8 +5,6 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use byte_source::ReadError;
-
 use crate::matrix::Matrix;
 
 /// Norms that the rows or columns of a weight get.
@@ -97,7 +95,7 @@ impl Magnitudes {
     ///
     /// # Errors
     /// When the magnitudes cannot be read.
-    pub(crate) fn factors(&self, sums: &[VectorSums]) -> Result<Vec<f64>, ReadError> {
+    pub(crate) fn factors(&self, sums: &[VectorSums]) -> byte_source::Result<Vec<f64>> {
         let (mut squared, mut factors) = (0.0, Vec::with_capacity(sums.len()));
         for (value, sums) in self.values.read_doubles()?.into_iter().zip(sums) {
             let factor = value / sums.new.sqrt();

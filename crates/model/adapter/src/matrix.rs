@@ -1,6 +1,6 @@
 //! Factors of an adapter: two-dimensional views whose numbers are read when they are needed.
 
-use byte_source::{Blob, ReadError};
+use byte_source::Blob;
 use tensor::{Dtype, Storage, Tensor};
 
 use crate::Result;
@@ -98,7 +98,7 @@ impl Matrix {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub(crate) fn read(&self) -> std::result::Result<Vec<f32>, ReadError> {
+    pub(crate) fn read(&self) -> byte_source::Result<Vec<f32>> {
         let bytes = self.read_as(Dtype::Float32)?;
         Ok(bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect())
     }
@@ -107,12 +107,12 @@ impl Matrix {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub(crate) fn read_doubles(&self) -> std::result::Result<Vec<f64>, ReadError> {
+    pub(crate) fn read_doubles(&self) -> byte_source::Result<Vec<f64>> {
         let bytes = self.read_as(Dtype::Float64)?;
         Ok(bytes.as_chunks().0.iter().map(|number| f64::from_le_bytes(*number)).collect())
     }
 
-    fn read_as(&self, dtype: Dtype) -> std::result::Result<Vec<u8>, ReadError> {
+    fn read_as(&self, dtype: Dtype) -> byte_source::Result<Vec<u8>> {
         let numbers = self.tensor.cast(dtype).ok_or(std::io::ErrorKind::InvalidData)?;
         let mut bytes: Vec<u8> = Vec::new();
         numbers.gathered().write_to(&mut bytes)?;

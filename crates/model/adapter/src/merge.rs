@@ -7,7 +7,7 @@ use tensor::Tensors;
 use crate::adapter::Adapter;
 use crate::adapter_merge::merge_adapter;
 use crate::base_changes::BaseChanges;
-use crate::{AdapterReport, FileError, Result};
+use crate::{AdapterReport, Result};
 
 /// Report of a merge, complete when the merged tensors have been read.
 #[derive(Debug)]
@@ -46,12 +46,12 @@ impl MergeReports {
 ///
 /// # Errors
 /// When a tensor of an adapter has no counterpart in the base, has another shape, is not used completely, or cannot be read.
-pub fn merge(base: &Tensors, adapters: &[Adapter]) -> Result<(Tensors, MergeReports), Box<FileError>> {
+pub fn merge(base: &Tensors, adapters: &[Adapter]) -> Result<(Tensors, MergeReports)> {
     let mut changes = BaseChanges::new(base);
     let mut all = MergeReports { reports: Vec::new(), computed: Vec::new() };
     for adapter in adapters {
-        let failed = |reason| Box::new(FileError { path: adapter.path.clone(), reason });
-        let (mut merged, computed) = merge_adapter(adapter, &mut changes).map_err(failed)?;
+        let merged = merge_adapter(adapter, &mut changes);
+        let (mut merged, computed) = merged.map_err(|error| error.in_file(adapter.path.as_ref()))?;
         let report = all.reports.len();
         all.computed.extend(computed.into_iter().map(|(row, norm)| (report, row, norm)));
         for row in &mut merged {
@@ -64,9 +64,5 @@ pub fn merge(base: &Tensors, adapters: &[Adapter]) -> Result<(Tensors, MergeRepo
             merged,
         });
     }
-    let tensors = changes.into_tensors().map_err(|reason| {
-        let path = adapters.last().map(|adapter| adapter.path.clone()).unwrap_or_default();
-        Box::new(FileError { path, reason })
-    })?;
-    Ok((tensors, all))
+    Ok((changes.into_tensors()?, all))
 }

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use byte_source::ReadError;
 use tensor::Tensor;
 
 use crate::adapter::{Adapter, AdapterTensor};
@@ -14,7 +13,7 @@ use crate::magnitudes::{Axis, Magnitudes};
 use crate::matrix::Matrix;
 use crate::term::Term;
 use crate::used_bytes::UsedBytes;
-use crate::{Error, MergeKind, MergedTensor, Result};
+use crate::{MergeKind, MergedTensor, Problem, Result};
 
 /// Rows of a report, and their norms, which are known after the tensors were read.
 pub(crate) type ComputedRows = Vec<(usize, Arc<OnceLock<f64>>)>;
@@ -53,10 +52,10 @@ impl<'a> MergeState<'_, 'a> {
             let tensor = self.base_tensor(&name)?;
             Some((place, name, tensor))
         });
-        found.ok_or_else(|| Error::NoBase {
+        Ok(found.ok_or_else(|| Problem::NoBase {
             tensor: source.name.to_owned(),
             expected: self.names.rewritten(name),
-        })
+        })?)
     }
 
     pub(crate) fn factors(&self, target: &str, a: usize, b: usize) -> FactorPair<'a> {
@@ -66,7 +65,7 @@ impl<'a> MergeState<'_, 'a> {
     }
 
     /// Returns the square of the norm of a product; an error if it is not a finite number.
-    pub(crate) fn finite_norm(&self, term: &Term) -> std::result::Result<Result<f64>, ReadError> {
+    pub(crate) fn finite_norm(&self, term: &Term) -> byte_source::Result<Result<f64>> {
         let squared = term.squared_norm()?;
         if squared.is_finite() {
             return Ok(Ok(squared));
@@ -113,7 +112,7 @@ impl<'a> MergeState<'_, 'a> {
         terms: Vec<(usize, Term)>,
         magnitude: Option<(usize, Axis)>,
     ) -> Result<()> {
-        let read = |reason| Error::Read { tensor: base_name.clone(), reason };
+        let read = |error: byte_source::Error| error.in_tensor(&base_name);
         let (mut squared, mut rank, mut scale) = (0.0, 0, 0.0);
         for (_, term) in &terms {
             squared += self.finite_norm(term).map_err(read)??;

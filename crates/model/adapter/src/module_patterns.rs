@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, RandomState};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Maximum number of patterns of an adapter that are regular expressions and not names.
 pub(crate) const EXPRESSIONS_MAX: usize = 2048;
@@ -43,7 +43,7 @@ impl ModulePatterns {
     pub(crate) fn from_json(field: &'static str, patterns: Option<Map<String, Value>>) -> Result<Self> {
         let mut new = Self::default();
         for (at, (pattern, value)) in patterns.into_iter().flatten().enumerate() {
-            let invalid = |reason: String| Error::Pattern { field, pattern: pattern.clone(), reason };
+            let invalid = |reason: String| Problem::Pattern { field, pattern: pattern.clone(), reason };
             let number =
                 value.as_f64().ok_or_else(|| invalid(format!("its value is {value}, expected a number")))?;
             let name = pattern.strip_prefix('^').unwrap_or(&pattern);
@@ -54,7 +54,9 @@ impl ModulePatterns {
             }
             let count = new.expressions.len().saturating_add(1);
             if count > EXPRESSIONS_MAX {
-                return Err(Error::Patterns { count, what: "regular expressions", limit: EXPRESSIONS_MAX });
+                return Err(
+                    Problem::Patterns { count, what: "regular expressions", limit: EXPRESSIONS_MAX }.into()
+                );
             }
             let mut builder = RegexBuilder::new(&format!(r"^(?:.*\.)?(?:{pattern})$"));
             let regex = builder.size_limit(PATTERN_SIZE_MAX).dfa_size_limit(PATTERN_SIZE_MAX).build();

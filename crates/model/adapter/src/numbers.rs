@@ -1,12 +1,11 @@
 //! Numbers of a weight as doubles, and doubles as numbers of a weight.
 
-use byte_source::ReadError;
 use tensor::Dtype;
 
 use crate::round;
 
 /// Widens little-endian floating-point numbers to doubles.
-pub(crate) fn widen(dtype: Dtype, bytes: &[u8], numbers: &mut Vec<f64>) -> Result<(), ReadError> {
+pub(crate) fn widen(dtype: Dtype, bytes: &[u8], numbers: &mut Vec<f64>) -> byte_source::Result<()> {
     numbers.clear();
     let halves = bytes.as_chunks::<2>().0.iter().map(|half| u16::from_le_bytes(*half));
     match dtype {

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use byte_source::ReadError;
-
 use crate::gram::add_gram;
 use crate::matrix::Matrix;
 
@@ -26,7 +24,7 @@ impl Term {
     ///
     /// # Errors
     /// When a factor cannot be read.
-    pub(crate) fn squared_norm(&self) -> Result<f64, ReadError> {
+    pub(crate) fn squared_norm(&self) -> byte_source::Result<f64> {
         let transposed = self.right.transposed().ok_or(std::io::ErrorKind::InvalidData)?;
         let (left, right) = rayon::join(|| gram(&self.left), || gram(&transposed));
         let squared: f64 = left?.iter().zip(right?).map(|(left, right)| left * right).sum();
@@ -37,7 +35,7 @@ impl Term {
 }
 
 /// Returns the products of all pairs of columns of a matrix.
-fn gram(matrix: &Matrix) -> Result<Vec<f64>, ReadError> {
+fn gram(matrix: &Matrix) -> byte_source::Result<Vec<f64>> {
     let rank = usize::try_from(matrix.columns()).map_err(|_| std::io::ErrorKind::InvalidData)?;
     let mut sums = vec![0.0_f64; rank.saturating_mul(rank)];
     let most = CHUNK.checked_div(matrix.columns()).unwrap_or(1).max(1);

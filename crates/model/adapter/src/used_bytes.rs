@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tensor::{Tensor, Tensors};
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Elements of a tensor in C order: an offset, and two dimensions with their strides, the larger stride first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,13 +76,13 @@ impl UsedBytes {
     pub(crate) fn check(&self, tensors: &Tensors) -> Result<()> {
         for (position, (name, tensor)) in tensors.iter().enumerate() {
             let parts = self.parts.get(&position).map_or(&[][..], Vec::as_slice);
-            let used = used_elements(parts, tensor.numel()).ok_or_else(|| Error::Factor {
+            let used = used_elements(parts, tensor.numel()).ok_or_else(|| Problem::Factor {
                 tensor: name.clone(),
                 reason: "it is too large".to_owned(),
             })?;
             let unused = tensor.numel().saturating_sub(used).saturating_mul(tensor.dtype().size());
             if unused > 0 {
-                return Err(Error::Unused { tensor: name.clone(), unused, nbytes: tensor.nbytes() });
+                return Err(Problem::Unused { tensor: name.clone(), unused, nbytes: tensor.nbytes() }.into());
             }
         }
         Ok(())

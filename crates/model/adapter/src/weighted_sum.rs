@@ -5,7 +5,6 @@
     reason = "it parses nothing: sizes are those of numbers in memory"
 )]
 
-use byte_source::ReadError;
 use tensor::{Compute, Dtype, Inputs, Storage};
 
 use crate::numbers::{narrow, widen};
@@ -65,8 +64,8 @@ impl Compute for WeightedSum {
         self.dtype.size()
     }
 
-    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
-        let invalid = |_| ReadError::from(std::io::ErrorKind::InvalidInput);
+    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> byte_source::Result<()> {
+        let invalid = |_| byte_source::Error::from(std::io::ErrorKind::InvalidInput);
         let size = usize::try_from(self.dtype.size()).map_err(invalid)?;
         let mut first = offset / self.dtype.size();
         let (mut bytes, mut base, mut others, mut sums) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

@@ -10,7 +10,7 @@ use crate::layout::{CheckpointLayout, WeightPlace};
 use crate::rope::{Llama3, RopeScaling};
 use crate::sizes::Decoder;
 use crate::weight::{LayerPart, Weight};
-use crate::{DecoderNote, Error, Result};
+use crate::{DecoderNote, Error, Problem, Result};
 
 /// Assignment of tensors to the weights of a decoder.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Decoder {
     pub fn assign(&self, tensors: &Tensors, keep_extra: bool) -> Result<Assignment> {
         let mut notes = self.notes.clone();
         if let Some(name) = tensors.duplicate_name() {
-            return Err(Error::Duplicate { name: name.to_owned() });
+            return Err(Problem::Duplicate { name: name.to_owned() }.into());
         }
         let mut used = vec![false; tensors.len()];
         let mut first_use =
@@ -79,7 +79,9 @@ impl Decoder {
                         (embedding, None)
                     }
                     None => {
-                        return Err(Error::MissingTensor { name: place.name, n_layers: self.n_layers() });
+                        return Err(
+                            Problem::MissingTensor { name: place.name, n_layers: self.n_layers() }.into()
+                        );
                     }
                 },
             };
@@ -96,7 +98,7 @@ impl Decoder {
         match names.len() {
             0 => {}
             _ if keep_extra => notes.push(DecoderNote::ExtraTensors { names }),
-            _ => return Err(Error::UnexpectedTensors { names }),
+            _ => return Err(Problem::UnexpectedTensors { names }.into()),
         }
         if let Some(RopeScaling::Llama3(Llama3 { factor, .. })) = self.rope().scaling {
             notes.push(DecoderNote::ScaledPositions { factor });
@@ -224,7 +226,7 @@ impl Decoder {
         if place.fused_parts.is_empty() && place.stack_index.is_none() {
             return Ok(None);
         }
-        let failed = |reason| Error::InvalidRows { tensor: place.name.clone(), reason };
+        let failed = |reason: tensor::Error| Error::from(reason).in_tensor(&place.name);
         let before = place.fused_parts.iter().take_while(|part| weight.part() != Some(**part));
         let first = before
             .fold(0_u64, |sum, part| sum.saturating_add(self.sum_of_sizes(&self.row_sizes(weight, *part))));
@@ -254,16 +256,17 @@ impl Decoder {
             let why = dimensions.iter().map(|sizes| {
                 sizes.iter().map(|size| self.describe_size(*size)).collect::<Vec<_>>().join(" plus ")
             });
-            return Err(Error::Shape {
+            return Err(Problem::Shape {
                 tensor: name.to_owned(),
                 found: tensor.shape().to_vec(),
                 expected,
                 why: why.collect::<Vec<_>>().join(" and "),
-            });
+            }
+            .into());
         }
         match tensor.dtype() {
             Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::BFloat16 => Ok(()),
-            dtype => Err(Error::NotFloat { tensor: name.to_owned(), dtype }),
+            dtype => Err(Problem::NotFloat { tensor: name.to_owned(), dtype }.into()),
         }
     }
 

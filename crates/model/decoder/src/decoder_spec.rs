@@ -11,7 +11,7 @@ use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, RotaryDi
 use crate::layout::CheckpointLayout;
 use crate::rope::Rope;
 use crate::sizes::Decoder;
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// A decoder as data: everything that the forward needs besides the tensors, and the code version of its module.
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,12 +40,12 @@ struct DecoderSpec {
 impl DecoderSpec {
     fn into_decoder(self, tensors: &Tensors) -> Result<Decoder> {
         let Some(architecture) = find_architecture(|known| known.name == self.architecture) else {
-            return Err(Error::UnknownArchitecture { name: self.architecture });
+            return Err(Problem::UnknownArchitecture { name: self.architecture }.into());
         };
         let layout = architecture.find_layout(tensors)?;
         let mut ropes = self.ropes.into_iter();
         let Some(rope) = ropes.next() else {
-            return Err(Error::MissingKey { file: "the record", key: "ropes".to_owned() });
+            return Err(Problem::MissingKey { file: "the record", key: "ropes".to_owned() }.into());
         };
         let facts = Hyperparameters {
             dim: Some(self.dim),
@@ -104,7 +104,7 @@ impl Decoder {
     /// names, or if the facts contradict each other or the tensors.
     pub fn from_record(text: &str, tensors: &Tensors) -> Result<Self> {
         let spec: DecoderSpec =
-            serde_json::from_str(text).map_err(|error| Error::Document { file: "the record", error })?;
+            serde_json::from_str(text).map_err(|error| Problem::Document { file: "the record", error })?;
         spec.into_decoder(tensors)
     }
 }
@@ -122,6 +122,7 @@ impl Architecture {
                 name => missing = name,
             }
         }
-        Err(Error::NotThisArchitecture { architecture: self.name, name: missing.unwrap_or_default() })
+        Err(Problem::NotThisArchitecture { architecture: self.name, name: missing.unwrap_or_default() }
+            .into())
     }
 }

@@ -10,7 +10,7 @@ use crate::hyperparameters::Hyperparameters;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
 use crate::sizes::{Decoder, head_dim_without_document};
 use crate::weight::LayerPart;
-use crate::{DecoderNote, Error, NoModelReason, Overrides, Result, TokenDocuments};
+use crate::{DecoderNote, NoModelReason, Overrides, Problem, Result, TokenDocuments};
 
 /// Texts of the documents next to a checkpoint.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ pub(crate) fn find_architecture(is_it: impl Fn(&Architecture) -> bool) -> Option
 /// contradict the shapes or omit a fact that the shapes do not reveal. [`Decoder::assign`] checks the other tensors.
 pub fn build_decoder(name: &str, tensors: &Tensors, options: &DecoderOptions) -> Result<Decoder> {
     let Some(architecture) = find_architecture(|known| known.name == name) else {
-        return Err(Error::UnknownArchitecture { name: name.to_owned() });
+        return Err(Problem::UnknownArchitecture { name: name.to_owned() }.into());
     };
     if architecture.has_layout(&META) && META.missing_tensor(tensors).is_none() {
         return from_meta(tensors, options);
@@ -83,7 +83,7 @@ pub fn detect(tensors: &Tensors, options: &DecoderOptions) -> Result<Detected> {
         DetectedKind::HuggingFace(architecture) => {
             from_hugging_face(architecture, tensors, options).map(model)
         }
-        DetectedKind::Weights(why) if !options.overrides.is_empty() => Err(Error::NotAModel { why }),
+        DetectedKind::Weights(why) if !options.overrides.is_empty() => Err(Problem::NotAModel { why }.into()),
         DetectedKind::Weights(why) => {
             let named_alike = [&META, &HUGGING_FACE].iter().any(|it| it.missing_tensor(tensors).is_none());
             let note = (why == NoModelReason::NoDocuments && named_alike).then_some(DecoderNote::LlamaNames);
@@ -200,7 +200,7 @@ fn from_meta(tensors: &Tensors, options: &DecoderOptions) -> Result<Decoder> {
     };
     let heads_given = params.override_params(given)?;
     if let Some(count) = params.shard_count(tensors) {
-        return Err(Error::Shard { count });
+        return Err(Problem::Shard { count }.into());
     }
     let facts = Hyperparameters {
         has_document: document.is_some(),
@@ -216,14 +216,14 @@ fn from_hugging_face(
     options: &DecoderOptions,
 ) -> Result<Decoder> {
     let layout = find_hugging_face_layout(architecture, tensors)
-        .map_err(|name| Error::NotThisArchitecture { architecture: architecture.name, name })?;
+        .map_err(|name| Problem::NotThisArchitecture { architecture: architecture.name, name })?;
     let (given, document) = (&options.overrides, &options.documents.config);
     let mut config = match document {
         Some(text) => ConfigJson::from_json(text)?,
         None if architecture.works_without_config => {
             ConfigJson::from_head_dim(head_dim_without_document(layout, tensors, given)?)
         }
-        None => return Err(Error::NoConfig { architecture: architecture.name }),
+        None => return Err(Problem::NoConfig { architecture: architecture.name }.into()),
     };
     if let Some(other) = config.text("model_type")?.filter(|model_type| *model_type != architecture.name) {
         return Err(config.invalid_value(
@@ -270,5 +270,5 @@ fn checked_layer_count(layout: &CheckpointLayout, tensors: &Tensors) -> Result<u
     }
     let has_tensors = |layer: &u64| tensors.names().any(|name| layout.layer_number(name) == Some(*layer));
     let missing = (0..n_layers).find(|layer| !has_tensors(layer)).unwrap_or_default();
-    Err(Error::MissingTensor { name: layout.weight(missing, LayerPart::Wq), n_layers })
+    Err(Problem::MissingTensor { name: layout.weight(missing, LayerPart::Wq), n_layers }.into())
 }

@@ -1,17 +1,14 @@
 //! Errors of reading a decoder from documents and tensors.
 
-use byte_source::ErrorKind;
+use byte_source::{Place, details};
 use tensor::Dtype;
 
 use crate::NoModelReason;
 
-/// Result with this crate's [`Error`] by default.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
-
 /// An error of reading a decoder from documents and tensors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Problem {
     /// Two tensors have the same name.
     #[error("two tensors are called `{}`", name.escape_debug())]
     Duplicate { name: String },
@@ -173,12 +170,6 @@ pub enum Error {
         /// RoPE base of the model.
         theta: f64,
     },
-    /// The elements of a tensor cannot be read.
-    #[error("tensor `{}`: {reason}", tensor.escape_debug())]
-    Read { tensor: String, reason: byte_source::ReadError },
-    /// The rows of a weight cannot be split into heads, or a fused tensor into its weights.
-    #[error("tensor `{}`: {reason}", tensor.escape_debug())]
-    InvalidRows { tensor: String, reason: tensor::Error },
     /// The dtype of a weight is not a floating-point type.
     #[error(
         "tensor `{tensor}`: {dtype}, expected float32, float16, bfloat16 or float64 in a model that runs"
@@ -186,58 +177,29 @@ pub enum Error {
     NotFloat { tensor: String, dtype: Dtype },
 }
 
-impl Error {
-    /// Returns the category of the error.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Duplicate { .. }
-            | Self::MissingHyperparameters { .. }
-            | Self::MissingKey { .. }
-            | Self::InvalidParam { .. }
-            | Self::NotAModel { .. }
-            | Self::NoConfig { .. }
-            | Self::Shard { .. }
-            | Self::MissingTensor { .. }
-            | Self::UnexpectedTensors { .. }
-            | Self::Shape { .. }
-            | Self::MegatronShape { .. }
-            | Self::Frequency { .. }
-            | Self::InvalidRows { .. } => ErrorKind::Input,
-            Self::Contradiction { .. }
-            | Self::InvalidHeads { .. }
-            | Self::UnknownArchitecture { .. }
-            | Self::NotThisArchitecture { .. } => ErrorKind::Option,
-            Self::UnsupportedParam { .. }
-            | Self::Quantized { .. }
-            | Self::NoLayout { .. }
-            | Self::OtherLayout { .. }
-            | Self::NoName { .. }
-            | Self::NoBias { .. }
-            | Self::Inexpressible { .. }
-            | Self::NotFloat { .. } => ErrorKind::Unsupported,
-            Self::Document { .. } => ErrorKind::Damaged,
-            Self::Read { reason, .. } => reason.kind(),
-        }
+details! {
+    Problem => Problem::place {
+        Input: Duplicate, MissingHyperparameters, MissingKey, InvalidParam, NotAModel, NoConfig, Shard, MissingTensor,
+            UnexpectedTensors, Shape, MegatronShape, Frequency;
+        Option: Contradiction, InvalidHeads, UnknownArchitecture, NotThisArchitecture;
+        Unsupported: UnsupportedParam, Quantized, NoLayout, OtherLayout, NoName, NoBias, Inexpressible, NotFloat;
+        Damaged: Document;
     }
 }
 
-impl Error {
-    /// Returns true if the tensors can still be converted as plain weights.
-    pub fn leaves_weights_usable(&self) -> bool {
-        !matches!(self, Self::Duplicate { .. })
-    }
-
-    /// Returns the document that caused the error; the text of the error then begins with its name.
-    pub fn document(&self) -> Option<&'static str> {
-        match self {
+impl Problem {
+    /// Returns the document that is wrong, with whose name the text begins.
+    fn place(&self) -> Place {
+        let file = match self {
             Self::Document { file, .. }
             | Self::MissingHyperparameters { file, has_document: true, .. }
             | Self::MissingKey { file, .. }
             | Self::UnsupportedParam { file, .. }
-            | Self::Quantized { file, .. } => Some(file),
-            Self::InvalidParam { file, .. } => *file,
-            _ => None,
-        }
+            | Self::Quantized { file, .. }
+            | Self::InvalidParam { file: Some(file), .. } => file,
+            _ => return Place::default(),
+        };
+        Place::file(file.as_ref())
     }
 }
 
@@ -305,6 +267,8 @@ pub(crate) fn list_names(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -331,26 +295,27 @@ mod tests {
     fn errors_about_a_document_name_it() {
         let file = "config.json";
         let (key, found, expected) = ("key".to_owned(), String::new(), String::new());
-        let missing = |has_document| Error::MissingHyperparameters { file, has_document, facts: Vec::new() };
-        let wrong = |file| Error::InvalidParam {
+        let missing =
+            |has_document| Problem::MissingHyperparameters { file, has_document, facts: Vec::new() };
+        let wrong = |file| Problem::InvalidParam {
             file,
             key: key.clone(),
             found: found.clone(),
             expected: expected.clone(),
         };
         for (error, document) in [
-            (Error::MissingKey { file, key: key.clone() }, Some(file)),
-            (Error::UnsupportedParam { file, key: key.clone() }, Some(file)),
-            (Error::Quantized { file, method: String::new(), bits: None }, Some(file)),
+            (Problem::MissingKey { file, key: key.clone() }, Some(file)),
+            (Problem::UnsupportedParam { file, key: key.clone() }, Some(file)),
+            (Problem::Quantized { file, method: String::new(), bits: None }, Some(file)),
             (missing(true), Some(file)),
             (missing(false), None),
             (wrong(Some(file)), Some(file)),
             (wrong(None), None),
-            (Error::NoConfig { architecture: "qwen2" }, None),
+            (Problem::NoConfig { architecture: "qwen2" }, None),
         ] {
-            assert_eq!(error.document(), document, "{error}");
-            assert!(error.leaves_weights_usable(), "{error}");
+            assert_eq!(error.place().path.as_deref(), document.map(Path::new), "{error}");
+            let located = byte_source::Error::from(error).in_file(Path::new("a/config.json")).to_string();
+            assert_eq!(located.starts_with("a/config.json: "), document.is_none(), "{located}");
         }
-        assert!(!Error::Duplicate { name: "w".to_owned() }.leaves_weights_usable());
     }
 }

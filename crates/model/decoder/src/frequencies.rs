@@ -6,10 +6,10 @@
 
 use std::io;
 
-use byte_source::{Blob, ReadError, Sink, Window};
+use byte_source::{Blob, Sink, Window};
 use tensor::{Dtype, Storage, Tensor};
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RotaryFrequencies {
@@ -47,16 +47,16 @@ impl RotaryFrequencies {
     /// Returns an error if an element differs from its frequency by more than the last place, or if the tensor cannot be
     /// read.
     pub(crate) fn compare(self, name: &str, tensor: &Tensor) -> Result<bool> {
-        let cannot_read = |reason| Error::Read { tensor: name.to_owned(), reason };
+        let cannot_read = |reason: byte_source::Error| reason.in_tensor(name);
         let Some(numbers) = tensor.cast(Dtype::Float64) else {
-            return Err(Error::NotFloat { tensor: name.to_owned(), dtype: tensor.dtype() });
+            return Err(Problem::NotFloat { tensor: name.to_owned(), dtype: tensor.dtype() }.into());
         };
         let mut comparison =
             FrequencyComparison { frequencies: self, dtype: tensor.dtype(), next: 0, first_mismatch: None };
         let read = numbers.gathered().write_to(&mut comparison);
         if let Some((pair, found)) = comparison.first_mismatch {
             let (tensor, expected, theta) = (name.to_owned(), self.frequency_of(pair), self.theta);
-            return Err(Error::Frequency { tensor, pair, found, expected, theta });
+            return Err(Problem::Frequency { tensor, pair, found, expected, theta }.into());
         }
         read.map_err(cannot_read)?;
         let made = self.tensor(tensor.dtype());
@@ -76,7 +76,7 @@ struct FrequencyComparison {
 }
 
 impl Sink for FrequencyComparison {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> byte_source::Result<()> {
         for bytes in window.chunks(size_of::<f64>()) {
             let found = bytes.try_into().map_or(f64::NAN, f64::from_le_bytes);
             let pair = self.next;

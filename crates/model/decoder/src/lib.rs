@@ -49,10 +49,11 @@ pub use block::{
     Activation, Block, Experts, HeadNormScope, NormKind, NormPlace, RouterSoftmax, Scales, Scores,
     SharedExpert,
 };
+pub use byte_source::{Error, Result};
 pub use detect::{DecoderOptions, Detected, ModelDocuments, architectures, build_decoder, detect};
 pub use documents::layout_document::LayoutDocument;
 pub use documents::token_ids::TokenDocuments;
-pub use error::{Error, HyperparameterKind, Result};
+pub use error::{HyperparameterKind, Problem};
 pub use hyperparameters::{AttentionWindows, Biases, WindowedLayers};
 pub use layout::{CheckpointLayout, HUGGING_FACE, META, SizeKeys};
 pub use no_model_reason::NoModelReason;

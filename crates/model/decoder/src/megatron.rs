@@ -12,7 +12,7 @@ use crate::documents::config::ConfigJson;
 use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::megatron_names::{MegatronName, MegatronPart};
 use crate::weight::{LayerPart, Weight};
-use crate::{DecoderNote, Error, Result};
+use crate::{DecoderNote, Error, Problem, Result};
 
 /// Architectures whose arithmetic Megatron's modules have without further arguments.
 const LLAMA_FAMILY: &[&str] = &["llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe"];
@@ -47,7 +47,7 @@ pub(crate) fn is_megatron(tensors: &Tensors) -> bool {
 /// shapes are not those of the config.json.
 pub(crate) fn translate_megatron(tensors: &Tensors, options: &DecoderOptions) -> Result<FromMegatron> {
     let Some(text) = &options.documents.config else {
-        return Err(Error::NoConfig { architecture: "Megatron" });
+        return Err(Problem::NoConfig { architecture: "Megatron" }.into());
     };
     let sizes = Sizes::read(&ConfigJson::from_json(text)?)?;
     let mut made = FromMegatron { tensors: Tensors::default(), origins: Vec::new(), notes: Vec::new() };
@@ -65,7 +65,7 @@ pub(crate) fn translate_megatron(tensors: &Tensors, options: &DecoderOptions) ->
         made.origins.extend((before..made.tensors.len()).map(|_| Some(index)));
     }
     if !unknown.is_empty() {
-        return Err(Error::NoName { owner: HUGGING_FACE.owner, names: unknown });
+        return Err(Problem::NoName { owner: HUGGING_FACE.owner, names: unknown }.into());
     }
     Ok(made)
 }
@@ -84,8 +84,8 @@ impl Sizes {
         };
         let keys = layout.keys;
         let required = |key: &'static str| {
-            let missing = || Error::MissingKey { file: HUGGING_FACE.file, key: key.to_owned() };
-            config.size(key)?.ok_or_else(missing)
+            let missing = || Problem::MissingKey { file: HUGGING_FACE.file, key: key.to_owned() };
+            Ok::<_, Error>(config.size(key)?.ok_or_else(missing)?)
         };
         let heads = required(keys.n_heads)?;
         let groups = config.size(keys.n_kv_heads)?.unwrap_or(heads);
@@ -186,7 +186,7 @@ impl Sizes {
                 Ok(())
             }
             MegatronPart::Layer(part) => self.push(name, weight(part), view.tensor()?, made),
-            _ => Err(Error::NoName { owner: HUGGING_FACE.owner, names: vec![name.to_owned()] }),
+            _ => Err(Problem::NoName { owner: HUGGING_FACE.owner, names: vec![name.to_owned()] }.into()),
         }
     }
 
@@ -194,7 +194,7 @@ impl Sizes {
         let place = self.layout.places(weight).into_iter().next();
         let place = place.filter(|place| place.fused_parts.is_empty() && place.stack_index.is_none());
         let Some(place) = place else {
-            return Err(Error::NoName { owner: HUGGING_FACE.owner, names: vec![old.to_owned()] });
+            return Err(Problem::NoName { owner: HUGGING_FACE.owner, names: vec![old.to_owned()] }.into());
         };
         made.tensors.push(place.name, tensor);
         Ok(())
@@ -273,13 +273,13 @@ impl<'t> View<'t> {
             .collect();
         let flat: Vec<u64> =
             std::iter::once(groups.saturating_mul(in_group)).chain(rest.iter().copied()).collect();
-        let failed = |reason| Error::InvalidRows { tensor: self.name.to_owned(), reason };
+        let failed = |reason: tensor::Error| Error::from(reason).in_tensor(self.name);
         let view = Tensor::new(self.tensor.dtype(), shape, stride, offset, self.tensor.storage().clone());
         view.and_then(|view| view.reshaped(&flat)).map_err(failed)
     }
 
     fn tensor(self) -> Result<Tensor> {
-        let failed = |reason| Error::InvalidRows { tensor: self.name.to_owned(), reason };
+        let failed = |reason: tensor::Error| Error::from(reason).in_tensor(self.name);
         let is_whole = self.shape == self.tensor.shape();
         if is_whole {
             return Ok(self.tensor.clone());
@@ -290,5 +290,6 @@ impl<'t> View<'t> {
 }
 
 fn unexpected(name: &str, found: &[u64], expected: &str) -> Error {
-    Error::MegatronShape { tensor: name.to_owned(), found: found.to_vec(), expected: expected.to_owned() }
+    Problem::MegatronShape { tensor: name.to_owned(), found: found.to_vec(), expected: expected.to_owned() }
+        .into()
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, HyperparameterKind, Result};
+use crate::{HyperparameterKind, Problem, Result};
 
 /// Hyperparameters that the caller gives. They fill in values that the document omits; a value that differs from the
 /// document's is an error.
@@ -72,7 +72,8 @@ pub(crate) fn reconcile<T: Copy + PartialEq + Debug>(
 ) -> Result<Option<T>> {
     match (given, found) {
         (Some(given), Some(found)) if given != found => {
-            Err(Error::Contradiction { fact, given: number_text(given), file, found: number_text(found) })
+            Err(Problem::Contradiction { fact, given: number_text(given), file, found: number_text(found) }
+                .into())
         }
         _ => Ok(found.or(given)),
     }

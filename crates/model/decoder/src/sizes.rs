@@ -18,7 +18,7 @@ use crate::layout::CheckpointLayout;
 use crate::rope::{Rope, THETA};
 use crate::validate::{HyperparameterCheck, MakeParamError};
 use crate::weight::LayerPart;
-use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Result};
+use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Problem, Result};
 
 /// A decoder-only language model whose documents and tensor shapes agree.
 #[derive(Clone, Debug)]
@@ -57,11 +57,14 @@ impl Decoder {
         tensors: &Tensors,
     ) -> Result<Self> {
         let (file, keys) = (layout.file, &layout.keys);
-        let wrong = |key: &str, found: &dyn Display, expected: String| Error::InvalidParam {
-            file: facts.has_document.then_some(file),
-            key: key.to_owned(),
-            found: found.to_string(),
-            expected,
+        let wrong = |key: &str, found: &dyn Display, expected: String| {
+            let file = facts.has_document.then_some(file);
+            Error::from(Problem::InvalidParam {
+                file,
+                key: key.to_owned(),
+                found: found.to_string(),
+                expected,
+            })
         };
         let layers = layout.count_layers(tensors.names());
         let n_layers = facts.n_layers.unwrap_or(layers);
@@ -72,7 +75,7 @@ impl Decoder {
         let size = |name: String, dimension: usize| {
             let tensor = tensors.get(name.as_str());
             let size = tensor.and_then(|tensor| tensor.shape().get(dimension).copied());
-            size.ok_or(Error::MissingTensor { name, n_layers })
+            size.ok_or(Problem::MissingTensor { name, n_layers })
         };
         let embedding = || format!("{}.weight", layout.embedding);
         let dim = facts.dim.map_or_else(|| size(embedding(), 1), Ok)?;
@@ -85,23 +88,24 @@ impl Decoder {
         let Some(n_heads) = n_heads else {
             let has_document = facts.has_document;
             let facts = vec![HyperparameterKind::Heads];
-            return Err(Error::MissingHyperparameters { file, has_document, facts });
+            return Err(Problem::MissingHyperparameters { file, has_document, facts }.into());
         };
-        let given = |expected: String| Error::InvalidHeads { found: n_heads, expected };
+        let given = |expected: String| Problem::InvalidHeads { found: n_heads, expected };
         let head_dim = facts.head_dim.or_else(|| dim.checked_div(n_heads)).unwrap_or(0);
         if facts.head_dim.is_none() && head_dim.checked_mul(n_heads) != Some(dim) {
             let expected = format!("a divisor of {} {dim}", keys.dim);
             return Err(if facts.heads_from_caller {
-                given(expected)
+                given(expected).into()
             } else {
-                wrong(keys.n_heads, &n_heads, expected)
+                wrong(keys.n_heads, &n_heads, expected).into()
             });
         }
         if head_dim == 0 || !head_dim.is_multiple_of(2) {
             return Err(if facts.heads_from_caller && facts.head_dim.is_none() {
-                given(format!("a number that makes the size of a head even, not {head_dim}"))
+                given(format!("a number that makes the size of a head even, not {head_dim}")).into()
             } else {
                 wrong(keys.head_dim, &head_dim, "an even number, because RoPE rotates pairs".to_owned())
+                    .into()
             });
         }
         let (rotated, wk) = (facts.rotated.rotary_count(head_dim), layout.weight(0, LayerPart::Wk));
@@ -109,11 +113,12 @@ impl Decoder {
         let n_kv_heads = facts.n_kv_heads.map_or_else(kv_heads, Ok)?;
         if n_kv_heads == 0 || n_heads.checked_rem(n_kv_heads) != Some(0) {
             return Err(if !facts.heads_from_caller {
-                wrong(keys.n_kv_heads, &n_kv_heads, format!("a divisor of {} {n_heads}", keys.n_heads))
+                wrong(keys.n_kv_heads, &n_kv_heads, format!("a divisor of {} {n_heads}", keys.n_heads)).into()
             } else if n_kv_heads == 0 {
                 given(format!("a number that makes a head no larger than the first dimension of `{wk}`"))
+                    .into()
             } else {
-                given(format!("a multiple of {} {n_kv_heads}", keys.n_kv_heads))
+                given(format!("a multiple of {} {n_kv_heads}", keys.n_kv_heads)).into()
             });
         }
         let experts = facts.block.experts.as_ref().filter(|_| facts.block.has_experts(0));
@@ -282,5 +287,5 @@ pub(crate) fn head_dim_without_document(
     if facts.is_empty() {
         return Ok(head_dim);
     }
-    Err(Error::MissingHyperparameters { file: layout.file, has_document: false, facts })
+    Err(Problem::MissingHyperparameters { file: layout.file, has_document: false, facts }.into())
 }

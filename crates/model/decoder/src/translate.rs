@@ -20,7 +20,7 @@ use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
 use crate::megatron::{FromMegatron, is_megatron, translate_megatron};
 use crate::sizes::Decoder;
 use crate::weight::{LayerPart, Weight};
-use crate::{DecoderNote, Error, Result};
+use crate::{DecoderNote, Error, Problem, Result};
 
 /// A model in the requested layout.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ pub fn translate(
     }
     let decoder = match detect(&tensors, options)? {
         Detected::Model(decoder) => *decoder,
-        Detected::Weights { no_model_reason: why, .. } => return Err(Error::NoLayout { why }),
+        Detected::Weights { no_model_reason: why, .. } => return Err(Problem::NoLayout { why }.into()),
     };
     let architecture = decoder.architecture();
     if decoder.layout().has_owner_of(to) {
@@ -82,11 +82,12 @@ pub fn translate(
         });
     }
     if !architecture.has_layout(to) {
-        return Err(Error::OtherLayout { architecture: architecture.name, owner: to.owner });
+        return Err(Problem::OtherLayout { architecture: architecture.name, owner: to.owner }.into());
     }
-    let assignment = decoder.assign(&tensors, false).map_err(|error| match error {
-        Error::UnexpectedTensors { names } => Error::NoName { owner: to.owner, names },
-        error => error,
+    let assignment = decoder.assign(&tensors, false).map_err(|error| match error.downcast() {
+        Ok(Problem::UnexpectedTensors { names }) => Problem::NoName { owner: to.owner, names }.into(),
+        Ok(problem) => problem.into(),
+        Err(error) => error,
     })?;
     let mut notes = assignment.notes;
     notes.retain(|note| matches!(note, DecoderNote::UnusedKeys { .. }));
@@ -110,7 +111,7 @@ pub fn translate(
         let needed = if to.repeats_ties { weights.len() } else { 1 };
         for weight in weights.iter().take(needed) {
             let Some(new) = to.name(*weight) else {
-                return Err(Error::NoBias { owner: to.owner, tensor: name.clone() });
+                return Err(Problem::NoBias { owner: to.owner, tensor: name.clone() }.into());
             };
             renamed.push(new, rows.permute_rows(*weight, name, tensor)?);
             origins.push(Some(index));
@@ -176,12 +177,13 @@ const FREQUENCIES_MAX: u64 = 1 << 20;
 fn restore_frequencies(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Result<Tensors> {
     let (count, frequencies) = (recorded.len() as u64, decoder.frequencies());
     if frequencies.count().checked_mul(count).is_none_or(|all| all > FREQUENCIES_MAX) {
-        return Err(Error::InvalidParam {
+        return Err(Problem::InvalidParam {
             file: Some(HUGGING_FACE.file),
             key: FREQUENCIES_KEY.to_owned(),
             found: format!("{count} tensors of {} numbers", frequencies.count()),
             expected: format!("at most {FREQUENCIES_MAX} numbers"),
-        });
+        }
+        .into());
     }
     // `ConfigJson::frequencies` accepts only floating-point dtypes.
     let made = recorded.into_iter().filter_map(|(name, dtype)| Some((name, frequencies.tensor(dtype)?)));
@@ -216,7 +218,7 @@ impl RowPermuter<'_> {
             return Ok(made.clone());
         }
         let ordered = tensor.with_grid_transposed(heads, rows);
-        let ordered = ordered.map_err(|reason| Error::InvalidRows { tensor: name.to_owned(), reason })?;
+        let ordered = ordered.map_err(|reason| Error::from(reason).in_tensor(name))?;
         self.permuted_tensors.insert(key, ordered.clone());
         Ok(ordered)
     }

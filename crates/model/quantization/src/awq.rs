@@ -14,7 +14,7 @@ use crate::dequantized::Matrices;
 use crate::gptq::{check, group_text};
 use crate::scales::ScaleGrid;
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] = &[".qweight", ".qzeros", ".scales"];
@@ -44,16 +44,16 @@ fn add(survey: &mut Survey<'_>, module: &str) -> Result<()> {
     let part = |suffix: &str| format!("{module}{suffix}");
     let mut draft = Draft::new(&weight);
     let words = survey.companion(&weight, &part(qweight))?;
-    let wrong = |expected: &str| Error::Shape {
+    let wrong = |expected: &str| Problem::Shape {
         tensor: part(qweight),
         found: words.shape().to_vec(),
         expected: expected.to_owned(),
     };
-    let [cols, width] = words.shape() else { return Err(wrong("two dimensions")) };
+    let [cols, width] = words.shape() else { return Err(wrong("two dimensions").into()) };
     let (cols, width) = (*cols, *width);
     let rows = width.saturating_mul(8);
     if rows == 0 || cols == 0 {
-        return Err(wrong("at least one element"));
+        return Err(wrong("at least one element").into());
     }
     check(words, &part(qweight), Dtype::Int32, &[cols, width])?;
     let scale = survey.companion(&weight, &part(scales))?;
@@ -66,11 +66,11 @@ fn add(survey: &mut Survey<'_>, module: &str) -> Result<()> {
     };
     if !scale.dtype().is_floating_point() {
         let expected = "a floating-point dtype".to_owned();
-        return Err(Error::Dtype { tensor: part(scales), found: scale.dtype(), expected });
+        return Err(Problem::Dtype { tensor: part(scales), found: scale.dtype(), expected }.into());
     }
     let groups = cols.checked_div(group).unwrap_or(0);
     if groups.checked_mul(group) != Some(cols) {
-        return Err(wrong(&format!("a multiple of the group of {group} in the first dimension")));
+        return Err(wrong(&format!("a multiple of the group of {group} in the first dimension")).into());
     }
     check(scale, &part(scales), scale.dtype(), &[groups, rows])?;
     check(survey.companion(&weight, &part(qzeros))?, &part(qzeros), Dtype::Int32, &[groups, width])?;

@@ -18,7 +18,7 @@ use crate::operand::Operand;
 use crate::packed::CodeOrder;
 use crate::scales::{NestedScales, ScaleEncoding, ScaleGrid};
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] = &[
@@ -73,9 +73,10 @@ struct State {
 
 impl State {
     fn read(tensor: &Tensor, name: &str) -> Result<Self> {
-        let content = |problem: &str| Error::Content { tensor: name.to_owned(), problem: problem.to_owned() };
+        let content =
+            |problem: &str| Problem::Content { tensor: name.to_owned(), problem: problem.to_owned() };
         if tensor.dtype() != Dtype::UInt8 || tensor.numel() > 1 << 16 {
-            return Err(content("it is not a short text in bytes"));
+            return Err(content("it is not a short text in bytes").into());
         }
         let mut bytes: Vec<u8> = Vec::new();
         tensor.gathered().write_to(&mut bytes)?;
@@ -136,7 +137,7 @@ pub(crate) fn check_len(survey: &Survey<'_>, name: &str, companion: &str, len: u
         return Ok(());
     }
     let (found, expected) = (tensor.shape().to_vec(), format!("[{len}]"));
-    Err(Error::Shape { tensor: companion.to_owned(), found, expected })
+    Err(Problem::Shape { tensor: companion.to_owned(), found, expected }.into())
 }
 
 /// Flat list of codes of four bits, the high one of a byte first, in blocks with a scale.
@@ -164,7 +165,12 @@ impl FlatBlocks {
         let elements = Matrices::from_shape(shape).map_or(0, |it| it.elements);
         if elements == 0 || block == 0 || stored.nbytes() != elements.div_ceil(2) {
             let expected = format!("{} bytes for the shape {shape:?}", elements.div_ceil(2));
-            return Err(Error::Shape { tensor: codes.to_owned(), found: stored.shape().to_vec(), expected });
+            return Err(Problem::Shape {
+                tensor: codes.to_owned(),
+                found: stored.shape().to_vec(),
+                expected,
+            }
+            .into());
         }
         let cols = block.saturating_mul(BLOCKS_PER_ROW);
         let matrices = Matrices { rows: elements.div_ceil(cols), cols, elements };
@@ -217,11 +223,8 @@ pub(crate) fn read_table(tensor: &Tensor, name: &str) -> Result<[f32; 16]> {
     let mut bytes: Vec<u8> = Vec::new();
     tensor.gathered().write_to(&mut bytes)?;
     let numbers = tensor.dtype().decode_f32(&bytes).and_then(|numbers| numbers.try_into().ok());
-    numbers.ok_or_else(|| Error::Dtype {
-        tensor: name.to_owned(),
-        found: tensor.dtype(),
-        expected: "float32".to_owned(),
-    })
+    let (found, expected) = (tensor.dtype(), "float32".to_owned());
+    Ok(numbers.ok_or_else(|| Problem::Dtype { tensor: name.to_owned(), found, expected })?)
 }
 
 fn add_8bit(survey: &mut Survey<'_>, module: &str) -> Result<()> {
@@ -230,7 +233,7 @@ fn add_8bit(survey: &mut Survey<'_>, module: &str) -> Result<()> {
     let codes = survey.companion(&weight, &weight)?;
     let [rows, cols] = *codes.shape() else {
         let (found, expected) = (codes.shape().to_vec(), "two dimensions".to_owned());
-        return Err(Error::Shape { tensor: weight, found, expected });
+        return Err(Problem::Shape { tensor: weight, found, expected }.into());
     };
     crate::gptq::check(codes, &weight, Dtype::Int8, &[rows, cols])?;
     crate::gptq::check(survey.companion(&weight, &maxima)?, &maxima, Dtype::Float32, &[rows])?;
@@ -242,7 +245,7 @@ fn add_8bit(survey: &mut Survey<'_>, module: &str) -> Result<()> {
         }
         if bytes.iter().any(|byte| *byte != 0) || bytes.is_empty() {
             let problem = "the weights are in the order of a GPU, expected 0 for rows".to_owned();
-            return Err(Error::Content { tensor: format, problem });
+            return Err(Problem::Content { tensor: format, problem }.into());
         }
     }
     let operand = survey.operand(&mut draft, &weight)?;

@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 
-use byte_source::ReadError;
 use tensor::Inputs;
 
 use crate::dequantized::{Area, Encoder, Kernel, Loaded, Matrices, round_to};
@@ -82,7 +81,7 @@ impl CodeRows {
         inputs: &mut Inputs<'_>,
         rows: Range<u64>,
         cols: &Range<u64>,
-    ) -> Result<Vec<u8>, ReadError> {
+    ) -> byte_source::Result<Vec<u8>> {
         let bits = u64::from(self.bits);
         let byte = cols.start * bits / 8;
         let part = ByteRows {
@@ -100,7 +99,7 @@ impl Kernel for BlockScaled {
         self.codes.granule()
     }
 
-    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError> {
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> byte_source::Result<Loaded> {
         let Area { matrix, rows, cols } = area;
         let before = matrix * self.matrices.rows;
         let through = rows.start + before..rows.end + before;
@@ -229,7 +228,7 @@ impl ScaleGrid {
         matrix: u64,
         rows: Range<u64>,
         cols: Range<u64>,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> byte_source::Result<Vec<f32>> {
         let before = matrix * self.rows * u64::from(!self.is_shared);
         let rows = rows.start + before..rows.end + before;
         let mut scales = self.read(inputs, rows, cols)?;

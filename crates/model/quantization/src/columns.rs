@@ -12,7 +12,6 @@
 
 use std::ops::Range;
 
-use byte_source::ReadError;
 use kernels::{EncodedNumber, NIBBLES, NibbleKernel, NibbleLookup, NibbleTable, RUN_BYTES, run_nibbles};
 use tensor::Inputs;
 
@@ -76,7 +75,7 @@ impl Zeros {
         inputs: &mut Inputs<'_>,
         groups: Range<u64>,
         rows: &Range<u64>,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> byte_source::Result<Vec<f32>> {
         let (operand, bits, width) = match self {
             Self::Gptq { operand, bits, width, .. } => (operand, u64::from(*bits), *width),
             Self::Awq { operand, width } => (operand, 4, *width),
@@ -137,7 +136,7 @@ fn gptq_zero(words: &[u32], bits: u32, row: usize, adds_one: bool) -> u8 {
 
 impl ColumnCodes {
     /// Reads the words of an area, joined row by row.
-    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Vec<u8>, ReadError> {
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> byte_source::Result<Vec<u8>> {
         let Area { matrix, rows, cols } = area;
         let (first, last, words) = match self.packing {
             Packing::AlongColumns { bits } => {
@@ -274,7 +273,7 @@ impl Kernel for ColumnScaled {
         })
     }
 
-    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError> {
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> byte_source::Result<Loaded> {
         let Area { matrix, rows, cols } = area;
         let (groups, in_order) = if let Some(groups) = &self.groups {
             (groups.read_integers(inputs, cols.clone())?, 0..self.scales.rows)

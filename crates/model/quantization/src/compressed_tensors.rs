@@ -20,7 +20,7 @@ use crate::gptq::check;
 use crate::packed::CodeOrder;
 use crate::scales::{GlobalScale, ScaleEncoding, ScaleGrid};
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] = &[
@@ -188,7 +188,7 @@ fn add(survey: &mut Survey<'_>, module: &str, groups: &Groups, is_packed: bool) 
     } else {
         byte_codes(survey, &mut draft, &weight)?
     };
-    let wrong = |expected: String| Error::Shape {
+    let wrong = |expected: String| Problem::Shape {
         tensor: codes_name.clone(),
         found: survey.get(&codes_name).map(|it| it.shape().to_vec()).unwrap_or_default(),
         expected,
@@ -197,7 +197,7 @@ fn add(survey: &mut Survey<'_>, module: &str, groups: &Groups, is_packed: bool) 
     let matrices = matrices.ok_or_else(|| wrong("at least one element".to_owned()))?;
     let scale_name = part(".weight_scale");
     let scale = survey.companion(&weight, &scale_name)?;
-    let grid = grid(weights, &codes.shape, matrices, scale).ok_or_else(|| Error::Shape {
+    let grid = grid(weights, &codes.shape, matrices, scale).ok_or_else(|| Problem::Shape {
         tensor: scale_name.clone(),
         found: scale.shape().to_vec(),
         expected: match (weights.block, weights.group) {
@@ -219,13 +219,13 @@ fn add(survey: &mut Survey<'_>, module: &str, groups: &Groups, is_packed: bool) 
         library = Dtype::BFloat16;
     } else if !scale.dtype().is_floating_point() {
         let expected = "a floating-point dtype".to_owned();
-        return Err(Error::Dtype { tensor: scale_name, found: scale.dtype(), expected });
+        return Err(Problem::Dtype { tensor: scale_name, found: scale.dtype(), expected }.into());
     }
     let global_name = part(".weight_global_scale");
     if let Some(global) = survey.get(&global_name) {
         if global.numel() != 1 || !global.dtype().is_floating_point() {
             let (found, expected) = (global.shape().to_vec(), "one number".to_owned());
-            return Err(Error::Shape { tensor: global_name, found, expected });
+            return Err(Problem::Shape { tensor: global_name, found, expected }.into());
         }
         // Of a tensor without dimensions, the dtype does not count.
         let is_wider = !global.shape().is_empty() && global.dtype() == Dtype::Float32;
@@ -258,9 +258,9 @@ fn packed_codes(survey: &Survey<'_>, draft: &mut Draft, module: &str, weights: W
     let name = format!("{module}.weight_packed");
     let packed = survey.companion(&draft.name, &name)?;
     let shape_error =
-        |expected: String| Error::Shape { tensor: name.clone(), found: packed.shape().to_vec(), expected };
+        |expected: String| Problem::Shape { tensor: name.clone(), found: packed.shape().to_vec(), expected };
     if packed.shape().len() < 2 {
-        return Err(shape_error("two dimensions or more".to_owned()));
+        return Err(shape_error("two dimensions or more".to_owned()).into());
     }
     let last = packed.shape().last().copied().unwrap_or(0);
     if weights.is_float {
@@ -273,7 +273,7 @@ fn packed_codes(survey: &Survey<'_>, draft: &mut Draft, module: &str, weights: W
         }
         if !matches!(packed.dtype(), Dtype::UInt8 | Dtype::Int8 | Dtype::Float4E2M1FnX2) {
             let expected = "uint8".to_owned();
-            return Err(Error::Dtype { tensor: name, found: packed.dtype(), expected });
+            return Err(Problem::Dtype { tensor: name, found: packed.dtype(), expected }.into());
         }
         let operand = survey.operand(draft, &name)?;
         let values = nibble_values(&E2M1);
@@ -316,7 +316,7 @@ fn byte_codes(survey: &Survey<'_>, draft: &mut Draft, name: &str) -> Result<Code
     let is_float = is_float8(tensor.dtype());
     if !is_float && tensor.dtype() != Dtype::Int8 {
         let expected = "int8 or float8, because it has a scale".to_owned();
-        return Err(Error::Dtype { tensor: name.to_owned(), found: tensor.dtype(), expected });
+        return Err(Problem::Dtype { tensor: name.to_owned(), found: tensor.dtype(), expected }.into());
     }
     let operand = survey.operand(draft, name)?;
     let pitch = tensor.shape().last().copied().unwrap_or(1);
@@ -384,7 +384,7 @@ fn zero_points(
     }
     if tensor.numel() != grid.rows.saturating_mul(grid.cols) {
         let expected = format!("that of the scales, {:?}", [grid.rows, grid.cols]);
-        return Err(Error::Shape { tensor: name, found: tensor.shape().to_vec(), expected });
+        return Err(Problem::Shape { tensor: name, found: tensor.shape().to_vec(), expected }.into());
     }
     let operand = survey.operand(draft, &name)?;
     Ok(Some(ScaleGrid { is_shared: grid.is_shared, ..ScaleGrid::plain(operand, size) }))
@@ -401,7 +401,7 @@ fn column_groups(
     let Some(tensor) = survey.get(&name) else { return Ok(None) };
     if tensor.shape() != [cols] {
         let expected = format!("[{cols}]");
-        return Err(Error::Shape { tensor: name, found: tensor.shape().to_vec(), expected });
+        return Err(Problem::Shape { tensor: name, found: tensor.shape().to_vec(), expected }.into());
     }
     let operand = survey.operand(draft, &name)?;
     let indices = read_signed(tensor, &name)?;
@@ -411,9 +411,11 @@ fn column_groups(
     }
     let is_group = |index: &i64| u64::try_from(*index).is_ok_and(|index| index < groups);
     match indices.iter().find(|index| !is_group(index)) {
-        Some(wrong) => {
-            Err(Error::Content { tensor: name, problem: format!("the group {wrong} is not one of {groups}") })
+        Some(wrong) => Err(Problem::Content {
+            tensor: name,
+            problem: format!("the group {wrong} is not one of {groups}"),
         }
+        .into()),
         None => Ok(Some(operand)),
     }
 }
@@ -422,10 +424,10 @@ fn read_integers(tensor: &Tensor, name: &str) -> Result<Vec<u64>> {
     let size = |size: i64| u64::try_from(size).ok().filter(|size| *size > 0);
     let sizes: Option<Vec<u64>> = read_signed(tensor, name)?.into_iter().map(size).collect();
     let is_shape = |sizes: &Vec<u64>| (2..=3).contains(&sizes.len());
-    sizes.filter(is_shape).ok_or_else(|| Error::Content {
+    Ok(sizes.filter(is_shape).ok_or_else(|| Problem::Content {
         tensor: name.to_owned(),
         problem: "it is not a shape of two or three dimensions".to_owned(),
-    })
+    })?)
 }
 
 fn read_signed(tensor: &Tensor, name: &str) -> Result<Vec<i64>> {
@@ -436,7 +438,7 @@ fn read_signed(tensor: &Tensor, name: &str) -> Result<Vec<i64>> {
         }
         found => {
             let expected = "a list of int64 or int32".to_owned();
-            return Err(Error::Dtype { tensor: name.to_owned(), found, expected });
+            return Err(Problem::Dtype { tensor: name.to_owned(), found, expected }.into());
         }
     }
     Ok(if tensor.dtype() == Dtype::Int64 {

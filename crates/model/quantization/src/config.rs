@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 use tensor::Dtype;
 
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Names of the documents that only describe the quantization, and mean nothing without it.
 pub const QUANTIZATION_DOCUMENTS: &[&str] =
@@ -53,7 +53,7 @@ impl QuantizationDocuments {
                 .find_map(|key| object.get(*key).filter(|value| !value.is_null()).map(|it| (*key, it)))
         });
         if let Some((key, value)) = described {
-            let members = value.as_object().ok_or_else(|| Error::Document {
+            let members = value.as_object().ok_or_else(|| Problem::Document {
                 file: CONFIG_FILE,
                 problem: format!("`{key}` is not an object"),
             })?;
@@ -135,11 +135,11 @@ fn method(members: &Map<String, Value>, key: &str) -> String {
 
 fn parse(text: Option<&str>, file: &'static str) -> Result<Map<String, Value>> {
     let Some(text) = text else { return Ok(Map::new()) };
-    let document = |problem: String| Error::Document { file, problem };
+    let document = |problem: String| Problem::Document { file, problem };
     match serde_json::from_str(text) {
         Ok(Value::Object(map)) => Ok(map),
-        Ok(_) => Err(document("it is not an object".to_owned())),
-        Err(error) => Err(document(error.to_string())),
+        Ok(_) => Err(document("it is not an object".to_owned()).into()),
+        Err(error) => Err(document(error.to_string()).into()),
     }
 }
 
@@ -156,11 +156,12 @@ impl QuantizationConfig {
         let found = self.members.get(key).map_or_else(|| "missing".to_owned(), ToString::to_string);
         let found =
             if found.chars().count() > 60 { found.chars().take(60).chain(['…']).collect() } else { found };
-        Error::Unsupported {
+        Problem::Unsupported {
             method: self.method.clone(),
             key: key.to_owned(),
             found,
             expected: expected.to_owned(),
         }
+        .into()
     }
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use byte_source::{ReadError, WINDOW};
+use byte_source::WINDOW;
 use kernels::{EncodedNumber, from_bf16, from_f16, to_bf16, to_f16};
 use tensor::{Compute, Dtype, Inputs, Storage};
 
@@ -67,7 +67,7 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     ///
     /// # Errors
     /// When an input cannot be read.
-    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError>;
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> byte_source::Result<Loaded>;
 
     /// Computes a row of the area, counted from its first row, into `out`, which has the length of the columns. The numbers
     /// are not rounded to the dtype of the result yet.
@@ -210,7 +210,7 @@ impl Dequantized {
         col: u64,
         panel: &Area,
         out: &mut [u8],
-    ) -> Result<usize, ReadError> {
+    ) -> byte_source::Result<usize> {
         let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
         let rows_left = panel.rows.end - area.rows.start;
         let size = self.encoder.dtype.size();
@@ -225,7 +225,7 @@ impl Dequantized {
 
     /// Returns the rows of a panel, from which `count` elements will be computed, and loads it if it is not there. The lock is
     /// held meanwhile, so that other windows of the panel do not load it, too.
-    fn panel(&self, inputs: &mut Inputs<'_>, area: &Area, count: u64) -> Result<Arc<Loaded>, ReadError> {
+    fn panel(&self, inputs: &mut Inputs<'_>, area: &Area, count: u64) -> byte_source::Result<Arc<Loaded>> {
         let mut panels = self.panels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = panels.iter().position(|panel| panel.area == *area) {
             let panel = panels.swap_remove(at);
@@ -329,7 +329,12 @@ impl Compute for Dequantized {
             .map_or(WINDOW as u64, |blocks| block * blocks)
     }
 
-    fn read_at(&self, inputs: &mut Inputs<'_>, mut buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(
+        &self,
+        inputs: &mut Inputs<'_>,
+        mut buffer: &mut [u8],
+        offset: u64,
+    ) -> byte_source::Result<()> {
         let size = self.encoder.dtype.size().max(1);
         let mut element = offset / size;
         while !buffer.is_empty() {

@@ -1,15 +1,12 @@
 //! Reasons for which a quantized model cannot be recognised.
 
-use byte_source::{ErrorKind, ReadError};
+use byte_source::details;
 use tensor::Dtype;
-
-/// Result type with the error of this crate.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Reasons for which the numbers of a quantized model cannot be computed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Problem {
     /// A document is not JSON, or a member has another type than expected.
     #[error("{file}: {problem}")]
     Document { file: &'static str, problem: String },
@@ -45,29 +42,12 @@ pub enum Error {
     /// Two tensors of the result would have the same name.
     #[error("two tensors would be called `{}`", name.escape_debug())]
     SameName { name: String },
-    /// A small tensor cannot be read.
-    #[error("{0}")]
-    Read(#[from] ReadError),
 }
 
-impl Error {
-    /// Returns the category of the error, by which a caller can react.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NotQuantized => ErrorKind::Option,
-            Self::UnknownMethod { .. } | Self::Unsupported { .. } => ErrorKind::Unsupported,
-            Self::Document { .. }
-            | Self::NothingQuantized { .. }
-            | Self::MissingCompanion { .. }
-            | Self::UnusedCompanion { .. }
-            | Self::Shape { .. }
-            | Self::Dtype { .. }
-            | Self::Content { .. }
-            | Self::SameName { .. } => ErrorKind::Input,
-            Self::Read(ReadError::Changed(_)) => ErrorKind::Changed,
-            Self::Read(ReadError::Damaged(_)) => ErrorKind::Damaged,
-            Self::Read(ReadError::Cancelled(_)) => ErrorKind::Cancelled,
-            Self::Read(_) => ErrorKind::Io,
-        }
+details! {
+    Problem {
+        Option: NotQuantized;
+        Unsupported: UnknownMethod, Unsupported;
+        Input: Document, NothingQuantized, MissingCompanion, UnusedCompanion, Shape, Dtype, Content, SameName;
     }
 }

@@ -14,7 +14,7 @@ use crate::dequantized::Matrices;
 use crate::packed::CodeOrder;
 use crate::scales::{GlobalScale, ScaleGrid};
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Suffixes of the scales, after the name of the tensor of codes.
 const SCALE_SUFFIXES: &[&str] = &["_scale_inv", "_scale"];
@@ -94,11 +94,12 @@ fn add(survey: &mut Survey<'_>, name: &str, scale_name: &str, dialect: Dialect) 
     let codes = survey.companion(name, name)?;
     let scale = survey.companion(name, scale_name)?;
     if !scale.dtype().is_floating_point() && scale.dtype() != Dtype::UInt8 {
-        return Err(Error::Dtype {
+        return Err(Problem::Dtype {
             tensor: scale_name.to_owned(),
             found: scale.dtype(),
             expected: "a floating-point dtype, or uint8 for exponents".to_owned(),
-        });
+        }
+        .into());
     }
     let mut shape = codes.shape().to_vec();
     let is_pairs = !is_float8(codes.dtype());
@@ -106,13 +107,13 @@ fn add(survey: &mut Survey<'_>, name: &str, scale_name: &str, dialect: Dialect) 
         *cols = cols.saturating_mul(2);
     }
     let matrices = Matrices::from_shape(&shape).filter(|matrices| matrices.elements > 0);
-    let wrong_shape = |expected: &str| Error::Shape {
+    let wrong_shape = |expected: &str| Problem::Shape {
         tensor: name.to_owned(),
         found: codes.shape().to_vec(),
         expected: expected.to_owned(),
     };
     let matrices = matrices.ok_or_else(|| wrong_shape("at least one element"))?;
-    let grid = Grid::find(survey, &shape, matrices, scale).ok_or_else(|| Error::Shape {
+    let grid = Grid::find(survey, &shape, matrices, scale).ok_or_else(|| Problem::Shape {
         tensor: scale_name.to_owned(),
         found: scale.shape().to_vec(),
         expected: expected_grid(survey, &shape),
@@ -178,7 +179,7 @@ fn global_scale(
     let matrices = survey.get(name).map_or(0, |codes| codes.shape().iter().rev().skip(2).product());
     if global.dtype() != Dtype::Float32 || (per_matrix && (global.numel() != matrices || grid.is_shared)) {
         let (found, expected) = (global.shape().to_vec(), "one float32, or one for each matrix".to_owned());
-        return Err(Error::Shape { tensor: global_name, found, expected });
+        return Err(Problem::Shape { tensor: global_name, found, expected }.into());
     }
     let operand = survey.operand(draft, &global_name)?;
     Ok(Some(GlobalScale { operand, per_matrix, divides: false, rounding: Dtype::Float32 }))

@@ -16,7 +16,7 @@ use crate::columns::{ColumnCodes, ColumnScaled, Packing, Zeros};
 use crate::dequantized::Matrices;
 use crate::scales::ScaleGrid;
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] = &[".qweight", ".qzeros", ".scales", ".g_idx"];
@@ -82,11 +82,9 @@ impl ModuleRule {
             .iter()
             .map(|(name, settings)| {
                 let unsupported = |expected: &str| {
-                    let error = survey.config.unsupported("dynamic", expected);
-                    if let Error::Unsupported { method, key, expected, .. } = error {
-                        return Error::Unsupported { method, key, found: format!("`{name}`"), expected };
-                    }
-                    error
+                    let (method, key) = (survey.config.method.clone(), "dynamic".to_owned());
+                    let (found, expected) = (format!("`{name}`"), expected.to_owned());
+                    Error::from(Problem::Unsupported { method, key, found, expected })
                 };
                 let is_excluded = name.starts_with("-:");
                 let pattern = name.strip_prefix("-:").or(name.strip_prefix("+:")).unwrap_or(name);
@@ -117,11 +115,13 @@ fn bits_from(value: &Value) -> Option<u32> {
 pub(crate) fn check(tensor: &Tensor, name: &str, dtype: Dtype, shape: &[u64]) -> Result<()> {
     if tensor.dtype() != dtype {
         let expected = dtype.name().to_owned();
-        return Err(Error::Dtype { tensor: name.to_owned(), found: tensor.dtype(), expected });
+        return Err(Problem::Dtype { tensor: name.to_owned(), found: tensor.dtype(), expected }.into());
     }
     if tensor.shape() != shape {
         let expected = format!("{shape:?}");
-        return Err(Error::Shape { tensor: name.to_owned(), found: tensor.shape().to_vec(), expected });
+        return Err(
+            Problem::Shape { tensor: name.to_owned(), found: tensor.shape().to_vec(), expected }.into()
+        );
     }
     Ok(())
 }
@@ -133,24 +133,24 @@ fn add(survey: &mut Survey<'_>, module: &str, layout: ModuleLayout) -> Result<()
     let part = |suffix: &str| format!("{module}{suffix}");
     let mut draft = Draft::new(&weight);
     let words = survey.companion(&weight, &part(qweight))?;
-    let wrong = |expected: &str| Error::Shape {
+    let wrong = |expected: &str| Problem::Shape {
         tensor: part(qweight),
         found: words.shape().to_vec(),
         expected: expected.to_owned(),
     };
-    let [word_rows, rows] = words.shape() else { return Err(wrong("two dimensions")) };
+    let [word_rows, rows] = words.shape() else { return Err(wrong("two dimensions").into()) };
     let (word_rows, rows) = (*word_rows, *rows);
     let wide = u64::from(bits);
     let cols = word_rows.saturating_mul(32).checked_div(wide).unwrap_or(0);
     if rows == 0 || cols == 0 || !word_rows.saturating_mul(32).is_multiple_of(wide) {
-        return Err(wrong("a multiple of the bits of a code in the first dimension"));
+        return Err(wrong("a multiple of the bits of a code in the first dimension").into());
     }
     check(words, &part(qweight), Dtype::Int32, &[word_rows, rows])?;
     let scale = survey.companion(&weight, &part(scales))?;
     let groups = scale.shape().first().copied().unwrap_or(0);
     if !scale.dtype().is_floating_point() {
         let expected = "a floating-point dtype".to_owned();
-        return Err(Error::Dtype { tensor: part(scales), found: scale.dtype(), expected });
+        return Err(Problem::Dtype { tensor: part(scales), found: scale.dtype(), expected }.into());
     }
     check(scale, &part(scales), scale.dtype(), &[groups, rows])?;
     let zeros_width = rows.saturating_mul(wide).div_ceil(32);
@@ -162,11 +162,12 @@ fn add(survey: &mut Survey<'_>, module: &str, layout: ModuleLayout) -> Result<()
     };
     let has_order = survey.get(&part(g_idx)).is_some();
     if groups == 0 || (!has_order && cols.div_ceil(group.max(1)) != groups) {
-        return Err(Error::Shape {
+        return Err(Problem::Shape {
             tensor: part(scales),
             found: scale.shape().to_vec(),
             expected: format!("[{}, {rows}]", cols.div_ceil(group.max(1))),
-        });
+        }
+        .into());
     }
     let order = if has_order { order_of(survey, &part(g_idx), cols, groups)? } else { Order::InGroups };
     let operand = survey.operand(&mut draft, &part(qweight))?;
@@ -222,7 +223,7 @@ fn order_of(survey: &Survey<'_>, name: &str, cols: u64, groups: u64) -> Result<O
     let indices: Vec<i32> = indices.as_chunks().0.iter().map(|index| i32::from_le_bytes(*index)).collect();
     if let Some(wrong) = indices.iter().find(|index| u64::try_from(**index).map_or(true, |it| it >= groups)) {
         let problem = format!("the group {wrong} is not one of {groups}");
-        return Err(Error::Content { tensor: name.to_owned(), problem });
+        return Err(Problem::Content { tensor: name.to_owned(), problem }.into());
     }
     let size = cols.div_ceil(groups);
     let in_order = (0..)

@@ -14,7 +14,7 @@ use crate::dequantized::{Dequantized, Matrices};
 use crate::hqq_description::{DESCRIPTIONS, Description};
 use crate::stacked::{Arithmetic, StackedRows};
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] = &[
@@ -141,11 +141,12 @@ impl Grouped {
         // Codes that are viewed as floats have the same bytes.
         if stored_rows.checked_mul(cols).and_then(|words| words.checked_mul(word)) != Some(codes.nbytes()) {
             let expected = format!("{stored_rows} × {cols} words of `{packing}` for the shape {shape:?}");
-            return Err(Error::Shape {
+            return Err(Problem::Shape {
                 tensor: codes_name.to_owned(),
                 found: codes.shape().to_vec(),
                 expected,
-            });
+            }
+            .into());
         }
         let operand = draft.operand(codes_name, codes)?;
         let mut factors = |which| {
@@ -174,7 +175,7 @@ impl Grouped {
 
     /// Returns the numbers as a tensor, for scales and zero points that are quantized themselves.
     fn into_tensor(self, draft: Draft) -> Result<Tensor> {
-        let overflow = || Error::Shape {
+        let overflow = || Problem::Shape {
             tensor: draft.name.clone(),
             found: self.shape.clone(),
             expected: "a size that fits 63 bits".to_owned(),
@@ -184,7 +185,7 @@ impl Grouped {
         let numbers =
             Dequantized::new(Arc::new(self.kernel), inputs, self.matrices, dtypes).ok_or_else(overflow)?;
         let (strides, storage) = (contiguous_strides(&self.shape), Storage::computed(Arc::new(numbers)));
-        Tensor::new(self.dtype, self.shape.clone(), strides, 0, storage).map_err(|_| overflow())
+        Ok(Tensor::new(self.dtype, self.shape.clone(), strides, 0, storage).map_err(|_| overflow())?)
     }
 }
 
@@ -236,7 +237,7 @@ fn stored_factor(
     // A layer whose description stays in the memory of the CPU has both as the parts of one tensor.
     let both_name = format!("{prefix}.zero_scale");
     let (name, tensor) = if let Some(both) = survey.get(&both_name) {
-        let half = select_first(both, u64::from(factor == Factor::Scale)).ok_or_else(|| Error::Shape {
+        let half = select_first(both, u64::from(factor == Factor::Scale)).ok_or_else(|| Problem::Shape {
             tensor: both_name.clone(),
             found: both.shape().to_vec(),
             expected: "two parts along the first dimension".to_owned(),

@@ -4,7 +4,7 @@ use byte_source::Blob;
 use tensor::Dtype;
 
 use crate::survey::Survey;
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Suffixes of the tensors and values that describe a layer.
 pub(crate) const DESCRIPTIONS: &[&str] = &[
@@ -86,6 +86,6 @@ impl Description<'_, '_> {
     }
 
     pub(crate) fn content(&self, key: &str, problem: String) -> Error {
-        Error::Content { tensor: self.name(key), problem }
+        Problem::Content { tensor: self.name(key), problem }.into()
     }
 }

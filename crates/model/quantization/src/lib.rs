@@ -51,8 +51,9 @@ mod torchao;
 mod torchao_mx;
 mod torchao_nf4;
 
+pub use byte_source::{Error, Result};
 pub use config::{QUANTIZATION_DOCUMENTS, QuantizationDocuments};
-pub use error::{Error, Result};
+pub use error::Problem;
 pub use hqq_description::described_codes;
 pub use quantized_model::{QuantizedModel, QuantizedTensor};
 pub use scheme::{is_possible, method, recognise};

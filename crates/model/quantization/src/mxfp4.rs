@@ -18,7 +18,6 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use byte_source::ReadError;
 use kernels::{EncodedNumber, NIBBLES, NibbleKernel, NibbleLookup, NibbleTable, RUNS, run_nibbles};
 use tensor::{Dtype, Inputs};
 
@@ -28,7 +27,7 @@ use crate::gptq::check;
 use crate::operand::{ByteRows, Operand};
 use crate::row_part::{RowPart, copy_from};
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] = &["_blocks", "_scales"];
@@ -75,12 +74,12 @@ fn add(survey: &mut Survey<'_>, name: &str) -> Result<()> {
     let (blocks_name, scales_name) = (format!("{name}_blocks"), format!("{name}_scales"));
     let mut draft = Draft::new(name);
     let blocks = survey.companion(name, &blocks_name)?;
-    let wrong = || Error::Shape {
+    let wrong = || Problem::Shape {
         tensor: blocks_name.clone(),
         found: blocks.shape().to_vec(),
         expected: format!("[experts, outputs, groups, {GROUP_BYTES}]"),
     };
-    let [experts, outputs, groups, GROUP_BYTES] = *blocks.shape() else { return Err(wrong()) };
+    let [experts, outputs, groups, GROUP_BYTES] = *blocks.shape() else { return Err(wrong().into()) };
     check(blocks, &blocks_name, Dtype::UInt8, &[experts, outputs, groups, GROUP_BYTES])?;
     check(survey.companion(name, &scales_name)?, &scales_name, Dtype::UInt8, &[experts, outputs, groups])?;
     let shape = vec![experts, groups.checked_mul(GROUP).ok_or_else(wrong)?, outputs];
@@ -121,7 +120,7 @@ impl ExpertBlocks {
         operand: &Operand,
         inputs: &mut Inputs<'_>,
         area: &Area,
-    ) -> Result<Vec<u8>, ReadError> {
+    ) -> byte_source::Result<Vec<u8>> {
         let within = |n: u64| usize::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
         let (groups, cols) = (Self::groups_of(&area.rows), &area.cols);
         let width = groups.end - groups.start;
@@ -185,7 +184,7 @@ impl Kernel for ExpertBlocks {
 
     /// Reads the codes and exponents group by group, and within a group output channel by output channel, in which order they
     /// are decoded. They are stored the other way round.
-    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError> {
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> byte_source::Result<Loaded> {
         Ok(Loaded {
             codes: self.load_groups::<16>(&self.blocks, inputs, area)?,
             exponents: self.load_groups::<1>(&self.scales, inputs, area)?,

@@ -3,7 +3,6 @@
 use std::io;
 use std::ops::Range;
 
-use byte_source::ReadError;
 use tensor::{Dtype, Inputs, Storage, Tensor, Tile};
 
 /// Tensor that a kernel reads, in C order.
@@ -66,9 +65,9 @@ impl Operand {
     ///
     /// # Errors
     /// When they are not inside the tensor, or the storage cannot be read.
-    pub(crate) fn read_rows(&self, inputs: &mut Inputs<'_>, part: &ByteRows) -> Result<Vec<u8>, ReadError> {
+    pub(crate) fn read_rows(&self, inputs: &mut Inputs<'_>, part: &ByteRows) -> byte_source::Result<Vec<u8>> {
         let ByteRows { start, rows, pitch, len } = *part;
-        let outside = || ReadError::from(io::ErrorKind::UnexpectedEof);
+        let outside = || byte_source::Error::from(io::ErrorKind::UnexpectedEof);
         let total =
             rows.checked_mul(len).and_then(|total| usize::try_from(total).ok()).ok_or_else(outside)?;
         let last = rows.saturating_sub(1).checked_mul(pitch).and_then(|last| last.checked_add(start));
@@ -90,7 +89,11 @@ impl Operand {
         Ok(bytes)
     }
 
-    fn read_elements(&self, inputs: &mut Inputs<'_>, elements: Range<u64>) -> Result<Vec<u8>, ReadError> {
+    fn read_elements(
+        &self,
+        inputs: &mut Inputs<'_>,
+        elements: Range<u64>,
+    ) -> Result<Vec<u8>, byte_source::Error> {
         let size = self.dtype.size();
         let part = ByteRows {
             start: elements.start.saturating_mul(size),
@@ -109,7 +112,7 @@ impl Operand {
         &self,
         inputs: &mut Inputs<'_>,
         elements: Range<u64>,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> byte_source::Result<Vec<f32>> {
         self.decode(&self.read_elements(inputs, elements)?)
     }
 
@@ -121,7 +124,7 @@ impl Operand {
         &self,
         inputs: &mut Inputs<'_>,
         elements: Range<u64>,
-    ) -> Result<Vec<f64>, ReadError> {
+    ) -> byte_source::Result<Vec<f64>> {
         let bytes = self.read_elements(inputs, elements)?;
         Ok(match self.dtype {
             Dtype::Float64 => bytes.as_chunks().0.iter().map(|it| f64::from_le_bytes(*it)).collect(),
@@ -139,7 +142,7 @@ impl Operand {
         &self,
         inputs: &mut Inputs<'_>,
         elements: Range<u64>,
-    ) -> Result<Vec<u32>, ReadError> {
+    ) -> byte_source::Result<Vec<u32>> {
         let bytes = self.read_elements(inputs, elements)?;
         let size = usize::try_from(self.dtype.size()).unwrap_or(1).max(1);
         let integer = |bytes: &[u8]| {
@@ -160,7 +163,7 @@ impl Operand {
         width: u64,
         rows: Range<u64>,
         cols: Range<u64>,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> byte_source::Result<Vec<f32>> {
         let size = self.dtype.size();
         let first = rows.start.saturating_mul(width).saturating_add(cols.start);
         let part = ByteRows {
@@ -172,7 +175,7 @@ impl Operand {
         self.decode(&self.read_rows(inputs, &part)?)
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Vec<f32>, ReadError> {
+    fn decode(&self, bytes: &[u8]) -> byte_source::Result<Vec<f32>> {
         self.dtype.decode_f32(bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }

@@ -10,14 +10,13 @@
 use std::io;
 use std::sync::Arc;
 
-use byte_source::ReadError;
 use tensor::{CompoundKind, CompoundTensor, Dtype, Inputs, Tensors};
 
 use crate::dequantized::{Area, Kernel, Loaded, Matrices};
 use crate::operand::{ByteRows, Operand};
 use crate::packed::{CodeOrder, unpack};
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Adds all quantized tensors.
 ///
@@ -34,14 +33,14 @@ pub(crate) fn is_present(tensors: &Tensors) -> bool {
 
 fn add(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()> {
     let CompoundKind::Quantized { scheme, axis } = &compound.kind else { return Ok(()) };
-    let content = |problem: String| Error::Content { tensor: compound.name.clone(), problem };
+    let content = |problem: String| Problem::Content { tensor: compound.name.clone(), problem };
     let stored = match compound.dtype {
         Dtype::QInt8 => StoredIntegers::Signed,
         Dtype::QUInt8 => StoredIntegers::Unsigned { bits: 8 },
         Dtype::QInt32 => StoredIntegers::Wide,
         Dtype::QUInt4X2 => StoredIntegers::Unsigned { bits: 4 },
         Dtype::QUInt2X4 => StoredIntegers::Unsigned { bits: 2 },
-        dtype => return Err(content(format!("its dtype is {dtype}, expected a quantized one"))),
+        dtype => return Err(content(format!("its dtype is {dtype}, expected a quantized one")).into()),
     };
     let arithmetic = match (scheme.as_str(), axis) {
         ("per_tensor_affine", None) => Arithmetic::Integers,
@@ -49,7 +48,7 @@ fn add(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()> {
         ("per_channel_affine_float_qparams", Some(_)) => Arithmetic::Floats,
         _ => {
             let expected = "per_tensor_affine, per_channel_affine or per_channel_affine_float_qparams";
-            return Err(content(format!("its scheme is {scheme}, expected {expected}")));
+            return Err(content(format!("its scheme is {scheme}, expected {expected}")).into());
         }
     };
     let (channels, along, matrices) =
@@ -61,7 +60,7 @@ fn add(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()> {
         let tensor = survey.companion(&compound.name, &part(name))?;
         if tensor.numel() != channels {
             let (found, expected) = (tensor.shape().to_vec(), format!("[{channels}]"));
-            return Err(Error::Shape { tensor: part(name), found, expected });
+            return Err(Problem::Shape { tensor: part(name), found, expected }.into());
         }
     }
     let scales = survey.operand(&mut draft, &part("scale"))?;
@@ -147,12 +146,7 @@ struct AffineIntegers {
 
 impl AffineIntegers {
     /// Reads the integers of a part of a row, counted through all matrices.
-    fn read(
-        &self,
-        inputs: &mut Inputs<'_>,
-        row: u64,
-        area: &Area,
-    ) -> std::result::Result<Vec<i32>, ReadError> {
+    fn read(&self, inputs: &mut Inputs<'_>, row: u64, area: &Area) -> byte_source::Result<Vec<i32>> {
         let first = row.saturating_mul(self.cols);
         let (start, end) = (first.saturating_add(area.cols.start), first.saturating_add(area.cols.end));
         let bits = match self.stored {
@@ -186,7 +180,7 @@ impl Kernel for AffineIntegers {
         1
     }
 
-    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> std::result::Result<Loaded, ReadError> {
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> byte_source::Result<Loaded> {
         let before = area.matrix.saturating_mul(self.rows);
         let mut integers = Vec::new();
         for row in area.rows.clone() {

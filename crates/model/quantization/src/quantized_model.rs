@@ -6,7 +6,7 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use tensor::{Dtype, Storage, Tensor, TensorEntry, Tensors, contiguous_strides};
 
 use crate::dequantized::{Dequantized, Kernel, Matrices};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Quantized tensors of a model.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl QuantizedTensor {
     /// # Errors
     /// When the size does not fit 63 bits.
     pub fn tensor(&self, dtype: Dtype) -> Result<Tensor> {
-        let overflow = || Error::Shape {
+        let overflow = || Problem::Shape {
             tensor: self.name.clone(),
             found: self.shape.clone(),
             expected: "a size that fits 63 bits".to_owned(),
@@ -70,7 +70,7 @@ impl QuantizedTensor {
         let compute = Dequantized::new(kernel, inputs, self.matrices, dtypes).ok_or_else(overflow)?;
         let strides = contiguous_strides(&self.shape);
         let storage = Storage::computed(Arc::new(compute));
-        Tensor::new(dtype, self.shape.clone(), strides, 0, storage).map_err(|_| overflow())
+        Ok(Tensor::new(dtype, self.shape.clone(), strides, 0, storage).map_err(|_| overflow())?)
     }
 }
 
@@ -121,7 +121,7 @@ impl QuantizedModel {
             position = places.end;
         }
         match dequantized.duplicate_name() {
-            Some(name) => Err(Error::SameName { name: name.to_owned() }),
+            Some(name) => Err(Problem::SameName { name: name.to_owned() }.into()),
             None => Ok((dequantized, origins)),
         }
     }

@@ -18,7 +18,7 @@ use crate::packed::CodeOrder;
 use crate::scales::ScaleGrid;
 use crate::stacked::{Arithmetic, StackedRows};
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] = &["._data", "._scale", "._shift"];
@@ -83,13 +83,13 @@ fn add_bytes(survey: &mut Survey<'_>, name: &str) -> Result<()> {
     let numbers = survey.companion(name, &scale)?;
     if codes.dtype() != Dtype::Int8 && !is_float8(codes.dtype()) {
         let expected = "int8 or float8".to_owned();
-        return Err(Error::Dtype { tensor: data, found: codes.dtype(), expected });
+        return Err(Problem::Dtype { tensor: data, found: codes.dtype(), expected }.into());
     }
     check_floats(numbers.dtype(), &scale)?;
     let shape = codes.shape().to_vec();
     let elements = codes.numel();
     let rows = shape.first().copied().unwrap_or(1);
-    let cols = elements.checked_div(rows).filter(|cols| *cols > 0).ok_or_else(|| Error::Shape {
+    let cols = elements.checked_div(rows).filter(|cols| *cols > 0).ok_or_else(|| Problem::Shape {
         tensor: data.clone(),
         found: shape.clone(),
         expected: "at least one element".to_owned(),
@@ -97,7 +97,7 @@ fn add_bytes(survey: &mut Survey<'_>, name: &str) -> Result<()> {
     let channels = numbers.numel();
     if channels != 1 && channels != rows {
         let expected = format!("one number, or one for each of {rows} channels");
-        return Err(Error::Shape { tensor: scale, found: numbers.shape().to_vec(), expected });
+        return Err(Problem::Shape { tensor: scale, found: numbers.shape().to_vec(), expected }.into());
     }
     let operand = survey.operand(&mut draft, &data)?;
     let scales = survey.operand(&mut draft, &scale)?;
@@ -138,7 +138,7 @@ fn add_bits(survey: &mut Survey<'_>, name: &str) -> Result<()> {
     let packed = survey.companion(name, &data)?;
     if packed.dtype() != Dtype::UInt8 {
         let expected = "uint8".to_owned();
-        return Err(Error::Dtype { tensor: data, found: packed.dtype(), expected });
+        return Err(Problem::Dtype { tensor: data, found: packed.dtype(), expected }.into());
     }
     let numbers = survey.companion(name, &scale)?;
     check_floats(numbers.dtype(), &scale)?;
@@ -150,13 +150,13 @@ fn add_bits(survey: &mut Survey<'_>, name: &str) -> Result<()> {
         .find(|bits| rows.div_ceil(u64::from(8_u32.checked_div(*bits).unwrap_or(1))) == stored_rows);
     let (Some(bits), Some(elements), true) = (bits, rows.checked_mul(cols), cols > 0 && rows > 0) else {
         let expected = format!("a row for each two (qint4) or four (qint2) of {rows} scales");
-        return Err(Error::Shape { tensor: data, found: packed.shape().to_vec(), expected });
+        return Err(Problem::Shape { tensor: data, found: packed.shape().to_vec(), expected }.into());
     };
     let shift = survey.companion(name, &part("._shift"))?;
     let is_float = shift.dtype().is_floating_point();
     if shift.numel() != rows {
         let (found, expected) = (shift.shape().to_vec(), format!("that of the scales, {rows} numbers"));
-        return Err(Error::Shape { tensor: part("._shift"), found, expected });
+        return Err(Problem::Shape { tensor: part("._shift"), found, expected }.into());
     }
     let shape = original_shape(survey, name, packed.shape(), rows, elements)?;
     let dtype = numbers.dtype();
@@ -200,7 +200,7 @@ fn check_floats(dtype: Dtype, name: &str) -> Result<()> {
         return Ok(());
     }
     let expected = "a floating-point dtype".to_owned();
-    Err(Error::Dtype { tensor: name.to_owned(), found: dtype, expected })
+    Err(Problem::Dtype { tensor: name.to_owned(), found: dtype, expected }.into())
 }
 
 fn original_shape(
@@ -235,11 +235,11 @@ fn original_shape(
     let fits = |[outputs, inputs]: &[u64; 2]| {
         outputs.checked_mul(*inputs) == Some(elements) && inputs.checked_rem(*cols) == Some(0)
     };
-    shape.filter(fits).map(Vec::from).ok_or_else(|| Error::Content {
+    Ok(shape.filter(fits).map(Vec::from).ok_or_else(|| Problem::Content {
         tensor: format!("{name}._data._data"),
         problem: format!(
             "quanto does not store the shape of a weight in groups of {cols}, and neither a bias nor `hidden_size` of \
              config.json gives that of {elements} elements"
         ),
-    })
+    })?)
 }

@@ -8,7 +8,6 @@
 use std::io;
 use std::ops::Range;
 
-use byte_source::ReadError;
 use tensor::{Dtype, Inputs};
 
 use crate::dequantized::round_to;
@@ -110,7 +109,7 @@ impl ScaleGrid {
         inputs: &mut Inputs<'_>,
         rows: Range<u64>,
         cols: Range<u64>,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> byte_source::Result<Vec<f32>> {
         match &self.encoding {
             ScaleEncoding::Numbers if self.elements.is_some() => {
                 self.operand.read_floats(inputs, self.flat(&rows, &cols))
@@ -147,7 +146,7 @@ impl ScaleGrid {
         inputs: &mut Inputs<'_>,
         rows: Range<u64>,
         cols: Range<u64>,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> byte_source::Result<Vec<f32>> {
         let tiles = cols.start / TILE_COLS..cols.end.div_ceil(TILE_COLS);
         let mut numbers = Vec::new();
         let mut row = rows.start;
@@ -177,7 +176,7 @@ impl ScaleGrid {
         cols: Range<u64>,
         bits: u32,
         offset: f32,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> byte_source::Result<Vec<f32>> {
         // A word begins inside a number if the bits do not divide 32, so reading begins at a multiple of 32 rows.
         let bit = |row: u64| row * u64::from(bits);
         let first = rows.start - rows.start % 32;
@@ -218,7 +217,7 @@ fn number_of_block(
     block: u64,
     inputs: &mut Inputs<'_>,
     elements: &Range<u64>,
-) -> Result<impl Fn(u64) -> f32 + use<>, ReadError> {
+) -> byte_source::Result<impl Fn(u64) -> f32 + use<>> {
     let first = elements.start.checked_div(block).unwrap_or(0);
     let numbers = numbers.read_floats(inputs, first..elements.end.div_ceil(block.max(1)))?;
     Ok(move |element: u64| {
@@ -233,7 +232,7 @@ impl QuotientScales {
         inputs: &mut Inputs<'_>,
         codes: &Operand,
         range: Range<u64>,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> byte_source::Result<Vec<f32>> {
         let mut numbers = codes.read_floats(inputs, range.clone())?;
         let divisor_of = number_of_block(&self.divisors, self.block, inputs, &range)?;
         for (element, number) in range.zip(&mut numbers) {
@@ -255,7 +254,7 @@ impl NestedScales {
         inputs: &mut Inputs<'_>,
         codes: &Operand,
         range: Range<u64>,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> byte_source::Result<Vec<f32>> {
         let numbers = codes.read_floats(inputs, range.clone())?;
         let table = self.table.read_floats(inputs, 0..256)?;
         let scale_of = number_of_block(&self.scales, self.block, inputs, &range)?;
@@ -275,7 +274,7 @@ impl GlobalScale {
         inputs: &mut Inputs<'_>,
         matrix: u64,
         scales: &mut [f32],
-    ) -> Result<(), ReadError> {
+    ) -> byte_source::Result<()> {
         let at = if self.per_matrix { matrix } else { 0 };
         let global = self.operand.read_floats(inputs, at..at + 1)?;
         let global = global.first().copied().ok_or(io::ErrorKind::UnexpectedEof)?;

@@ -6,8 +6,8 @@ use crate::config::QuantizationConfig;
 use crate::quantized_model::QuantizedModel;
 use crate::survey::Survey;
 use crate::{
-    Error, QuantizationDocuments, Result, awq, bitsandbytes, compressed_tensors, float8, gptq, hqq, modelopt,
-    mxfp4, pytorch, quanto, torchao,
+    Problem, QuantizationDocuments, Result, awq, bitsandbytes, compressed_tensors, float8, gptq, hqq,
+    modelopt, mxfp4, pytorch, quanto, torchao,
 };
 
 /// Row of the table.
@@ -120,7 +120,7 @@ pub fn recognise(documents: &QuantizationDocuments, tensors: &Tensors) -> Result
     let Some((config, scheme)) = find(documents, tensors)? else { return Ok(None) };
     let Some(scheme) = scheme else {
         let known: Vec<&str> = SCHEMES.iter().flat_map(|scheme| scheme.methods).copied().collect();
-        return Err(Error::UnknownMethod { method: config.method, known: known.join(", ") });
+        return Err(Problem::UnknownMethod { method: config.method, known: known.join(", ") }.into());
     };
     let mut survey = Survey::new(tensors, config);
     (scheme.recognise)(&mut survey)?;

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use byte_source::ReadError;
 use tensor::{Dtype, Inputs};
 
 use crate::dequantized::{Area, Kernel, Loaded, round_to};
@@ -52,7 +51,7 @@ impl StackedRows {
         grid: &ScaleGrid,
         inputs: &mut Inputs<'_>,
         area: &Area,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> byte_source::Result<Vec<f32>> {
         let range = |of: &Range<u64>, count: u64| if count == 1 { 0..1 } else { of.clone() };
         let mut numbers = grid.read(inputs, range(&area.rows, grid.rows), range(&area.cols, grid.cols))?;
         round_to(self.dtype, &mut numbers);
@@ -82,7 +81,7 @@ impl Kernel for StackedRows {
         1
     }
 
-    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> Result<Loaded, ReadError> {
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> byte_source::Result<Loaded> {
         let width = area.cols.end.saturating_sub(area.cols.start);
         let mut codes = Vec::new();
         let mut row = area.rows.start;

@@ -10,7 +10,7 @@ use crate::dequantized::{Kernel, Matrices};
 use crate::operand::{Operand, Operands};
 use crate::quantized_model::{QuantizedModel, QuantizedTensor};
 use crate::scales::ScaleGrid;
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Suffixes of tensors that describe activations or caches.
 const ACTIVATION_SUFFIXES: &[&str] = &[
@@ -80,13 +80,13 @@ impl<'t> Survey<'t> {
     /// Returns the companion of a quantized tensor.
     ///
     /// # Errors
-    /// [`Error::MissingCompanion`].
+    /// [`Problem::MissingCompanion`].
     pub(crate) fn companion(&self, tensor: &str, companion: &str) -> Result<&'t Tensor> {
-        self.get(companion).ok_or_else(|| Error::MissingCompanion {
+        Ok(self.get(companion).ok_or_else(|| Problem::MissingCompanion {
             method: self.config.method.clone(),
             tensor: tensor.to_owned(),
             companion: companion.to_owned(),
-        })
+        })?)
     }
 
     pub(crate) fn is_used(&self, name: &str) -> bool {
@@ -110,7 +110,7 @@ impl<'t> Survey<'t> {
 
     /// Returns an error that a tensor belongs to no quantized tensor.
     pub(crate) fn unused(&self, tensor: &str) -> Error {
-        Error::UnusedCompanion { method: self.config.method.clone(), tensor: tensor.to_owned() }
+        Problem::UnusedCompanion { method: self.config.method.clone(), tensor: tensor.to_owned() }.into()
     }
 
     pub(crate) fn add(&mut self, draft: Draft, recognised: Recognised) {
@@ -136,7 +136,7 @@ impl<'t> Survey<'t> {
     /// Checks that no tensor with one of the `companions` suffixes is left over, and returns the model.
     ///
     /// # Errors
-    /// [`Error::UnusedCompanion`], or [`Error::NothingQuantized`].
+    /// [`Problem::UnusedCompanion`], or [`Problem::NothingQuantized`].
     pub(crate) fn finish(mut self, companions: &[&str]) -> Result<QuantizedModel> {
         let modules: HashSet<&str> = self.found.iter().filter_map(|it| module_of(&it.name)).collect();
         let mut dropped = HashSet::new();
@@ -151,7 +151,7 @@ impl<'t> Survey<'t> {
             }
         }
         if self.found.is_empty() {
-            return Err(Error::NothingQuantized { method: self.config.method });
+            return Err(Problem::NothingQuantized { method: self.config.method }.into());
         }
         self.found.sort_by_key(|tensor| tensor.stored.first().copied());
         Ok(QuantizedModel { method: self.config.method, tensors: self.found, dropped })
@@ -168,11 +168,11 @@ impl Draft {
     /// # Errors
     /// When its size overflows.
     pub(crate) fn operand(&mut self, name: &str, tensor: &Tensor) -> Result<Operand> {
-        self.operands.add(tensor).ok_or_else(|| Error::Shape {
+        Ok(self.operands.add(tensor).ok_or_else(|| Problem::Shape {
             tensor: name.to_owned(),
             found: tensor.shape().to_vec(),
             expected: "a size that fits 63 bits".to_owned(),
-        })
+        })?)
     }
 
     /// Adds a tensor called `name` as scales or zero points: one for each row, each column, or the matrix.
@@ -190,7 +190,9 @@ impl Draft {
             [1, count] if *count == cols => (1, cols),
             found => {
                 let expected = format!("[{rows}, 1] or [1, {cols}]");
-                return Err(Error::Shape { tensor: name.to_owned(), found: found.to_vec(), expected });
+                return Err(
+                    Problem::Shape { tensor: name.to_owned(), found: found.to_vec(), expected }.into()
+                );
             }
         };
         Ok(ScaleGrid::plain(self.operand(name, tensor)?, size))

@@ -20,7 +20,7 @@ use crate::packed::CodeOrder;
 use crate::scales::ScaleGrid;
 use crate::survey::{Draft, Recognised, Survey};
 use crate::torchao_mx::{Microscaled, is_microscaled};
-use crate::{Error, Result, torchao_mx, torchao_nf4};
+use crate::{Problem, Result, torchao_mx, torchao_nf4};
 
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] = &[
@@ -101,7 +101,7 @@ fn add_subclass(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()
         inner
     };
     let short = layout.rsplit('.').next().unwrap_or(layout);
-    let unknown = |problem: String| Error::Content { tensor: compound.name.clone(), problem };
+    let unknown = |problem: String| Problem::Content { tensor: compound.name.clone(), problem };
     let number =
         |key: &str| attribute(&format!("{outer}{key}")).and_then(|it| it.parse().ok()).filter(|it| *it > 0);
     let part = |part: &str| format!("{}.{outer}{part}", compound.name);
@@ -147,7 +147,7 @@ fn add_subclass(survey: &mut Survey<'_>, compound: &CompoundTensor) -> Result<()
     })?;
     let domain = attribute(&format!("{outer}zero_point_domain")).unwrap_or("INT");
     if domain.contains("FLOAT") || domain.contains('3') {
-        return Err(unknown("torchao: its zero points are floats, expected integers".to_owned()));
+        return Err(unknown("torchao: its zero points are floats, expected integers".to_owned()).into());
     }
     let part = |part: &str| format!("{}.{outer}{}{part}", compound.name, row.1);
     let pre_scale = part("act_pre_scale");
@@ -205,16 +205,16 @@ fn add(survey: &mut Survey<'_>, parts: &SubclassParts, shape: &[u64]) -> Result<
     let is_float = is_float8(codes.dtype());
     if !is_float && !matches!(codes.dtype(), Dtype::Int8 | Dtype::UInt8) {
         let expected = "int8, uint8 or float8".to_owned();
-        return Err(Error::Dtype { tensor: parts.codes.clone(), found: codes.dtype(), expected });
+        return Err(Problem::Dtype { tensor: parts.codes.clone(), found: codes.dtype(), expected }.into());
     }
     if codes.dtype() == Dtype::UInt8 && parts.dtype.is_none() {
         let problem = "torchao: its codes are uint8, as in `Int4Tensor`, which torchao computes on a GPU only, expected int8 or \
                        float8"
             .to_owned();
-        return Err(Error::Content { tensor: parts.codes.clone(), problem });
+        return Err(Problem::Content { tensor: parts.codes.clone(), problem }.into());
     }
     let matrices = Matrices::from_shape(shape).filter(|it| it.elements > 0 && codes.shape() == shape);
-    let matrices = matrices.ok_or_else(|| Error::Shape {
+    let matrices = matrices.ok_or_else(|| Problem::Shape {
         tensor: parts.codes.clone(),
         found: codes.shape().to_vec(),
         expected: format!("{shape:?}, with at least one element"),
@@ -222,9 +222,9 @@ fn add(survey: &mut Survey<'_>, parts: &SubclassParts, shape: &[u64]) -> Result<
     let scale = survey.companion(&parts.name, &parts.scale)?;
     if !scale.dtype().is_floating_point() {
         let expected = "a floating-point dtype".to_owned();
-        return Err(Error::Dtype { tensor: parts.scale.clone(), found: scale.dtype(), expected });
+        return Err(Problem::Dtype { tensor: parts.scale.clone(), found: scale.dtype(), expected }.into());
     }
-    let grid = grid(shape, matrices, parts.block.as_deref(), scale).ok_or_else(|| Error::Shape {
+    let grid = grid(shape, matrices, parts.block.as_deref(), scale).ok_or_else(|| Problem::Shape {
         tensor: parts.scale.clone(),
         found: scale.shape().to_vec(),
         expected: match &parts.block {
@@ -245,7 +245,12 @@ fn add(survey: &mut Survey<'_>, parts: &SubclassParts, shape: &[u64]) -> Result<
         }
         Some(zeros) => {
             let expected = format!("{:?}, as the scales", scale.shape());
-            return Err(Error::Shape { tensor: parts.zero.clone(), found: zeros.shape().to_vec(), expected });
+            return Err(Problem::Shape {
+                tensor: parts.zero.clone(),
+                found: zeros.shape().to_vec(),
+                expected,
+            }
+            .into());
         }
         None => None,
     };

@@ -15,7 +15,7 @@ use crate::float8::is_float8;
 use crate::packed::CodeOrder;
 use crate::scales::{GlobalScale, ScaleEncoding, ScaleGrid, tiled_len};
 use crate::survey::{Draft, Recognised, Survey};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Microscaled tensor: its stored parts, and what is known of it.
 pub(crate) struct Microscaled<'a> {
@@ -43,7 +43,7 @@ pub(crate) fn add(survey: &mut Survey<'_>, parts: &Microscaled<'_>) -> Result<()
     let mut draft = Draft::new(&parts.name);
     let codes = survey.companion(&parts.name, &parts.codes)?;
     let scale = survey.companion(&parts.name, &parts.scale)?;
-    let wrong_shape = |tensor: &str, found: &[u64], expected: String| Error::Shape {
+    let wrong_shape = |tensor: &str, found: &[u64], expected: String| Problem::Shape {
         tensor: tensor.to_owned(),
         found: found.to_vec(),
         expected,
@@ -71,7 +71,7 @@ pub(crate) fn add(survey: &mut Survey<'_>, parts: &Microscaled<'_>) -> Result<()
     let is_tiled = scale.shape() != in_rows;
     if is_tiled && (Some(scale.numel()) != tiled_len(all_rows, cols) || !scale.is_contiguous()) {
         let expected = format!("{in_rows:?}, or whole tiles of 128 rows and 4 columns of it");
-        return Err(wrong_shape(&parts.scale, scale.shape(), expected));
+        return Err(wrong_shape(&parts.scale, scale.shape(), expected).into());
     }
     let global = match survey.get(&parts.scale_of_scales) {
         Some(found) if found.dtype() == Dtype::Float32 && [1, count].contains(&found.numel()) => {
@@ -81,7 +81,7 @@ pub(crate) fn add(survey: &mut Survey<'_>, parts: &Microscaled<'_>) -> Result<()
         }
         Some(found) => {
             let expected = "one float32, or one for each matrix".to_owned();
-            return Err(wrong_shape(&parts.scale_of_scales, found.shape(), expected));
+            return Err(wrong_shape(&parts.scale_of_scales, found.shape(), expected).into());
         }
         None => None,
     };
@@ -130,10 +130,10 @@ impl Format {
         }
         if !matches!(dtype, Dtype::UInt8 | Dtype::Float4E2M1FnX2) {
             let expected = "float8, or uint8 for FP6 and FP4".to_owned();
-            return Err(Error::Dtype { tensor: parts.codes.clone(), found: dtype, expected });
+            return Err(Problem::Dtype { tensor: parts.codes.clone(), found: dtype, expected }.into());
         }
         let content =
-            |problem: &str| Error::Content { tensor: parts.codes.clone(), problem: problem.to_owned() };
+            |problem: &str| Problem::Content { tensor: parts.codes.clone(), problem: problem.to_owned() };
         let float6 = |name, exponent| Self { name, bits: 8, values: float6_values(exponent) };
         match parts.element {
             Some(element) if element.contains("fp6_e2m3") => return Ok(float6("MXFP6 E2M3", 2)),
@@ -142,7 +142,8 @@ impl Format {
             None if is_mx && scale.shape().last() == stored.checked_div(parts.block).as_ref() => {
                 return Err(content(
                     "torchao: the bytes may be FP6 of either kind, which a safetensors file does not tell",
-                ));
+                )
+                .into());
             }
             _ => {}
         }

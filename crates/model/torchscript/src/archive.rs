@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use byte_source::{Blob, OwnedBlob, ReadError, Sink};
+use byte_source::{Blob, OwnedBlob, Sink};
 use bytes::Bytes;
 use tensor::{Storage, Tensors};
 use zip_format::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
@@ -183,7 +183,7 @@ impl Blob for ScriptArchive {
         self.len
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> byte_source::Result<()> {
         if let Some(whole) = &self.whole {
             return whole.write_to(sink);
         }

@@ -1,15 +1,12 @@
 //! Errors of making TorchScript archives.
 
-use byte_source::ErrorKind;
+use byte_source::details;
 use tensor::Dtype;
-
-/// Result type of this crate, with [`Error`] as the default error.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Reason why tensors, or an archive, cannot become a TorchScript module for Carton.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Problem {
     /// Name that two tensors have.
     #[error("two tensors have the name `{}`", name.escape_debug())]
     Duplicate { name: String },
@@ -53,19 +50,6 @@ pub enum Error {
     /// Error of reading or writing a pickle, `data.pkl`.
     #[error("data.pkl: {0}")]
     Pickle(#[from] pickle_vm::Error),
-    /// Error of laying out the zip archive.
-    #[error("model.pt: {0}")]
-    Zip(#[from] std::io::Error),
-    /// Error of the decoder: tensors that do not match the model, or invalid documents.
-    #[error(transparent)]
-    Decoder(#[from] decoder::Error),
-    /// Archive record that cannot be read, or is damaged.
-    #[error("{}: {reason}", record.escape_debug())]
-    Record {
-        record: String,
-        #[source]
-        reason: byte_source::ReadError,
-    },
     /// Record that exceeds the size limit of records which are read as a whole.
     #[error("{} has {len} bytes, which is more than code or a pickle can have here", record.escape_debug())]
     LargeRecord {
@@ -146,38 +130,13 @@ pub enum Error {
     },
 }
 
-impl Error {
-    /// Classifies the error for callers.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Duplicate { .. } => ErrorKind::Input,
-            Self::Reserved { .. }
-            | Self::NewerDtype { .. }
-            | Self::Dtype { .. }
-            | Self::MixedDtypes { .. }
-            | Self::OffsetOutsideStorage { .. }
-            | Self::TooLarge { .. }
-            | Self::TooMany { .. }
-            | Self::Pickle(_)
-            | Self::LargeRecord { .. }
-            | Self::UnloadableOperator { .. }
-            | Self::TextOutput { .. }
-            | Self::MobileOnly => ErrorKind::Unsupported,
-            Self::Zip(reason) => reason.into(),
-            Self::Decoder(reason) => reason.kind(),
-            Self::Record { reason, .. } => reason.kind(),
-            Self::NoDictForward { .. }
-            | Self::OptionForKeptModule { .. }
-            | Self::UnknownInputName { .. }
-            | Self::InputDtype { .. }
-            | Self::UnknownOutputName { .. }
-            | Self::OutputDtype { .. }
-            | Self::UntypedInputs { .. }
-            | Self::UntypedOutputs { .. }
-            | Self::NotAnArgument { .. }
-            | Self::DuplicateOutputName { .. }
-            | Self::OutputNameCount { .. } => ErrorKind::Option,
-        }
+details! {
+    Problem {
+        Input: Duplicate;
+        Unsupported: Reserved, NewerDtype, Dtype, MixedDtypes, OffsetOutsideStorage, TooLarge, TooMany, Pickle,
+            LargeRecord, UnloadableOperator, TextOutput, MobileOnly;
+        Option: NoDictForward, OptionForKeptModule, UnknownInputName, InputDtype, UnknownOutputName, OutputDtype,
+            UntypedInputs, UntypedOutputs, NotAnArgument, DuplicateOutputName, OutputNameCount;
     }
 }
 

@@ -5,7 +5,7 @@
 
 use tensor::{Dtype, Tensor};
 
-use crate::{Dim, Error, ModulePort, Result};
+use crate::{Dim, ModulePort, Problem, Result};
 
 /// Returns the output dtype of a tensor's dtype, and true if a last dimension of real and imaginary part is added. A pair of
 /// `float4_e2m1fn_x2` values is returned as the byte that holds it: PyTorch 2.15 does not widen it. Returns `None` for a
@@ -38,7 +38,7 @@ pub fn output_dtype(dtype: Dtype) -> Option<(Dtype, bool)> {
 
 pub(crate) fn tensor_port(name: &str, tensor: &Tensor) -> Result<ModulePort> {
     let Some((dtype, pairs)) = output_dtype(tensor.dtype()) else {
-        return Err(Error::Dtype { tensor: name.to_owned(), dtype: tensor.dtype() });
+        return Err(Problem::Dtype { tensor: name.to_owned(), dtype: tensor.dtype() }.into());
     };
     let mut shape: Vec<Dim> = tensor.shape().iter().map(|size| Dim::Size(*size)).collect();
     if pairs {

@@ -37,10 +37,11 @@ mod source_names;
 mod wrap;
 
 pub use archive::{ArchiveDifference, ScriptArchive};
+pub use byte_source::{Error, Result};
 pub use code::recognise::{Recognised, RecognisedModel, recognise};
 pub use code::weights::weights_module;
 pub use code::{decoder_module, detect_module, positional_decoder_module};
-pub use error::{Error, Result};
+pub use error::Problem;
 pub use export::output_dtype;
 pub use note::{FlatReason, ModuleNote};
 pub use record::{DataRecord, check_loads_in_2_0};

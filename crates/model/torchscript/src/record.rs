@@ -4,10 +4,10 @@
 //! its storage class, and all tensors over it have the same dtype. Measured in 2.0.1 and 2.15: a second persistent id with
 //! the same key, of whatever class, makes a second copy of the bytes.
 
-use byte_source::{Blob, ReadError, Sink};
+use byte_source::{Blob, Sink};
 use tensor::{Dtype, Storage, StorageSet, Tensors, WholeElements};
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Bytes of one storage in an [`Archive`](crate::ScriptArchive). As a [`Blob`], it writes whole elements only.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl Blob for DataRecord {
         self.elements().len()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> byte_source::Result<()> {
         self.elements().write_to(sink)
     }
 }
@@ -75,7 +75,7 @@ impl DataRecords {
     /// Makes one record per storage, in the order of `tensors`.
     pub(crate) fn new(tensors: &Tensors) -> Result<Self> {
         let shared = StorageSet::new(tensors.iter().map(|(_, tensor)| tensor));
-        let StorageSet { first, by_tensor } = shared.ok_or(Error::TooMany { tensors: tensors.len() })?;
+        let StorageSet { first, by_tensor } = shared.ok_or(Problem::TooMany { tensors: tensors.len() })?;
         let mut all = Self { records: Vec::with_capacity(first.len()), by_tensor };
         for ((name, tensor), number) in tensors.iter().zip(&all.by_tensor) {
             let dtype = tensor.dtype();
@@ -92,16 +92,17 @@ impl DataRecords {
             let Some(record) = all.get(*number) else { continue };
             if record.dtype != dtype {
                 let first = first.get(*number as usize).and_then(|first| tensors.get_index(*first as usize));
-                return Err(Error::MixedDtypes {
+                return Err(Problem::MixedDtypes {
                     first: first.map_or("", |(name, _)| name).to_owned(),
                     first_dtype: record.dtype,
                     second: name.clone(),
                     second_dtype: dtype,
-                });
+                }
+                .into());
             }
             let (offset, numel) = (tensor.storage_offset(), record.numel());
             if offset > numel {
-                return Err(Error::OffsetOutsideStorage { tensor: name.clone(), offset, numel });
+                return Err(Problem::OffsetOutsideStorage { tensor: name.clone(), offset, numel }.into());
             }
         }
         Ok(all)
@@ -116,10 +117,12 @@ impl DataRecords {
 /// this crate writes load in 2.15.
 ///
 /// # Errors
-/// Returns [`Error::NewerDtype`] with the first tensor whose dtype PyTorch 2.0.1 does not load.
+/// Returns [`Problem::NewerDtype`] with the first tensor whose dtype PyTorch 2.0.1 does not load.
 pub fn check_loads_in_2_0(tensors: &Tensors) -> Result<()> {
     match tensors.iter().find(|(_, tensor)| newer_storage_class(tensor.dtype()).is_some()) {
-        Some((tensor, newer)) => Err(Error::NewerDtype { tensor: tensor.clone(), dtype: newer.dtype() }),
+        Some((tensor, newer)) => {
+            Err(Problem::NewerDtype { tensor: tensor.clone(), dtype: newer.dtype() }.into())
+        }
         None => Ok(()),
     }
 }
@@ -141,13 +144,13 @@ fn newer_storage_class(dtype: Dtype) -> Option<&'static str> {
 }
 
 /// Returns the storage class, in the module `torch`, that TorchScript loads for `dtype`.
-pub(crate) fn storage_class_name(tensor: &str, dtype: Dtype) -> Result<&'static str> {
-    match dtype {
+pub(crate) fn storage_class_name(tensor: &str, dtype: Dtype) -> std::result::Result<&'static str, Problem> {
+    Ok(match dtype {
         // This class exists in C++ only, not in Python.
         Dtype::Complex32 => Some("ComplexHalfStorage"),
         // Quantized tensors need a quantizer as well as a storage.
         _ if dtype.is_quantized() => None,
         _ => newer_storage_class(dtype).or_else(|| dtype.storage_class()),
     }
-    .ok_or_else(|| Error::Dtype { tensor: tensor.to_owned(), dtype })
+    .ok_or_else(|| Problem::Dtype { tensor: tensor.to_owned(), dtype })?)
 }

@@ -20,8 +20,9 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) use byte_source::Result;
 use byte_source::{MappedFile, Region, Source};
-pub(crate) use error::{Error, Result};
+pub(crate) use error::Problem;
 use kernel::{Kernel, Matrix, Pool};
 use rustix::time::{ClockId, clock_gettime};
 use tensor::{Dtype, Storage, Tensor};

@@ -10,7 +10,7 @@ use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use crate::memory::{checked_product, nbytes_of, zeros};
 use crate::number::Real;
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 pub(crate) const BLOCK: usize = 64;
 
@@ -119,7 +119,9 @@ impl<T: Real> CachedTokens<T> {
     pub(crate) fn new(sizes: CacheSizes) -> Result<Self> {
         let count = checked_product(&[sizes.layers, sizes.batch, sizes.heads])?;
         let mut heads: Vec<Head<T>> = Vec::new();
-        heads.try_reserve_exact(count).map_err(|_| Error::Memory { nbytes: nbytes_of::<Head<T>>(count) })?;
+        heads
+            .try_reserve_exact(count)
+            .map_err(|_| Problem::Memory { nbytes: nbytes_of::<Head<T>>(count) })?;
         heads.resize_with(count, Head::default);
         Ok(Self { sizes, len: 0, heads, rotated: Vec::new() })
     }
@@ -134,16 +136,17 @@ impl<T: Real> CachedTokens<T> {
         let expected = [layers as u64, batch as u64, len, heads as u64, head_dim as u64];
         if [key, value].iter().any(|it| it.shape() != expected || it.dtype() != Dtype::Float32) {
             let found = |it: &Tensor| (it.dtype(), it.shape().to_vec());
-            return Err(Error::PastShape {
+            return Err(Problem::PastShape {
                 key: found(key),
                 value: found(value),
                 layers,
                 batch,
                 heads,
                 head_dim,
-            });
+            }
+            .into());
         }
-        let len = usize::try_from(len).map_err(|_| Error::Memory { nbytes: u64::MAX })?;
+        let len = usize::try_from(len).map_err(|_| Problem::Memory { nbytes: u64::MAX })?;
         let mut tokens = Self::new(sizes)?;
         tokens.reserve(len)?;
         let (key, value) = (gather_bytes(key)?, gather_bytes(value)?);
@@ -228,7 +231,7 @@ impl<T: Real> CachedTokens<T> {
         let CacheSizes { layers, batch, heads, head_dim } = self.sizes;
         let len = checked_product(&[layers, batch, self.len, heads, head_dim, size_of::<f32>()])?;
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).map_err(|_| Error::Memory { nbytes: len as u64 })?;
+        bytes.try_reserve_exact(len).map_err(|_| Problem::Memory { nbytes: len as u64 })?;
         for at in self.sizes.rows(self.len) {
             let Some(head) = self.heads.get(at.head) else { continue };
             head.for_each_element(kind, at.token, head_dim, |number| {
@@ -310,9 +313,9 @@ impl<T: Real> Head<T> {
 fn gather_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     let nbytes = tensor.nbytes();
     let mut out = Vec::new();
-    let len = usize::try_from(nbytes).map_err(|_| Error::Memory { nbytes })?;
-    out.try_reserve_exact(len).map_err(|_| Error::Memory { nbytes })?;
-    byte_source::Blob::write_to(&tensor.gathered(), &mut out).map_err(Error::Read)?;
+    let len = usize::try_from(nbytes).map_err(|_| Problem::Memory { nbytes })?;
+    out.try_reserve_exact(len).map_err(|_| Problem::Memory { nbytes })?;
+    byte_source::Blob::write_to(&tensor.gathered(), &mut out)?;
     Ok(out)
 }
 

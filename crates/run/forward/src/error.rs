@@ -1,15 +1,12 @@
 //! Errors of loading and running a model.
 
-use byte_source::{Cancelled, ErrorKind, ReadError};
+use byte_source::details;
 use tensor::Dtype;
-
-/// Result whose error is this crate's [`Error`] by default.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Errors of loading and running a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Problem {
     /// A weight that should be a matrix has another number of dimensions.
     #[error("expected a matrix, found shape {shape:?}")]
     NotMatrix {
@@ -25,9 +22,6 @@ pub enum Error {
         /// Shape of the weight, in elements.
         shape: Vec<u64>,
     },
-    /// A weight that had to be copied could not be read.
-    #[error("cannot read a weight: {0}")]
-    Read(#[source] ReadError),
     /// The threads could not be started.
     #[error("cannot start {threads} threads: {reason}")]
     Threads {
@@ -95,30 +89,12 @@ pub enum Error {
         /// Size in bytes; `u64::MAX` if it does not fit 63 bits.
         nbytes: u64,
     },
-    /// A view does not fit its storage.
-    #[error(transparent)]
-    Tensor(#[from] tensor::Error),
-    /// The caller stopped the work.
-    #[error(transparent)]
-    Cancelled(#[from] Cancelled),
 }
 
-impl Error {
-    /// Classifies the error for the caller.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NotMatrix { .. }
-            | Self::MissingWeight { .. }
-            | Self::WeightShape { .. }
-            | Self::Tokens { .. }
-            | Self::TokenIds { .. }
-            | Self::PastShape { .. }
-            | Self::CacheMismatch
-            | Self::Tensor(_) => ErrorKind::Input,
-            Self::Dtype { .. } | Self::TooLarge { .. } => ErrorKind::Unsupported,
-            Self::Read(reason) => reason.kind(),
-            Self::Threads { .. } | Self::Memory { .. } => ErrorKind::Io,
-            Self::Cancelled(_) => ErrorKind::Cancelled,
-        }
+details! {
+    Problem {
+        Input: NotMatrix, MissingWeight, WeightShape, Tokens, TokenIds, PastShape, CacheMismatch;
+        Unsupported: Dtype, TooLarge;
+        Io: Threads, Memory;
     }
 }

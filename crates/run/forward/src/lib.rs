@@ -41,6 +41,7 @@ mod weights;
 #[path = "kernel/tests.rs"]
 mod tests;
 
+pub use byte_source::{Error, Result};
 pub use cache::KvCache;
-pub use error::{Error, Result};
+pub use error::Problem;
 pub use model::{ForwardModel, ForwardOptions, ForwardPass, LogitPositions};

@@ -1,6 +1,6 @@
 //! Checked allocation of memory whose size depends on the input.
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Returns the product of sizes.
 ///
@@ -8,7 +8,9 @@ use crate::{Error, Result};
 /// When the product does not fit the address space.
 pub(crate) fn checked_product(sizes: &[usize]) -> Result<usize> {
     let product = sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
-    product.filter(|product| isize::try_from(*product).is_ok()).ok_or(Error::Memory { nbytes: u64::MAX })
+    product
+        .filter(|product| isize::try_from(*product).is_ok())
+        .ok_or(Problem::Memory { nbytes: u64::MAX }.into())
 }
 
 /// Allocates a vector of `count` zeros.
@@ -17,7 +19,7 @@ pub(crate) fn checked_product(sizes: &[usize]) -> Result<usize> {
 /// When the zeros do not fit in memory.
 pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
     let mut out = Vec::new();
-    out.try_reserve_exact(count).map_err(|_| Error::Memory { nbytes: nbytes_of::<T>(count) })?;
+    out.try_reserve_exact(count).map_err(|_| Problem::Memory { nbytes: nbytes_of::<T>(count) })?;
     out.resize(count, T::default());
     Ok(out)
 }
@@ -32,8 +34,8 @@ mod tests {
 
     #[test]
     fn errors_give_the_size_in_bytes() {
-        let nbytes = |error| match error {
-            Error::Memory { nbytes } => nbytes,
+        let nbytes = |error: crate::Error| match error.downcast().expect("its own problem") {
+            Problem::Memory { nbytes } => nbytes,
             other => panic!("{other}"),
         };
         assert_eq!(nbytes(zeros::<f64>(1 << 60).expect_err("too large")), 1 << 63);

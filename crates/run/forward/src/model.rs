@@ -17,7 +17,7 @@ use crate::positions::Frequencies;
 use crate::sharing::share_rows;
 use crate::vector::Scale;
 use crate::weights::{DecoderDims, Weights, assigned_nbytes};
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Options for running a model.
 #[derive(Clone, Copy, Debug, Default)]
@@ -223,20 +223,20 @@ impl ForwardModel {
         match (&self.network, &mut cache.0) {
             (Network::F32(net), TypedCache::F32(cache)) => self.run_piece(net, pass, cache, observer),
             (Network::F64(net), TypedCache::F64(cache)) => self.run_piece(net, pass, cache, observer),
-            _ => Err(Error::CacheMismatch),
+            _ => Err(Problem::CacheMismatch.into()),
         }
     }
 
     fn embedding_ids(&self, tokens: &[i64], batch: usize) -> Result<Vec<usize>> {
         if tokens.is_empty() || tokens.len().checked_rem(batch) != Some(0) {
-            return Err(Error::Tokens { found: tokens.len(), batch });
+            return Err(Problem::Tokens { found: tokens.len(), batch }.into());
         }
         let id = |token: &i64| usize::try_from(*token).ok().filter(|id| *id < self.dims.vocab);
-        tokens.iter().map(id).collect::<Option<_>>().ok_or_else(|| Error::TokenIds {
+        Ok(tokens.iter().map(id).collect::<Option<_>>().ok_or_else(|| Problem::TokenIds {
             low: tokens.iter().copied().min().unwrap_or(0),
             high: tokens.iter().copied().max().unwrap_or(0),
             vocab: self.dims.vocab,
-        })
+        })?)
     }
 
     /// Sends the next [`ForwardPass::at_once`] tokens of each sequence through the layers.
@@ -249,12 +249,12 @@ impl ForwardModel {
     ) -> Result<bool> {
         let ForwardPass { batch, seq, first, .. } = *pass;
         if cache.sizes() != self.sizes(batch) {
-            return Err(Error::CacheMismatch);
+            return Err(Problem::CacheMismatch.into());
         }
         let total = if let Some(total) = pass.total {
             total
         } else {
-            let total = cache.len().checked_add(seq).ok_or(Error::Memory { nbytes: u64::MAX })?;
+            let total = cache.len().checked_add(seq).ok_or(Problem::Memory { nbytes: u64::MAX })?;
             pass.logits.out = zeros(checked_product(&[batch, pass.logits.returned, self.dims.vocab])?)?;
             cache.reserve(total)?;
             *pass.total.insert(total)
@@ -304,7 +304,7 @@ impl ForwardModel {
         let mut h = Vec::new();
         let numbers = checked_product(&[batch, count, dim])?;
         h.try_reserve_exact(numbers)
-            .map_err(|_| Error::Memory { nbytes: crate::memory::nbytes_of::<T>(numbers) })?;
+            .map_err(|_| Problem::Memory { nbytes: crate::memory::nbytes_of::<T>(numbers) })?;
         for ids in ids.chunks_exact(seq) {
             for id in ids.iter().skip(first).take(count) {
                 let embedding = |number| h.push(T::from_f64(number) * net.embedding_factor);

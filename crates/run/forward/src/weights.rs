@@ -15,7 +15,7 @@ use crate::linear::Linear;
 use crate::memory::checked_product;
 use crate::norm::Norm;
 use crate::number::Real;
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 #[derive(Debug)]
 pub(crate) struct Weights<T> {
@@ -53,7 +53,7 @@ impl DecoderDims {
 }
 
 fn size_in_memory(n: u64) -> Result<usize> {
-    usize::try_from(n).map_err(|_| Error::Memory { nbytes: n })
+    Ok(usize::try_from(n).map_err(|_| Problem::Memory { nbytes: n })?)
 }
 
 /// Bytes by which copies of weights may exceed their storages: four bytes can be expanded to terabytes.
@@ -245,7 +245,7 @@ impl WeightLookup<'_> {
 
     fn missing_weight(&self, weight: Weight) -> Error {
         let name = self.decoder.layout().name(weight);
-        Error::MissingWeight { weight: name.unwrap_or_else(|| format!("{weight:?}")) }
+        Problem::MissingWeight { weight: name.unwrap_or_else(|| format!("{weight:?}")) }.into()
     }
 
     /// Returns the tensor of a weight, after comparing its shape with the decoder's.
@@ -255,14 +255,14 @@ impl WeightLookup<'_> {
         if tensor.shape() == expected {
             return Ok(tensor);
         }
-        Err(Error::WeightShape { tensor: name.to_owned(), found: tensor.shape().to_vec(), expected })
+        Err(Problem::WeightShape { tensor: name.to_owned(), found: tensor.shape().to_vec(), expected }.into())
     }
 
     fn spend_budget(&self, tensor: &Tensor) -> Result<()> {
         if self.budget.borrow_mut().spend(tensor) {
             return Ok(());
         }
-        Err(Error::TooLarge { shape: tensor.shape().to_vec() })
+        Err(Problem::TooLarge { shape: tensor.shape().to_vec() }.into())
     }
 
     fn matrix(&self, weight: Weight) -> Result<Matrix> {

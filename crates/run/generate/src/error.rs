@@ -1,6 +1,6 @@
 //! Errors of reading a tokenizer, of tokenization, and of choosing a token.
 
-use byte_source::ErrorKind;
+use byte_source::details;
 
 /// Result with this crate's [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -118,23 +118,12 @@ pub enum Error {
     Tokenizer { file: String, reason: String },
 }
 
-impl Error {
-    /// Returns the category of the error.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Temperature { .. } | Self::TopP { .. } => ErrorKind::Option,
-            Self::NotANumber { .. } | Self::NoLogits | Self::NoTokenizer | Self::TextExpansion { .. } => {
-                ErrorKind::Input
-            }
-            Self::Unsupported { .. }
-            | Self::FileTooLarge { .. }
-            | Self::LongToken { .. }
-            | Self::LongComponent { .. }
-            | Self::TokenizerWork { .. }
-            | Self::Pattern { .. }
-            | Self::PatternWork { .. }
-            | Self::Tokenizer { .. } => ErrorKind::Unsupported,
-            Self::Invalid { .. } => ErrorKind::Damaged,
-        }
+details! {
+    Error {
+        Option: Temperature, TopP;
+        Input: NotANumber, NoLogits, NoTokenizer, TextExpansion;
+        Unsupported: Unsupported, FileTooLarge, LongToken, LongComponent, TokenizerWork, Pattern, PatternWork,
+            Tokenizer;
+        Damaged: Invalid;
     }
 }

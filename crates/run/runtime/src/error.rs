@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::{Cancelled, ErrorKind, ReadError, format_bytes, format_things};
+use byte_source::{Cancelled, ErrorKind, format_bytes, format_things};
 use carton_format::MODEL_PT;
 use tensor::Dtype;
 
@@ -90,13 +90,13 @@ pub enum Error {
     /// Tokens were given to a carton of weights.
     #[error("{} has weights and no code; it does not take tokens", path.display())]
     NotAModel { path: PathBuf },
-    #[error("{0}")]
-    Model(#[source] forward::Error),
+    #[error(transparent)]
+    Model(byte_source::Error),
     #[error("tensor `{}`: {reason}", name.escape_debug())]
     Tensor {
         name: String,
         #[source]
-        reason: ReadError,
+        reason: byte_source::Error,
     },
     /// A tensor expands a small storage to too many elements.
     #[error(
@@ -110,11 +110,14 @@ pub enum Error {
         /// Size of the storage, in bytes.
         storage: u64,
     },
-    #[error("stopped")]
-    Cancelled,
 }
 
 impl Error {
+    /// Returns true if the caller cancelled the work.
+    pub fn is_cancelled(&self) -> bool {
+        self.kind() == ErrorKind::Cancelled
+    }
+
     /// Returns the category of the error for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -128,7 +131,6 @@ impl Error {
             | Self::ExpandedView { .. } => ErrorKind::Unsupported,
             Self::UnknownPort { .. } | Self::RunnerOption { .. } | Self::Damaged { .. } => ErrorKind::Damaged,
             Self::Input(_) | Self::NoOutput { .. } | Self::NotAModel { .. } => ErrorKind::Input,
-            Self::Cancelled => ErrorKind::Cancelled,
         }
     }
 }
@@ -225,8 +227,8 @@ fn listed(are: &str, names: &[String]) -> String {
 }
 
 impl From<Cancelled> for Error {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
+    fn from(cancelled: Cancelled) -> Self {
+        Self::Model(cancelled.into())
     }
 }
 
@@ -234,17 +236,14 @@ impl Error {
     /// Converts errors of reading the carton at `path`.
     pub(crate) fn from_carton(path: &Path) -> impl Fn(carton_format::Error) -> Self + '_ {
         move |error| match error {
-            carton_format::Error::Cancelled(_) => Self::Cancelled,
+            carton_format::Error::Located(error) => Self::Model(error),
             reason => Self::Carton { path: path.to_owned(), reason },
         }
     }
 }
 
-impl From<forward::Error> for Error {
-    fn from(error: forward::Error) -> Self {
-        match error {
-            forward::Error::Cancelled(_) => Self::Cancelled,
-            error => Self::Model(error),
-        }
+impl From<byte_source::Error> for Error {
+    fn from(error: byte_source::Error) -> Self {
+        Self::Model(error)
     }
 }

@@ -148,7 +148,7 @@ impl SelfTestRunner<'_> {
         };
         let returned = match self.test_outputs(test) {
             Ok(returned) => returned,
-            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(error) if error.is_cancelled() => return Err(error),
             Err(error) => {
                 row.error = Some(error.to_string());
                 return Ok(row);

@@ -8,7 +8,7 @@
 //! let source = RemoteSource::new("object.bin", vec![1, 2, 3]);
 //! assert_eq!(source.read_range(1..3)?[..], [2, 3]);
 //! assert_eq!(source.take_ranges(), [1..3]);
-//! # Ok::<(), byte_source::ReadError>(())
+//! # Ok::<(), byte_source::Error>(())
 //! ```
 
 mod archive;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use byte_source::{ReadError, Source};
+use byte_source::Source;
 
 /// A source like an object in a remote store: its bytes are not in memory for the reader. It consists of parts with zeros
 /// between them, so that it can be larger than the memory, and records the ranges that are read.
@@ -55,7 +55,7 @@ impl Source for RemoteSource {
         self.len
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), byte_source::Error> {
         let range = offset..offset.saturating_add(buffer.len() as u64);
         if range.end > self.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -83,7 +83,7 @@ impl Source for RemoteSource {
         true
     }
 
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         Ok(())
     }
 }

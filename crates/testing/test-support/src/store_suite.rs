@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use byte_source::{Location, ReadError, Replaced, Stat};
+use byte_source::{Location, Replaced, Stat};
 
 /// Files of the folder that [`check_store`] looks at: a path relative to it, and the bytes.
 pub const STORE_FILES: [(&str, &[u8]); 3] =
@@ -81,7 +81,7 @@ fn check_uploads(file: &Location) {
     };
     let read = || {
         let source = file.open()?;
-        Result::<_, ReadError>::Ok(source.read_range(0..source.len())?.to_vec())
+        Result::<_, byte_source::Error>::Ok(source.read_range(0..source.len())?.to_vec())
     };
     drop(file.store().create(file.path(), 3).expect("it creates files"));
     assert_eq!(file.stat().expect("nothing is there"), None, "an upload that is dropped leaves nothing");

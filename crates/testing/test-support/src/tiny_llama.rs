@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use byte_source::{OwnedBlob, ReadError, Sink, Window};
+use byte_source::{OwnedBlob, Sink, Window};
 use pickle_vm::{MemoId, Writer};
 use zip_format::{EntryContent, NewZipEntry, ZipWriter};
 
@@ -61,7 +61,7 @@ fn tensors() -> Vec<(String, Vec<u64>)> {
 fn save(tensors: &[(String, Vec<u64>)], path: &Path) -> Result<(), Box<dyn Error>> {
     struct FileSink(BufWriter<File>);
     impl Sink for FileSink {
-        fn write(&mut self, window: Window) -> Result<(), ReadError> {
+        fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
             Ok(self.0.write_all(&window)?)
         }
     }

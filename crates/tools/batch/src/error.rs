@@ -14,9 +14,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The observer stopped the batch.
-    #[error("stopped")]
-    Cancelled(#[from] Cancelled),
     /// The manifest cannot be opened.
     #[error("cannot read {}: {reason}", path.display())]
     OpenManifest { path: PathBuf, reason: io::Error },
@@ -35,9 +32,9 @@ pub enum Error {
     /// The file to resume from has a line that is not the result of a batch.
     #[error("{}, line {line}: it is not a result of a batch: {reason}", path.display())]
     NotAResult { path: PathBuf, line: u64, reason: String },
-    /// The new file of results cannot replace the old one.
+    /// The new file of results cannot replace the old one, or the observer stopped the batch.
     #[error(transparent)]
-    ReplaceResults(#[from] output::Error),
+    Located(#[from] byte_source::Error),
     /// A result cannot be passed on.
     #[error("cannot write a result: {0}")]
     Output(io::Error),
@@ -64,25 +61,30 @@ impl Error {
             | Self::ResultsInUse { path }
             | Self::NotAResult { path, .. }
             | Self::CreateFolder { path, .. } => Some(path),
-            Self::Cancelled(_) | Self::ReplaceResults(_) | Self::Output(_) | Self::Index(_) => None,
+            Self::Located(_) | Self::Output(_) | Self::Index(_) => None,
         }
     }
 
     /// Returns the category of the error, by which a caller can react.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::Manifest { problem: ManifestProblem::Read(_), .. } | Self::ResultsInUse { .. } => {
                 ErrorKind::Io
             }
             Self::Manifest { .. } => ErrorKind::Input,
             Self::ResultsExist { .. } | Self::NotAResult { .. } => ErrorKind::Option,
-            Self::ReplaceResults(reason) => reason.kind(),
+            Self::Located(reason) => reason.kind(),
             Self::OpenManifest { reason, .. }
             | Self::Results { reason, .. }
             | Self::CreateFolder { reason, .. }
             | Self::Output(reason)
             | Self::Index(reason) => reason.into(),
         }
+    }
+}
+
+impl From<Cancelled> for Error {
+    fn from(cancelled: Cancelled) -> Self {
+        Self::Located(cancelled.into())
     }
 }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use byte_source::ReadError;
 use output::{OutputRecord, OutputRecords, parent_folder};
 
 use crate::JobOutput;
@@ -30,7 +29,7 @@ impl RecordsNextToOutputs {
     ///
     /// # Errors
     /// When the store of the output cannot be reached or refuses access.
-    pub fn find(&self, output: &dyn JobOutput) -> Result<Option<OutputRecord>, ReadError> {
+    pub fn find(&self, output: &dyn JobOutput) -> Result<Option<OutputRecord>, byte_source::Error> {
         if let Ok(Some(_)) = output.destination().store_of(output.path()) {
             let read = || output.destination().stored_record(output.path());
             return Ok(self.is_resumed.then(read).transpose()?.flatten());

@@ -5,8 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Action, Blob, Cancelled, Crc32, Location, Observer, ProgressReporter, ReadError, Region, Sink, Stat,
-    Window,
+    Action, Blob, Cancelled, Crc32, Location, Observer, ProgressReporter, Region, Sink, Stat, Window,
 };
 use output::{Destination, FileRecord, OutputRecord, WrittenFile, file_name, parent_folder};
 
@@ -202,7 +201,7 @@ fn checksum(file: &Location, work: ProgressReporter<'_>) -> Result<Option<u32>, 
     let mut sink = ChecksumSink { sum: Crc32::default(), done: 0, work };
     match Region::whole(&source).write_to(&mut sink) {
         Ok(()) => Ok(Some(sink.sum.sum())),
-        Err(ReadError::Cancelled(stopped)) => Err(stopped),
+        Err(error) if error.is_cancelled() => Err(Cancelled),
         Err(_) => Ok(None),
     }
 }
@@ -215,7 +214,7 @@ struct ChecksumSink<'w> {
 }
 
 impl Sink for ChecksumSink<'_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         self.sum.add(&window);
         self.done = self.done.saturating_add(window.len() as u64);
         Ok(self.work.advance(self.done)?)

@@ -37,7 +37,7 @@ pub(crate) fn read_arrays(given: &[ArrayFile]) -> Result<(Vec<(String, NpyArray)
     let mut arrays: Vec<(String, NpyArray)> = Vec::with_capacity(given.len());
     let mut maps = Vec::with_capacity(given.len());
     for ArrayFile { name, path } in given {
-        let file: Arc<dyn Source> = Arc::new(MappedFile::open(path).map_err(Error::Map)?);
+        let file: Arc<dyn Source> = Arc::new(MappedFile::open(path)?);
         let array = npy::read_npy(&file).map_err(|reason| Error::Npy { path: path.clone(), reason })?;
         arrays.push((name.clone(), array));
         maps.push(file);

@@ -57,7 +57,7 @@ impl<'o> DownloadCache<'o> {
         let mut remote = RemoteOptions::default();
         remote.allow_http = options.allow_http;
         remote.timeout = options.timeout;
-        let downloader = Downloader::new(&remote).map_err(|error| Error::Read(error.into()))?;
+        let downloader = Downloader::new(&remote).map_err(Error::from)?;
         Ok(Self { options, observer, place, downloader })
     }
 
@@ -73,8 +73,8 @@ impl<'o> DownloadCache<'o> {
         let target = self.folder().join(hex(&wanted.sha256));
         let mut replaced = None;
         if target.is_file() {
-            let file = LazyFile::find(&target).map_err(Error::Map)?;
-            if sha256(&file, self.observer).map_err(Error::read)? == wanted.sha256 {
+            let file = LazyFile::find(&target)?;
+            if sha256(&file, self.observer)? == wanted.sha256 {
                 return Ok(FetchedFile { file, downloaded: 0, replaced });
             }
             replaced = Some(target.clone());
@@ -83,7 +83,7 @@ impl<'o> DownloadCache<'o> {
         match self.download(wanted, &mut partial) {
             Ok(downloaded) => {
                 partial.complete(&target, replaced.is_some())?;
-                let file = LazyFile::find(&target).map_err(Error::Map)?;
+                let file = LazyFile::find(&target)?;
                 Ok(FetchedFile { file, downloaded, replaced })
             }
             Err(error) => {
@@ -104,7 +104,7 @@ impl<'o> DownloadCache<'o> {
             let file = WantedFile { url, sha256: &wanted.sha256, max_bytes };
             match self.downloader.download(&file, &mut partial.file, work) {
                 Ok(()) => return Ok(counted.downloaded()),
-                Err(remote_source::Error::Cancelled(cancelled)) => return Err(cancelled.into()),
+                Err(error @ remote_source::Error::Cancelled(_)) => return Err(error.into()),
                 Err(error) => failures.push(error),
             }
         }
@@ -134,7 +134,7 @@ impl PartialFile {
     /// Opens and locks the partial file of an earlier run; creates a private one while another run holds the lock.
     fn open(folder: &Path, name: &str) -> Result<Self> {
         let path = folder.join(format!("{name}.partial"));
-        let failed = |reason| output::Error::Write { path: path.clone(), reason };
+        let failed = |reason| byte_source::FileError::Write { path: path.clone(), reason };
         loop {
             let mut options = OpenOptions::new();
             let file =
@@ -172,7 +172,7 @@ impl PartialFile {
                 _ => Ok(()),
             }
         };
-        Ok(named().map_err(|reason| output::Error::Write { path: target.to_owned(), reason })?)
+        Ok(named().map_err(|reason| byte_source::FileError::Write { path: target.to_owned(), reason })?)
     }
 
     /// Removes the file if no later run could resume from it.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use byte_source::{Blob, Observer, ReadError, Sink, Source, Window, format_bytes};
+use byte_source::{Blob, Observer, Sink, Source, Window, format_bytes};
 use carton_format::{Carton, EntryTap, MODEL_PT};
 use open::files::ShardPolicy;
 use open::{Context, Model, OpenOptions, Selection, open_model, own_tensors, read_model};
@@ -69,7 +69,7 @@ pub(crate) fn compare_model(
                 let difference = comparer.difference(tensor, other);
                 // The code comparison needs the model's own tensors.
                 *tensor = other.clone();
-                difference.map_err(|reason| Error::elements(name, reason))?
+                difference.map_err(|reason| reason.in_tensor(name))?
             }
         };
         differences.extend(difference.map(|what| format!("tensor `{}` {what}", name.escape_debug())));
@@ -110,9 +110,7 @@ pub(crate) fn compare_output(options: &VerifyOptions, observer: &dyn Observer) -
     for (name, tensor) in expected.tensors() {
         let difference = match found.tensors().get(name) {
             None => Some("is missing".to_owned()),
-            Some(other) => {
-                comparer.difference(tensor, other).map_err(|reason| Error::elements(name, reason))?
-            }
+            Some(other) => comparer.difference(tensor, other).map_err(|reason| reason.in_tensor(name))?,
         };
         differences.extend(difference.map(|what| format!("tensor `{}` {what}", name.escape_debug())));
     }
@@ -167,12 +165,18 @@ impl TensorPairs<'_> {
                 self.known.insert(views, (!equal).then(|| OTHER_ELEMENTS.to_owned()));
             }
         }
-        let damaged = |reason| open::Error::unread_input(checkpoint, reason).with_tensor(expected).into();
+        let damaged = |reason: byte_source::Error| {
+            open::Error::from(reason.in_file(checkpoint)).with_tensor(expected).into()
+        };
         checks.verify(self.observer).map_err(damaged)
     }
 
     /// Describes the difference of two tensors; `None` if every bit is equal.
-    fn difference(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
+    fn difference(
+        &mut self,
+        expected: &Tensor,
+        found: &Tensor,
+    ) -> Result<Option<String>, byte_source::Error> {
         if expected.dtype() != found.dtype() {
             return Ok(Some(format!("is {}, in the checkpoint {}", found.dtype(), expected.dtype())));
         }
@@ -189,7 +193,11 @@ impl TensorPairs<'_> {
         Ok(difference)
     }
 
-    fn element_difference(&mut self, expected: &Tensor, found: &Tensor) -> Result<Option<String>, ReadError> {
+    fn element_difference(
+        &mut self,
+        expected: &Tensor,
+        found: &Tensor,
+    ) -> Result<Option<String>, byte_source::Error> {
         // A conversion keeps strides, so the elements that a view repeats are compared once.
         let once = (expected.without_repeats(), found.without_repeats());
         let (expected, found) =
@@ -212,7 +220,7 @@ fn have_equal_elements(
     expected: &Tensor,
     found: &Tensor,
     observer: &dyn Observer,
-) -> Result<bool, ReadError> {
+) -> Result<bool, byte_source::Error> {
     std::thread::scope(|scope| {
         let (windows, received) = sync_channel(QUEUE);
         let sent = scope.spawn(move || expected.gathered().write_to(&mut WindowSender { windows }));
@@ -222,7 +230,7 @@ fn have_equal_elements(
         // The sending thread ends once the receiver is dropped.
         drop(comparer);
         match sent.join() {
-            Ok(Err(ReadError::Io(error))) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Ok(Err(error)) if error.io_kind() == Some(io::ErrorKind::BrokenPipe) => {}
             Ok(sent) => sent?,
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -235,7 +243,7 @@ struct WindowSender {
 }
 
 impl Sink for WindowSender {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         self.windows.send(window).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
@@ -249,7 +257,7 @@ struct WindowComparer<'o> {
 }
 
 impl Sink for WindowComparer<'_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         self.observer.check()?;
         let mut bytes: &[u8] = &window;
         while !bytes.is_empty() {

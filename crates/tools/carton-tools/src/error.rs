@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Cancelled, ErrorKind, ReadError};
+use byte_source::{Detail, ErrorKind, FileError};
 use carton_format::TensorIndex;
 use tensor::Dtype;
 
@@ -18,17 +18,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("stopped")]
-    Cancelled,
     /// A checkpoint or a carton cannot be opened, or selected from.
     #[error("{0}")]
     Open(#[source] Box<open::Error>),
     /// A carton cannot be written.
     #[error("{0}")]
     Convert(#[source] Box<convert::Error>),
-    /// A path cannot be read or written.
-    #[error("{0}")]
-    Store(#[source] output::Error),
+    /// A file cannot be read or written, or the caller stopped the work.
+    #[error(transparent)]
+    Located(#[from] byte_source::Error),
     /// A stream, such as standard output, cannot be written.
     #[error("cannot write to standard output: {0}")]
     Stream(#[source] std::io::Error),
@@ -61,11 +59,6 @@ pub enum Error {
     /// A file cannot be opened, read or written.
     #[error("{}: {reason}", path.display())]
     Io { path: PathBuf, reason: io::Error },
-    /// A file cannot be read, or changed while it was read. The cause names the file.
-    #[error("{0}")]
-    Read(#[source] io::Error),
-    #[error("{0}")]
-    Map(#[source] byte_source::Error),
     /// A document of the carton cannot be written.
     #[error("{0}")]
     Format(#[source] carton_format::Error),
@@ -196,17 +189,14 @@ impl Error {
     /// Returns the category of the error for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Cancelled => ErrorKind::Cancelled,
             Self::Open(reason) => reason.kind(),
             Self::Convert(reason) => reason.kind(),
-            Self::Store(reason) => reason.kind(),
+            Self::Located(reason) => reason.kind(),
             Self::Reader { reason, .. } | Self::Format(reason) => reason.kind(),
-            Self::Map(reason) => reason.kind(),
             Self::Tensor { reason, .. } => reason.kind(),
             Self::Npy { reason, .. } => reason.kind(),
             Self::CreateFolder { reason, .. }
             | Self::Io { reason, .. }
-            | Self::Read(reason)
             | Self::Stream(reason)
             | Self::Compress { reason, .. } => reason.into(),
             Self::FolderNotEmpty { .. } | Self::FilesExist { .. } | Self::ParentNotAFolder { .. } => {
@@ -225,9 +215,7 @@ impl Error {
             | Self::Expansion { .. } => ErrorKind::Option,
             Self::NoNumpyDtype { .. } => ErrorKind::Unsupported,
             Self::BlobLength { .. } | Self::BlobDamaged { .. } | Self::NotLinked { .. } => ErrorKind::Damaged,
-            Self::Fetch { failures, .. } => {
-                failures.last().map_or(ErrorKind::Input, remote_source::Error::kind)
-            }
+            Self::Fetch { failures, .. } => failures.last().map_or(ErrorKind::Input, Detail::kind),
         }
     }
 }
@@ -274,10 +262,8 @@ impl TensorError {
 impl Error {
     /// Converts errors of the reader while it reads the carton or the folder at `path`.
     pub fn from_reader(path: &Path) -> impl Fn(carton_format::Error) -> Self + '_ {
-        use carton_format::Error::Changed;
         move |error| match error {
-            Changed(changed) => open::Error::Changed(changed).into(),
-            carton_format::Error::Cancelled(cancelled) => cancelled.into(),
+            carton_format::Error::Located(error) => Self::Located(error),
             reason => Self::Reader { path: path.to_owned(), reason },
         }
     }
@@ -289,7 +275,7 @@ impl Error {
     ) -> impl Fn(carton_format::Error) -> Self + 'p {
         move |error| match error {
             carton_format::Error::WriteOutput(reason) => {
-                Self::Store(output::Error::Write { path: target.to_owned(), reason })
+                Self::Located(FileError::Write { path: target.to_owned(), reason }.into())
             }
             error => Self::from_reader(path)(error),
         }
@@ -300,32 +286,35 @@ impl Error {
         move |reason| Self::Io { path: path.to_owned(), reason }
     }
 
-    /// Converts an error of reading a blob, whose text names the file.
-    pub(crate) fn read(reason: ReadError) -> Self {
-        open::Error::from_read_error(reason, Self::Read)
-    }
-
-    /// Converts an error of reading the elements of the tensor `name`.
-    pub(crate) fn elements(name: &str, reason: ReadError) -> Self {
-        let named = |reason| open::Error::ReadTensor { name: name.to_owned(), reason };
-        open::Error::from_read_error(reason, |reason| Self::from(named(reason)))
-    }
-
     pub(crate) fn tensor(name: &str, reason: TensorError) -> Self {
         Self::Tensor { name: name.to_owned(), reason }
     }
 }
 
-impl From<Cancelled> for Error {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
+impl Error {
+    /// Returns true if the caller cancelled the work.
+    pub fn is_cancelled(&self) -> bool {
+        self.kind() == ErrorKind::Cancelled
     }
 }
+
+/// Implements `From` for problems of other crates.
+macro_rules! from {
+    ($($problem:ty),*) => {
+        $(impl From<$problem> for Error {
+            fn from(problem: $problem) -> Self {
+                Self::Located(problem.into())
+            }
+        })*
+    };
+}
+
+from! { byte_source::Cancelled, FileError, output::Problem, remote_source::Error }
 
 impl From<open::Error> for Error {
     fn from(error: open::Error) -> Self {
         match error {
-            open::Error::Cancelled => Self::Cancelled,
+            open::Error::Located(error) => Self::Located(error),
             error => Self::Open(Box::new(error)),
         }
     }
@@ -336,15 +325,6 @@ impl From<convert::Error> for Error {
         match error {
             convert::Error::Open(error) => error.into(),
             error => Self::Convert(Box::new(error)),
-        }
-    }
-}
-
-impl From<output::Error> for Error {
-    fn from(error: output::Error) -> Self {
-        match error {
-            output::Error::Cancelled(_) => Self::Cancelled,
-            error => Self::Store(error),
         }
     }
 }

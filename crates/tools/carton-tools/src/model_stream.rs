@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{ReadError, Source};
+use byte_source::Source;
 use tensor::{ElementReader, RecordChecks, Tensor, ViewId};
 
 /// Length of a read in bytes; the buffer stays in the cache of a core.
@@ -61,7 +61,7 @@ pub(crate) struct ModelStream<'c> {
 struct RangeComparison<'c> {
     pair: StreamedPair,
     reader: Option<ElementReader<'c>>,
-    result: Result<bool, ReadError>,
+    result: Result<bool, byte_source::Error>,
 }
 
 impl<'c> ModelStream<'c> {
@@ -96,7 +96,7 @@ impl<'c> ModelStream<'c> {
     }
 
     /// Returns for each pair that was compared whether its elements are equal.
-    pub(crate) fn finish(self) -> HashMap<(ViewId, ViewId), Result<bool, ReadError>> {
+    pub(crate) fn finish(self) -> HashMap<(ViewId, ViewId), Result<bool, byte_source::Error>> {
         let taken = self.taken;
         let compared = self.comparisons.into_iter().filter(|it| it.pair.range.end <= taken);
         compared.map(|it| (it.pair.views, it.result)).collect()

@@ -104,12 +104,12 @@ pub fn copy_carton(input: &Location, observer: &dyn Observer) -> Result<Carton> 
 /// # Errors
 /// Returns an error if the folder or a file cannot be read.
 pub fn open_packed_in(folder: &Location) -> Result<Vec<Location>> {
-    let listing = folder.store().list(folder.path()).map_err(|reason| Error::read(reason.into()))?;
+    let listing = folder.store().list(folder.path()).map_err(byte_source::Error::from)?;
     let is_named =
         |name: &&String| Path::new(name).extension().is_some_and(|extension| extension == EXTENSION);
     let files: Vec<PathBuf> =
         listing.files.iter().filter(is_named).map(|name| folder.path().join(name)).collect();
-    let opened = folder.store().open(&files).map_err(Error::read)?;
+    let opened = folder.store().open(&files)?;
     Ok(opened.into_iter().map(Location::from).collect())
 }
 
@@ -139,18 +139,18 @@ pub(crate) fn copy_file(file: &Arc<dyn Source>, observer: &dyn Observer) -> Resu
     let mut copy = tempfile::tempfile().map_err(write)?;
     let mut done = 0_u64;
     for range in byte_source::window_ranges(0..file.len()) {
-        let window = file.read_window(range).map_err(Error::read)?;
+        let window = file.read_window(range)?;
         copy.write_all(&window).map_err(write)?;
         done = done.saturating_add(window.len() as u64);
         work.advance(done)?;
     }
-    let copy = MappedFile::from_file(&copy, path).map_err(Error::Map)?;
+    let copy = MappedFile::from_file(&copy, path)?;
     Ok(Arc::new(copy))
 }
 
 /// Opens the file of an input; returns `None` for a folder.
 pub(crate) fn file_of(input: &Location) -> Result<Option<Arc<dyn Source>>> {
-    if input.is_folder() { Ok(None) } else { input.open().map(Some).map_err(Error::read) }
+    if input.is_folder() { Ok(None) } else { Ok(input.open().map(Some)?) }
 }
 
 /// Returns an error if a file that is not on this machine, which the reader refuses, is a checkpoint or another file, rather than

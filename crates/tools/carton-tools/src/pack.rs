@@ -140,7 +140,7 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     if folder.is_local() {
         return pack_files(root, root, &target, options, observer);
     }
-    let files = folder.files_below().map_err(|reason| Error::read(reason.into()))?;
+    let files = folder.files_below().map_err(byte_source::Error::from)?;
     if let Some(path) = files.iter().find(|path| !is_manifest_or_links(path) && !has_place(path)) {
         return Err(Error::NoPlace { folder: root.to_owned(), path: path.clone() });
     }
@@ -160,7 +160,7 @@ fn copy_files(folder: &Location, files: &[String], copy: &Path, observer: &dyn O
     let mut done = 0_u64;
     for names in names.chunks(OPENED_MAX) {
         let paths: Vec<PathBuf> = names.iter().map(|name| folder.path().join(name)).collect();
-        let sources = folder.store().open(&paths).map_err(Error::read)?;
+        let sources = folder.store().open(&paths)?;
         let needed = sources.iter().fold(0_u64, |sum, source| sum.saturating_add(source.len()));
         // The copy, and the carton.
         output::require_free_space(needed.saturating_mul(2), copy)?;
@@ -169,14 +169,14 @@ fn copy_files(folder: &Location, files: &[String], copy: &Path, observer: &dyn O
             let parent = parent_folder(&path);
             let made = std::fs::create_dir_all(parent);
             made.map_err(|reason| Error::CreateFolder { path: parent.to_owned(), reason })?;
-            let failed = |reason| output::Error::Write { path: path.clone(), reason };
+            let failed = |reason| byte_source::FileError::Write { path: path.clone(), reason };
             let mut file = File::create_new(&path).map_err(failed)?;
             let copied = each_window(&*source, 0..source.len(), |window| {
                 file.write_all(&window)?;
                 done = done.saturating_add(window.len() as u64);
                 Ok(work.advance(done)?)
             });
-            copied.map_err(Error::read)?;
+            copied?;
         }
     }
     Ok(())
@@ -338,7 +338,7 @@ fn plain_files(root: &Path, entries: &[&CartonEntry]) -> Result<Vec<(String, Laz
     let is_document = |path: &str| [Config::PATH, TensorIndex::PATH].contains(&path);
     let plain = entries.iter().filter(|entry| !entry.is_symbolic_link && !is_document(&entry.path));
     let find = |entry: &&CartonEntry| {
-        let file = LazyFile::find(&root.join(&entry.path)).map_err(Error::Map)?;
+        let file = LazyFile::find(&root.join(&entry.path))?;
         Ok((entry.path.clone(), file))
     };
     plain.map(find).collect()
@@ -365,7 +365,7 @@ fn links(
             let Some((_, file)) = sources.iter().find(|(path, _)| *path == target) else {
                 return Err(Error::LinkNotPacked { folder: root.to_owned(), target });
             };
-            let hash = sha256(file, observer).map_err(Error::read)?;
+            let hash = sha256(file, observer)?;
             hashes.insert(target, hash);
             hash
         };
@@ -384,7 +384,7 @@ fn compress(
 ) -> Result<(Vec<Option<CompressedFile>>, CompressedFiles)> {
     let parent = parent_folder(target);
     let failed =
-        |reason: std::io::Error| output::Error::CreateIn { folder: parent.to_owned(), kind: reason.kind() };
+        |reason: std::io::Error| output::Problem::CreateIn { folder: parent.to_owned(), kind: reason.kind() };
     std::fs::create_dir_all(parent).map_err(failed)?;
     let mut spill = CompressionSpill::create(parent).map_err(failed)?;
     let how = match compression {
@@ -406,10 +406,10 @@ fn compress(
             None
         } else {
             spill.compress(*blob, how, work.resumed_at(before)).map_err(|reason| {
-                match Error::read(reason) {
-                    Error::Read(reason) => Error::Compress { path: (*path).to_owned(), reason },
-                    error => error,
+                if reason.io_kind().is_none() {
+                    return Error::from(reason);
                 }
+                Error::Compress { path: (*path).to_owned(), reason: reason.into() }
             })?
         });
         before = before.saturating_add(blob.len());

@@ -85,7 +85,9 @@ pub fn save_array(
         Some(tensor.numel().saturating_mul(npy.dtype().size())),
     );
     npy.write(&mut output, &progress).map_err(|reason| match reason {
-        ArrayError::Write(reason) => output::Error::Write { path: options.output.clone(), reason }.into(),
+        ArrayError::Write(reason) => {
+            byte_source::FileError::Write { path: options.output.clone(), reason }.into()
+        }
         reason => array_error(name, reason),
     })?;
     output.commit(options.if_exists)?;
@@ -123,7 +125,7 @@ fn npy_file(name: &str, tensor: &Tensor) -> Result<NpyFile> {
 
 fn array_error(name: &str, reason: ArrayError) -> Error {
     match reason {
-        ArrayError::Read(reason) => Error::elements(name, reason),
+        ArrayError::Read(reason) => reason.in_tensor(name).into(),
         reason => open::Error::Array { name: name.to_owned(), reason }.into(),
     }
 }

@@ -122,7 +122,7 @@ fn refuse_existing(root: &Path, entries: &[&CartonEntry], force: bool) -> Result
     let paths = entries.iter().map(|entry| root.join(&entry.path));
     let paths: Vec<PathBuf> = paths.filter(|path| path.symlink_metadata().is_ok()).collect();
     if let Some(path) = paths.iter().find(|path| path.symlink_metadata().is_ok_and(|kind| kind.is_dir())) {
-        return Err(output::Error::IsFolder { path: path.clone() }.into());
+        return Err(output::Problem::IsFolder { path: path.clone() }.into());
     }
     for entry in entries {
         let mut folder = root.join(&entry.path);
@@ -191,7 +191,7 @@ impl FolderWriter<'_> {
             self.link(entry, &target)?;
             self.created_paths.push(target);
         }
-        self.carton.check_unchanged().map_err(Error::read)?;
+        self.carton.check_unchanged()?;
         Ok(output::sync_folder(self.root)?)
     }
 
@@ -220,7 +220,7 @@ impl FolderWriter<'_> {
 
     #[cfg(unix)]
     fn link(&self, entry: &CartonEntry, path: &Path) -> Result<()> {
-        let failed = |reason| output::Error::Write { path: path.to_owned(), reason };
+        let failed = |reason| byte_source::FileError::Write { path: path.to_owned(), reason };
         let target = self.carton.link_text(entry).map_err(Error::from_reader(self.carton.path()))?;
         if self.force && path.symlink_metadata().is_ok() {
             std::fs::remove_file(path).map_err(failed)?;

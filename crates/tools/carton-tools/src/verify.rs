@@ -160,7 +160,7 @@ impl VerifyReport {
                 self.tensors_compared = Some(comparison.compared);
                 Ok(())
             }
-            Err(Error::Cancelled) => Err(Error::Cancelled),
+            Err(error) if error.is_cancelled() => Err(error),
             // A damaged model cannot be compared.
             Err(error) if !self.findings.is_empty() => {
                 self.findings.push(finding(format!("not compared: {error}")));

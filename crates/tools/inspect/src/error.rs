@@ -39,9 +39,6 @@ pub enum Error {
         /// Most similar name of a tensor or value.
         similar: Option<String>,
     },
-    /// A checkpoint cannot be parsed.
-    #[error("{0}")]
-    Checkpoint(torch_import::Error),
     /// A pickle cannot be parsed.
     #[error("{0}")]
     Pickle(pickle_vm::Error),
@@ -59,7 +56,6 @@ impl Error {
         match self {
             Self::Open(reason) => reason.kind(),
             Self::AtPath { reason, .. } => reason.kind(),
-            Self::Checkpoint(reason) => reason.kind(),
             Self::Pickle(reason) | Self::Listing(TraceError::Pickle(reason)) => {
                 torch_import::pickle_kind(reason)
             }
@@ -70,14 +66,23 @@ impl Error {
     }
 
     /// Returns a function that wraps an error with the path of its file.
-    pub fn at(path: &Path) -> impl FnOnce(Self) -> Self {
-        move |reason| Self::AtPath { path: path.to_owned(), reason: Box::new(reason) }
+    pub fn at(path: &Path) -> impl Fn(Self) -> Self {
+        move |error| match error {
+            Self::Open(open::Error::Located(error)) => error.in_file(path).into(),
+            reason => Self::AtPath { path: path.to_owned(), reason: Box::new(reason) },
+        }
     }
 }
 
 impl From<open::Error> for Error {
     fn from(error: open::Error) -> Self {
         Self::Open(error)
+    }
+}
+
+impl From<byte_source::Error> for Error {
+    fn from(error: byte_source::Error) -> Self {
+        Self::Open(error.into())
     }
 }
 

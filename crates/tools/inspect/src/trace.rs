@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Location, ReadError, Stat};
+use byte_source::{Location, Stat};
 use open::files::{self, CheckpointSources, ShardPolicy};
 use pickle_vm::trace::{self, ListingOptions, PickleSummary, TraceError, TraceView};
 use pickle_vm::{Heap, ObjectId};
@@ -63,7 +63,7 @@ impl Default for TraceListing {
 pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
     let (path, pickles) = open_pickles(&options.input)?;
     let path = path.as_path();
-    let at = |error: torch_import::Error| Error::at(path)(Error::Checkpoint(error));
+    let at = |error: torch_import::Error| Error::at(path)(error.into());
     let pickle = pickles.pickle(options.pickle).map_err(at)?;
     match options.listing {
         TraceListing::Disassembly => trace::dis(pickle, out).map_err(|error| trace_error(path, error))?,
@@ -90,19 +90,16 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
 /// # Errors
 /// When the input cannot be read or has no pickle, or is a folder of which no file has the pickle of the whole checkpoint.
 pub fn open_pickles(input: &Location) -> Result<(PathBuf, Pickles)> {
-    let unread = |reason| Error::from(open::Error::unread_input(input.path(), reason));
+    let unread = |error: byte_source::Error| Error::from(error.in_file(input.path()));
     let file = match input.stat().map_err(|reason| unread(reason.into()))? {
         Some(Stat::Folder) => pickle_of_folder(input)?,
         Some(Stat::File(_) | Stat::Other) => input.clone(),
         None => return Err(files::Error::NotFound { path: input.path().to_owned() }.into()),
     };
     let path = file.path().to_owned();
-    let source = file.open().map_err(|reason| match reason {
-        ReadError::NotOpened(reason) => open::Error::Map(reason).into(),
-        reason => unread(reason),
-    })?;
+    let source = file.open().map_err(unread)?;
     let pickles = Pickles::from_source(source);
-    let pickles = pickles.map_err(|error| Error::at(&path)(Error::Checkpoint(error)))?;
+    let pickles = pickles.map_err(|error| Error::at(&path)(error.into()))?;
     Ok((path, pickles))
 }
 

@@ -16,7 +16,7 @@ use super::inflate::RecordBytes;
 use crate::omission::Omission;
 use crate::persistent::PersistentTensor;
 use crate::script_modules::ScriptModules;
-use crate::{CheckpointNote, Error, Result};
+use crate::{CheckpointNote, Error, Problem, Result};
 
 /// Container formats of checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,9 +129,9 @@ pub(crate) struct HeaderTensors {
 /// Creates the error for a pickle of `len` bytes that counts as `counted` bytes of its file.
 pub(super) fn pickle_error(record: String, reason: pickle_vm::Error, counted: u64, len: u64) -> Error {
     if counted < len && matches!(reason.kind, ErrorKind::LimitExceeded { .. }) {
-        return Error::CompressedPickle { record, reason, stored: counted, found: len };
+        return Problem::CompressedPickle { record, reason, stored: counted, found: len }.into();
     }
-    Error::Pickle { record, reason }
+    Problem::Pickle { record, reason }.into()
 }
 
 /// Converts a range in memory to a range of a source.
@@ -221,7 +221,7 @@ impl ContainerContents {
     pub(crate) fn index(&self) -> Result<Cow<'_, ZipIndex>> {
         match self.as_pickled().and_then(|pickled| pickled.index.as_ref()) {
             Some(index) => Ok(Cow::Borrowed(index)),
-            None => ZipIndex::read(&*self.file).map(Cow::Owned).map_err(Error::Zip),
+            None => ZipIndex::read(&*self.file).map(Cow::Owned).map_err(super::zip::index_error),
         }
     }
 

@@ -8,7 +8,7 @@ use pickle_vm::{ErrorKind, Heap, ObjectId, Pickle, PickleLimits};
 
 use super::contents::load_checked;
 use crate::persistent::key_text;
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// A cursor over bytes that are read from start to end.
 pub(super) struct PickleCursor<'b> {
@@ -96,7 +96,7 @@ impl<'b> PickleCursor<'b> {
                 self.truncation_error(what, None)
             } else {
                 let record = format!("{what}, from byte {} on", self.offset());
-                Error::Pickle { record, reason }
+                Problem::Pickle { record, reason }.into()
             }
         };
         let loaded = load_checked(self.rest(), &limits, damaged, |_| self.check_observer());
@@ -125,10 +125,10 @@ impl<'b> PickleCursor<'b> {
     pub(super) fn read_count(&mut self, what: &str) -> Result<u64> {
         let offset = self.offset();
         let number = self.read_signed_number(what)?;
-        u64::try_from(number).map_err(|_| Error::Layout {
+        Ok(u64::try_from(number).map_err(|_| Problem::Layout {
             record: self.record.to_owned(),
             reason: format!("{what} is {number} at byte {offset}"),
-        })
+        })?)
     }
 
     /// Reads a count like [`read_count`](Self::read_count), and skips one that was not read.
@@ -163,9 +163,10 @@ impl<'b> PickleCursor<'b> {
         let missing = missing.map_or_else(String::new, |missing| format!(" and {missing} bytes are missing"));
         let end = (self.start.saturating_add(self.bytes.len()) as u64).saturating_add(self.unread);
         if self.ends_at_file_end {
-            Error::TruncatedFile {
+            Problem::TruncatedFile {
                 reason: format!("{} ends at byte {end}, within {what}{missing}", self.record),
             }
+            .into()
         } else {
             self.layout_error(format!("it ends at byte {end}, within {what}{missing}"))
         }
@@ -173,7 +174,7 @@ impl<'b> PickleCursor<'b> {
 
     /// Builds the error for a structure that PyTorch does not write.
     pub(super) fn layout_error(&self, reason: String) -> Error {
-        Error::Layout { record: self.record.to_owned(), reason }
+        Problem::Layout { record: self.record.to_owned(), reason }.into()
     }
 
     pub(super) fn read_key(&self, heap: &Heap<'_>, id: ObjectId) -> Result<String> {

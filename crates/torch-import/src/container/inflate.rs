@@ -5,13 +5,13 @@ use std::io::{self, Read, Write};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use byte_source::{MappedFile, ReadError, Region, Source, SourceReader, WINDOW, Window, window_ranges};
+use byte_source::{MappedFile, RecordDamaged, Region, Source, SourceReader, WINDOW, Window, window_ranges};
 use bytes::Bytes;
 use flate2::read::DeflateDecoder;
 use tensor::Storage;
 use zip_format::{CompressionMethod, Entry};
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Highest compression ratio of Deflate: 258 bytes from two bits, plus a header. A directory that records a higher
 /// ratio is wrong.
@@ -45,7 +45,9 @@ impl ExpansionLimit {
         });
         let limit = file.saturating_mul(self.per_byte).saturating_add(self.base);
         if found > limit {
-            return Err(Error::Expansion { what: what.to_owned(), is_one: false, stored, found, limit });
+            return Err(
+                Problem::Expansion { what: what.to_owned(), is_one: false, stored, found, limit }.into()
+            );
         }
         Ok(())
     }
@@ -69,7 +71,7 @@ pub(super) fn check_pickle(file: u64, entry: &Entry) -> Result<()> {
         return Ok(());
     }
     let what = format!("record `{}`", entry.name.escape_debug());
-    Err(Error::Expansion { what, is_one: true, stored: entry.stored_len(), found: entry.len, limit })
+    Err(Problem::Expansion { what, is_one: true, stored: entry.stored_len(), found: entry.len, limit }.into())
 }
 
 /// Refuses storages that inflate to many times a file of `file` bytes.
@@ -108,7 +110,7 @@ impl RecordBytes {
     }
 
     /// Returns the bytes of a mapped file.
-    pub(crate) fn mapped(file: MappedFile) -> Result<Self, ReadError> {
+    pub(crate) fn mapped(file: MappedFile) -> Result<Self, byte_source::Error> {
         let file: Arc<dyn Source> = Arc::new(file);
         Ok(Self { bytes: file.share(0..file.len())?, region: Some(Region::whole(&file)) })
     }
@@ -165,7 +167,7 @@ pub(super) fn check_crc(entry: &Entry, found: u32) -> Result<()> {
     if found == entry.crc {
         return Ok(());
     }
-    Err(Error::Checksum { record: entry.name.clone(), expected: entry.crc, found })
+    Err(RecordDamaged { record: entry.name.clone(), expected: entry.crc, found }.into())
 }
 
 /// Inflates a small record into memory. The allocation grows with the decoded bytes.
@@ -186,7 +188,7 @@ pub(super) fn inflate_to_file<'e>(
     if deflated.peek().is_none() {
         return Ok(None);
     }
-    let mut out = tempfile::tempfile().map_err(Error::TemporaryFile)?;
+    let mut out = tempfile::tempfile().map_err(Problem::TemporaryFile)?;
     for entry in deflated {
         let mut sums = CrcWriter { out: &mut out, crc: crc32fast::Hasher::new() };
         inflate_into(SourceReader::new(file, entry.data.clone()), entry, &mut sums)?;
@@ -205,26 +207,26 @@ pub(crate) fn mappable(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
 
 /// Copies a range of a source into an unlinked temporary file and maps it.
 fn local_copy_of(source: &dyn Source, range: Range<u64>) -> Result<MappedFile> {
-    let mut out = tempfile::tempfile().map_err(Error::TemporaryFile)?;
+    let mut out = tempfile::tempfile().map_err(Problem::TemporaryFile)?;
     for window in window_ranges(range) {
-        out.write_all(&Window::read(source, window)?).map_err(Error::TemporaryFile)?;
+        out.write_all(&Window::read(source, window)?).map_err(Problem::TemporaryFile)?;
     }
     Ok(MappedFile::from_file(&out, source.path())?)
 }
 
 /// Inflates the bytes of an entry into `out`, and checks the length.
 fn inflate_into(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Result<()> {
-    let fail = |reason: String| Error::Inflate { record: entry.name.clone(), reason };
+    let fail = |reason: String| Problem::Inflate { record: entry.name.clone(), reason };
     match entry.method {
         CompressionMethod::Deflated | CompressionMethod::Stored => {}
-        CompressionMethod::Zstd => return Err(fail("PyTorch's archives do not use zstd".to_owned())),
+        CompressionMethod::Zstd => return Err(fail("PyTorch's archives do not use zstd".to_owned()).into()),
         CompressionMethod::Other(number) => {
-            return Err(fail(format!("compression method {number} is not supported")));
+            return Err(fail(format!("compression method {number} is not supported")).into());
         }
     }
     let stored = entry.stored_len();
     if entry.len > stored.saturating_mul(DEFLATE_RATIO_MAX).saturating_add(DEFLATE_RATIO_MAX) {
-        return Err(fail(format!("{stored} bytes cannot hold {}", entry.len)));
+        return Err(fail(format!("{stored} bytes cannot hold {}", entry.len)).into());
     }
     // Reading one byte beyond the recorded length reveals a record that is too long.
     let mut decoder = DeflateDecoder::new(compressed).take(entry.len.saturating_add(1));
@@ -234,15 +236,15 @@ fn inflate_into(compressed: impl Read, entry: &Entry, out: &mut dyn Write) -> Re
         let count = match decoder.read(&mut window) {
             Ok(0) => break,
             Ok(count) => count,
-            Err(error) => return Err(fail(error.to_string())),
+            Err(error) => return Err(fail(error.to_string()).into()),
         };
         len = len.saturating_add(count as u64);
-        out.write_all(window.get(..count).unwrap_or_default()).map_err(Error::TemporaryFile)?;
+        out.write_all(window.get(..count).unwrap_or_default()).map_err(Problem::TemporaryFile)?;
     }
     if len == entry.len {
         Ok(())
     } else {
-        Err(fail(format!("it has {len} bytes or more, the directory records {}", entry.len)))
+        Err(fail(format!("it has {len} bytes or more, the directory records {}", entry.len)).into())
     }
 }
 

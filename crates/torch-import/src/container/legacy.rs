@@ -19,7 +19,7 @@ use super::contents::{ContainerContents, ContainerFormat, PickledTensors, RECORD
 use super::cursor::PickleCursor;
 use super::inflate::{self, RecordBytes};
 use crate::persistent::{StorageRef, module_class};
-use crate::{CheckpointNote, Error, Result};
+use crate::{CheckpointNote, Problem, Result};
 
 pub(crate) const LEGACY_MAGIC: i128 = 0x1950_a86a_20f9_469c_fc6c;
 const LEGACY_VERSION: i64 = 1001;
@@ -129,9 +129,9 @@ pub(crate) fn only_storage(bytes: &[u8]) -> Result<(Option<Dtype>, Range<usize>)
     let reference = StorageRef::read(&root.heap, root.root)?;
     let record = storages.find(&reference.key).and_then(|number| storages.get(number));
     let key = || reference.key.clone().into_owned();
-    let Some(record) = record else { return Err(Error::MissingStorage { key: key() }) };
+    let Some(record) = record else { return Err(Problem::MissingStorage { key: key() }.into()) };
     let (needed, available) = (reference.nbytes().unwrap_or(u64::MAX), record.nbytes());
-    let too_short = || Error::ShortRecord { key: key(), needed, available };
+    let too_short = || Problem::ShortRecord { key: key(), needed, available };
     let within = reference.byte_range().filter(|within| within.end <= available).ok_or_else(too_short)?;
     // At most the end of the storage's range, which is inside `bytes`.
     let at = |n: u64| usize::try_from(record.range.start.saturating_add(n)).unwrap_or(usize::MAX);
@@ -197,7 +197,7 @@ fn storage_refs<'h>(heap: &'h Heap<'_>) -> Result<HashMap<Cow<'h, str>, StorageR
                     reference.numel,
                     first.numel
                 );
-                return Err(Error::PersistentId { offset: heap.offset(id), reason });
+                return Err(Problem::PersistentId { offset: heap.offset(id), reason }.into());
             }
             Some(_) => {}
             None => {

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Checks, MappedFile, Observer, ReadError, Region, Source};
+use byte_source::{Checks, MappedFile, Observer, Region, Source};
 use bytes::Bytes;
 use pickle_vm::{Heap, ObjectId, PickleLimits};
 use safetensors_format::TensorLocation;
@@ -27,7 +27,7 @@ use contents::{HeaderTensors, PickledTensors};
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
-use crate::{CheckpointNote, Error, Result};
+use crate::{CheckpointNote, Problem, Result};
 
 /// Largest record of code, in bytes, that is decompressed.
 const CODE_MAX: u64 = 16 << 20;
@@ -58,7 +58,7 @@ impl Container {
     /// Reads a checkpoint like [`from_source`](Self::from_source), with an observer that can stop the reading.
     ///
     /// # Errors
-    /// Those of [`from_source`](Self::from_source), and [`Error::Cancelled`].
+    /// Those of [`from_source`](Self::from_source), and [`Cancelled`](byte_source::Cancelled).
     pub fn from_source_with_observer(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<Self> {
         let checks = Checks::for_source(&*source);
         Ok(Self(Arc::new(sniff::open(source, checks, observer)?)))
@@ -221,7 +221,7 @@ impl Container {
     ///
     /// # Errors
     /// When either changed, or the system does not report the file's metadata.
-    pub fn check_unchanged(&self) -> Result<(), ReadError> {
+    pub fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         self.0.file.check_unchanged()
     }
 
@@ -338,16 +338,16 @@ impl Container {
             return Err(match self.0.format {
                 ContainerFormat::Zip | ContainerFormat::TorchScript => {
                     let prefix = self.0.as_pickled().map_or("", |pickled| &pickled.prefix);
-                    Error::MissingRecord { record: [prefix, key].concat() }
+                    Problem::MissingRecord { record: [prefix, key].concat() }.into()
                 }
-                _ => Error::MissingStorage { key: key.to_owned() },
+                _ => Problem::MissingStorage { key: key.to_owned() }.into(),
             });
         };
         let available = record.nbytes();
         let needed = reference.nbytes().unwrap_or(u64::MAX);
-        let too_short = || Error::ShortRecord { key: key.to_owned(), needed, available };
+        let too_short = || Problem::ShortRecord { key: key.to_owned(), needed, available };
         let within = reference.byte_range().filter(|range| needed <= available && range.end <= needed);
-        let Some(within) = within else { return Err(too_short()) };
+        let Some(within) = within else { return Err(too_short().into()) };
         let storage = if within == (0..available) {
             Storage::record(storages, number)
         } else {

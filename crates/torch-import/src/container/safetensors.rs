@@ -12,14 +12,15 @@ use tensor::{Storage, Tensor, contiguous_strides};
 
 use super::contents::{ContainerContents, ContainerFormat, HeaderTensors, TensorSource};
 use crate::Result;
+use crate::error::safetensors_error;
 
 /// Keys and texts of `__metadata__`.
 type Metadata = Vec<(String, String)>;
 
 pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let start = file.share(0..file.len().min(Header::LENGTH_FIELD_LEN))?;
-    let header = file.share(0..file.len().min(Header::end(&start)?))?;
-    let Header { metadata, tensors } = Header::parse(&header, file.len())?;
+    let header = file.share(0..file.len().min(Header::end(&start).map_err(safetensors_error)?))?;
+    let Header { metadata, tensors } = Header::parse(&header, file.len()).map_err(safetensors_error)?;
     let (ties, metadata) = split_ties(metadata, &tensors);
     Ok(ContainerContents {
         file,

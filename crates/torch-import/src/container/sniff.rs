@@ -8,7 +8,7 @@ use safetensors_format::is_safetensors;
 
 use super::contents::{ContainerContents, ContainerFormat};
 use super::{inflate, legacy, pickle, safetensors, tar, zip};
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Bytes read at the start and at the end of a source of which each read is a request. A zip archive of PyTorch has its pickle at
 /// the start, and its central directory, about 100 bytes per tensor, at the end.
@@ -239,7 +239,7 @@ pub(crate) fn detect_format(bytes: &[u8]) -> Option<ContainerFormat> {
 pub(crate) fn unknown_format_error(bytes: &[u8]) -> Error {
     let hint =
         if is_text(bytes) { "it is a text, such as a failed download leaves; download it again" } else { "" };
-    Error::Format { what: "a file of an unknown kind", hint, first_line: first_line(bytes) }
+    Problem::Format { what: "a file of an unknown kind", hint, first_line: first_line(bytes) }.into()
 }
 
 /// Rejects files that are known not to be checkpoints.
@@ -249,12 +249,12 @@ pub(crate) fn unknown_format_error(bytes: &[u8]) -> Error {
 pub(crate) fn reject_unreadable_formats(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         let (what, hint) = ("an empty file", "download or copy it again");
-        return Err(Error::Format { what, hint, first_line: String::new() });
+        return Err(Problem::Format { what, hint, first_line: String::new() }.into());
     }
     match UNREADABLE_FORMATS.iter().find(|other| (other.recognises)(bytes)) {
         Some(UnreadableFormat { what, hint, is_answer, .. }) => {
             let first_line = if *is_answer { first_line(bytes) } else { String::new() };
-            Err(Error::Format { what, hint, first_line })
+            Err(Problem::Format { what, hint, first_line }.into())
         }
         None => Ok(()),
     }
@@ -328,7 +328,10 @@ mod tests {
     #[test]
     fn other_files_are_recognised_by_their_first_bytes() {
         let what = |bytes: &[u8]| match reject_unreadable_formats(bytes) {
-            Err(Error::Format { what, .. }) => what,
+            Err(error) => match error.downcast() {
+                Ok(Problem::Format { what, .. }) => what,
+                other => panic!("{other:?}"),
+            },
             _ => "",
         };
         assert_eq!(what(b"\n <!DOCTYPE html>"), "an HTML or XML page");

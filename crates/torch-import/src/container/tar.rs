@@ -22,7 +22,7 @@ use super::contents::{ContainerContents, ContainerFormat, PickledTensors, Record
 use super::cursor::PickleCursor;
 use super::inflate::RecordBytes;
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 const PICKLE: &str = "pickle";
 const STORAGES: &str = "storages";
@@ -45,7 +45,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let members = TarMembers::read_from(SeekableSource::new(&*file), file.len())?;
     let Some(pickle) = members.find(PICKLE) else { return Err(members.not_a_checkpoint()) };
     let member = |name: &str| {
-        let found = members.find(name).ok_or_else(|| Error::MissingRecord { record: name.to_owned() })?;
+        let found = members.find(name).ok_or_else(|| Problem::MissingRecord { record: name.to_owned() })?;
         Ok::<_, Error>(to_u64_range(&found))
     };
     let mut more_pickles = Vec::new();
@@ -75,7 +75,7 @@ impl TarMembers {
 
     /// Reads the headers of an archive of `len` bytes.
     fn read_from(reader: impl Read + Seek, len: u64) -> Result<Self> {
-        let damaged = |error: std::io::Error| Error::Tar(error.to_string());
+        let damaged = |error: std::io::Error| Problem::Tar(error.to_string());
         let mut members: Vec<(String, Range<usize>)> = Vec::new();
         let mut archive = ::tar::Archive::new(reader);
         for entry in archive.entries_with_seek().map_err(damaged)? {
@@ -86,18 +86,19 @@ impl TarMembers {
             let range = at(entry.raw_file_position())..at(end.unwrap_or(u64::MAX));
             if range.end as u64 > len {
                 let missing = (range.end as u64).saturating_sub(len);
-                return Err(Error::TruncatedFile {
+                return Err(Problem::TruncatedFile {
                     reason: format!(
                         "it ends within member `{}` and {missing} bytes are missing",
                         name.escape_debug()
                     ),
-                });
+                }
+                .into());
             }
             if members.iter().any(|(other, _)| *other == name) {
-                return Err(Error::Tar(format!("member `{}` appears twice", name.escape_debug())));
+                return Err(Problem::Tar(format!("member `{}` appears twice", name.escape_debug())).into());
             }
             if members.len() >= 1 << 16 {
-                return Err(Error::Tar("more than 65536 members".to_owned()));
+                return Err(Problem::Tar("more than 65536 members".to_owned()).into());
             }
             members.push((name, range));
         }
@@ -115,17 +116,19 @@ impl TarMembers {
     fn not_a_checkpoint(&self) -> Error {
         let has = |ends: &str| self.0.iter().any(|(name, _)| name.ends_with(ends));
         if has("model_config.yaml") {
-            return Error::Format {
+            return Problem::Format {
                 what: "a NeMo archive",
                 hint: "unpack it with `tar xf`, then pass the .ckpt file in it",
                 first_line: String::new(),
-            };
+            }
+            .into();
         }
-        Error::Format {
+        Problem::Format {
             what: "a tar archive without the members of a PyTorch 0.1 checkpoint",
             hint: "unpack it with `tar xf`, then pass the checkpoint in it",
             first_line: String::new(),
         }
+        .into()
     }
 }
 
@@ -199,10 +202,11 @@ fn add_storage(
 ) -> Result<()> {
     let shown = key.escape_debug().to_string();
     if !records.insert(&key, StorageRecord::new(range, None)) || references.insert(key, storage).is_some() {
-        return Err(Error::Layout {
+        return Err(Problem::Layout {
             record: STORAGES.to_owned(),
             reason: format!("storage `{shown}` appears twice"),
-        });
+        }
+        .into());
     }
     Ok(())
 }

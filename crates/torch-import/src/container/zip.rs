@@ -15,7 +15,7 @@ use zip_format::{CompressionMethod, Entry, ZipIndex};
 use super::contents::{ContainerContents, ContainerFormat, PickledTensors, RECORDS_PER_CHECK, pickle_error};
 use super::inflate::{self, RecordBytes};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
-use crate::{CheckpointNote, Error, Result};
+use crate::{CheckpointNote, Error, Problem, Result};
 
 const PICKLE: &str = "data.pkl";
 
@@ -27,10 +27,12 @@ pub(super) fn open(
     let (index, file) = ZipIndex::open(file, checks, observer).map_err(index_error)?;
     let root = checkpoint_root(&index)?;
     if let Some((first, second)) = find_case_duplicate(&index.entries, root) {
-        return Err(Error::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() });
+        return Err(
+            Problem::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() }.into()
+        );
     }
     if let Some(link) = index.entries.iter().find(|entry| entry.is_link) {
-        return Err(Error::Link { record: link.name.clone() });
+        return Err(Problem::Link { record: link.name.clone() }.into());
     }
     // An archive saved without checksums has CRC-32 0 everywhere; a single 0 is a checksum.
     let checksums = index.entries.iter().any(|entry| entry.crc != 0);
@@ -51,7 +53,7 @@ pub(super) fn open(
     let counted = |name: &str| index.find(name).map_or(0, |entry| inflate::counted_len(file.len(), entry));
     let counted_len = counted(&pickle_record);
     let pickle =
-        whole(&pickle_record)?.ok_or_else(|| Error::MissingRecord { record: pickle_record.clone() })?;
+        whole(&pickle_record)?.ok_or_else(|| Problem::MissingRecord { record: pickle_record.clone() })?;
     let constants = whole(&constants_record)?;
     if let Some(constants) = &constants {
         notes.extend(constants_note(constants, counted(&constants_record), constants_record)?);
@@ -103,13 +105,15 @@ pub(super) fn open(
     })
 }
 
-fn index_error(error: zip_format::Error) -> Error {
-    match error {
-        zip_format::Error::NoEnd { len } => Error::TruncatedFile {
-            reason: format!("a zip archive of {len} bytes without the directory at its end"),
-        },
-        zip_format::Error::Cancelled(cancelled) => cancelled.into(),
-        error => Error::Zip(error),
+/// Converts an error of reading the directory.
+pub(super) fn index_error(error: Error) -> Error {
+    match error.downcast() {
+        Ok(zip_format::Error::NoEnd { len }) => {
+            let reason = format!("a zip archive of {len} bytes without the directory at its end");
+            Problem::TruncatedFile { reason }.into()
+        }
+        Ok(error) => Problem::Zip(error).into(),
+        Err(error) => error,
     }
 }
 
@@ -198,9 +202,10 @@ fn checkpoint_root(index: &ZipIndex) -> Result<&str> {
     match (roots.next(), roots.next()) {
         (Some(root), None) => Ok(root),
         (None, _) => Err(missing_pickle_error(index)),
-        (Some(first), Some(second)) => Err(Error::PickleCount {
+        (Some(first), Some(second)) => Err(Problem::PickleCount {
             found: format!("`{}{PICKLE}` and `{}{PICKLE}`", first.escape_debug(), second.escape_debug()),
-        }),
+        }
+        .into()),
     }
 }
 
@@ -244,8 +249,8 @@ const KNOWN_ARCHIVES: &[(&str, &str, &str)] = &[
 fn missing_pickle_error(index: &ZipIndex) -> Error {
     let has = |end: &str| index.entries.iter().any(|entry| entry.name.ends_with(end));
     match KNOWN_ARCHIVES.iter().find(|(end, ..)| has(end)) {
-        Some((_, what, hint)) => Error::Format { what, hint, first_line: String::new() },
-        None => Error::PickleCount { found: "no `data.pkl`".to_owned() },
+        Some((_, what, hint)) => Problem::Format { what, hint, first_line: String::new() }.into(),
+        None => Problem::PickleCount { found: "no `data.pkl`".to_owned() }.into(),
     }
 }
 
@@ -281,7 +286,7 @@ fn parse_byte_order(bytes: &[u8]) -> Result<ByteOrder> {
         b"big" => Ok(ByteOrder::Big),
         other => {
             let start = other.get(..other.len().min(16)).unwrap_or_default();
-            Err(Error::ByteOrder { found: String::from_utf8_lossy(start).into_owned() })
+            Err(Problem::ByteOrder { found: String::from_utf8_lossy(start).into_owned() }.into())
         }
     }
 }

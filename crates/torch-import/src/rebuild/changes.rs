@@ -5,7 +5,7 @@
 use pickle_vm::{Heap, Instance, Object, ObjectId, RecordedChanges};
 
 use super::call::{CallSnapshot, RebuildCall};
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Refuses a heap with a change to a shared object: a storage, a tensor's elements, a function or a class. Tensors may
 /// share storages, so the affected tensors are unknown.
@@ -13,17 +13,17 @@ pub(super) fn refuse_shared_changes(heap: &Heap<'_>) -> Result<()> {
     for id in heap.changed_objects() {
         let at = heap.last_change(id).unwrap_or_default();
         if let Some((module, name)) = heap.global(id) {
-            return Err(Error::Rebuild {
+            return Err(Problem::Rebuild {
                 function: format!("{}.{}", module.escape_debug(), name.escape_debug()),
                 offset: heap.offset(id),
                 reason: format!(
                     "the pickle changes this function or class at offset 0x{at:x}, so what it returns is unknown"
                 ),
-            });
+            }.into());
         }
         if heap.persistent(id).is_some() {
             let reason = format!("the pickle changes the storage at offset 0x{at:x}");
-            return Err(Error::PersistentId { offset: heap.offset(id), reason });
+            return Err(Problem::PersistentId { offset: heap.offset(id), reason }.into());
         }
         if let Some(call) = RebuildCall::new(heap, id)
             && !(call.instance.items().is_empty() && call.instance.appends().is_empty())
@@ -62,7 +62,7 @@ pub(super) fn refuse_calls_in_place(heap: &Heap<'_>) -> Result<()> {
         };
         if let Some(function) = function {
             let reason = "the pickle calls this function, which changes its argument in place".to_owned();
-            return Err(Error::Rebuild { function, offset: heap.offset(id), reason });
+            return Err(Problem::Rebuild { function, offset: heap.offset(id), reason }.into());
         }
     }
     Ok(())

@@ -24,7 +24,7 @@ use tensor::{DimsInterner, Dtype, Storage, Tensor};
 use crate::compound::CompoundItem;
 use crate::limits::CheckpointLimits;
 use crate::persistent::{PersistentTensor, StorageRef, module_class};
-use crate::{Container, Error, Result, lists};
+use crate::{Container, Error, Problem, Result, lists};
 use call::{CallArgs, CallSnapshot, RebuildCall};
 pub use function::count_tensors;
 pub(crate) use function::{CalledFunctions, RebuildFunction};
@@ -382,7 +382,7 @@ impl<'h> Rebuilder<'h> {
 
     /// Deducts the bytes copied for the call `id` from the budget.
     pub(crate) fn spend_copied(&self, id: ObjectId, bytes: usize) -> Result<()> {
-        let left = self.copy_budget.get().checked_sub(bytes).ok_or_else(|| Error::Limit {
+        let left = self.copy_budget.get().checked_sub(bytes).ok_or_else(|| Problem::Limit {
             what: "bytes of sizes, strides and numbers that tensors share",
             offset: self.heap.offset(id),
             limit: self.copy_limit,
@@ -449,5 +449,5 @@ pub(crate) fn rebuild_error(heap: &Heap<'_>, id: ObjectId, reason: &str) -> Erro
         || heap.get(id).type_name().to_owned(),
         |(module, name)| format!("{}.{}", module.escape_debug(), name.escape_debug()),
     );
-    Error::Rebuild { function, offset: heap.offset(id), reason: reason.to_owned() }
+    Problem::Rebuild { function, offset: heap.offset(id), reason: reason.to_owned() }.into()
 }

@@ -10,7 +10,7 @@ use zip_format::{CompressionMethod, Entry, Survey};
 use super::numpy::NPY_MAGIC;
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
-use crate::Error;
+use crate::Problem;
 use crate::container::{inflate, tar, zip};
 use crate::scan::budget::ScanBudget;
 use crate::script_modules::ScriptModules;
@@ -119,7 +119,7 @@ impl<'a> Scanner<'a, '_> {
         let twins = archive_root(entries).and_then(|root| zip::find_case_duplicate(entries, root));
         if let Some((first, second)) = twins.filter(|_| roots.len() == 1) {
             let error =
-                Error::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() };
+                Problem::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() };
             self.add_finding("duplicate", || format!("{place}{error}"));
         }
         let is_checkpoint = !roots.is_empty();

@@ -5,7 +5,7 @@ use byte_source::Blob;
 use super::budget::ScanBudget;
 use super::script;
 use crate::script_modules::is_code;
-use crate::{Container, Error, Global, Result};
+use crate::{Container, Global, Problem, Result};
 
 impl Container {
     /// Returns the operators and classes in the code of a TorchScript archive that are not PyTorch's own harmless ones,
@@ -18,7 +18,7 @@ impl Container {
         for (record, storage) in self.script_records()? {
             if is_code(&record) {
                 let mut code: Vec<u8> = Vec::new();
-                storage.write_to(&mut code).map_err(|reason| Error::Inflate {
+                storage.write_to(&mut code).map_err(|reason| Problem::Inflate {
                     record: record.clone(),
                     reason: reason.to_string(),
                 })?;

@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use byte_source::{MappedFile, ReadError, WINDOW};
+use byte_source::{MappedFile, WINDOW};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
 use crate::container::inflate::RecordBytes;
@@ -163,12 +163,12 @@ impl SpillBuffer {
         Ok(())
     }
 
-    fn content(mut self) -> Result<RecordBytes, ReadError> {
+    fn content(mut self) -> Result<RecordBytes, byte_source::Error> {
         if self.file.is_none() {
             return Ok(self.memory.into());
         }
         let path = Path::new("a temporary file");
-        self.spill().map_err(|reason| byte_source::Error::Io { path: path.to_owned(), reason })?;
+        self.spill().map_err(|reason| byte_source::FileError::Read { path: path.to_owned(), reason })?;
         match self.file {
             Some(file) => RecordBytes::mapped(MappedFile::from_file(&file, path)?),
             None => Ok(Vec::new().into()),

@@ -1,11 +1,10 @@
 //! Scans sources in part: reads the records that PyTorch unpickles, and skips the storages.
 
 use std::borrow::Cow;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{Cancelled, Checks, Observer, Prefetched, ReadError, Region, Source};
+use byte_source::{Cancelled, Checks, Observer, Prefetched, Region, Source};
 use pickle_vm::ErrorKind;
 use safetensors_format::is_safetensors;
 use zip_format::{CompressionMethod, Entry, ZipIndex};
@@ -108,7 +107,7 @@ fn may_end_as_archive(kept: &Prefetched) -> Result<bool> {
 /// Refuses a file of a format without pickles by its first and last bytes: the rest of a long one is not read.
 ///
 /// # Errors
-/// [`Error::Format`](crate::Error::Format), as for the whole file.
+/// [`Problem::Format`](crate::Problem::Format), as for the whole file.
 pub(super) fn reject_other_formats(kept: &Prefetched) -> Result<()> {
     let is_long = kept.len() >= READ_WHOLE_BELOW;
     match ScanFormat::new(kept.prefetched_start(), &()) {
@@ -157,7 +156,7 @@ fn add_records(
     });
     let ranges: Vec<Range<u64>> = read.iter().map(|entry| entry.data.clone()).collect();
     let bytes = match file.read_ranges(&ranges) {
-        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => return Ok(false),
+        Err(error) if error.kind() == byte_source::ErrorKind::Damaged => return Ok(false),
         bytes => bytes?,
     };
     let record = |entry: &Entry| place.join_step(PlaceStep::Record(entry.name.clone()));

@@ -20,7 +20,7 @@ use super::scan_format::ScanFormat;
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle, compressed, zip_detection};
 use crate::container::{legacy, sniff, tar, to_u64_range};
 use crate::script_modules::ScriptModules;
-use crate::{CheckpointNote, Container, ContainerFormat, Error, Result, Risk};
+use crate::{CheckpointNote, Container, ContainerFormat, Problem, Result, Risk};
 
 /// Maximum nesting depth of pickles and archives that is scanned.
 const NESTING_DEPTH_MAX: usize = 8;
@@ -344,7 +344,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
                 }
             }
             // The members of the archive were scanned one by one, and the caller looks at the budget.
-            Err(Error::Format { .. } | Error::Cancelled(_)) => {}
+            Err(error) if error.is_cancelled() || matches!(error.detail(), Some(Problem::Format { .. })) => {}
             Err(error) => {
                 let text = error.to_string();
                 if !self.scan.missed.contains(&text) {

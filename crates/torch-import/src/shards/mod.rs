@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tensor::StorageId;
 
-use crate::{Checkpoint, CheckpointItem, CheckpointNote, Error, ItemContent, Result};
+use crate::{Checkpoint, CheckpointItem, CheckpointNote, Error, ItemContent, Problem, Result};
 
 /// One file of a checkpoint that is split over several.
 #[derive(Debug)]
@@ -43,23 +43,26 @@ impl WeightMapIndex {
         struct IndexDocument {
             weight_map: Map<String, Value>,
         }
-        let wrong = |reason: String| Error::Document { file: name.to_owned(), reason };
+        let wrong = |reason: String| Problem::Document { file: name.to_owned(), reason };
         let document: IndexDocument = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
         let mut files = HashMap::with_capacity(document.weight_map.len());
         for (tensor, file) in document.weight_map {
             let Value::String(file) = file else {
-                return Err(wrong(format!("`weight_map` has no file name for `{}`", tensor.escape_debug())));
+                return Err(
+                    wrong(format!("`weight_map` has no file name for `{}`", tensor.escape_debug())).into()
+                );
             };
             if file.is_empty() || file == "." || file == ".." || file.contains(['/', '\\', '\0']) {
                 let (tensor, file) = (tensor.escape_debug(), file.escape_debug());
                 return Err(wrong(format!(
                     "`{tensor}` is in `{file}`, which is not the name of a file in this folder"
-                )));
+                ))
+                .into());
             }
             files.insert(tensor, file);
         }
         if files.is_empty() {
-            return Err(wrong("`weight_map` is empty".to_owned()));
+            return Err(wrong("`weight_map` is empty".to_owned()).into());
         }
         Ok(Self { name: name.to_owned(), files })
     }
@@ -129,7 +132,7 @@ pub fn merge_whole_tensors(
         }
         for name in listed_tensor_names(&checkpoint) {
             if let Some(first) = holder.insert(name.to_owned(), file.clone()) {
-                return Err(Error::TensorInTwoFiles { tensor: name.to_owned(), first, second: file });
+                return Err(Problem::TensorInTwoFiles { tensor: name.to_owned(), first, second: file }.into());
             }
         }
         let Some(merged) = &mut merged else {
@@ -143,12 +146,13 @@ pub fn merge_whole_tensors(
             index.files.iter().filter(|(name, _)| !holder.contains_key(*name)).collect();
         missing.sort_unstable();
         if let Some((tensor, file)) = missing.first() {
-            return Err(Error::IndexDisagrees {
+            return Err(Problem::IndexDisagrees {
                 index: index.name.clone(),
                 tensor: (*tensor).clone(),
                 file: (*file).clone(),
                 found: "the file does not have it".to_owned(),
-            });
+            }
+            .into());
         }
     }
     merged.ok_or_else(empty_set_error)
@@ -172,7 +176,7 @@ impl WeightMapIndex {
                 (ItemContent::Value(_), _) => {}
                 (_, Some(holder)) if holder != file => {
                     let found = format!("it is in {file}");
-                    return Err(Error::IndexDisagrees { index, tensor, file: holder.clone(), found });
+                    return Err(Problem::IndexDisagrees { index, tensor, file: holder.clone(), found }.into());
                 }
                 (_, Some(_)) => {}
                 (content, None) => {
@@ -185,7 +189,7 @@ impl WeightMapIndex {
                             .collect()
                     });
                     if !storage(content).is_some_and(|storage| listed.contains(&storage)) {
-                        return Err(Error::Unlisted { file: file.to_owned(), tensor, index });
+                        return Err(Problem::Unlisted { file: file.to_owned(), tensor, index }.into());
                     }
                 }
             }
@@ -203,7 +207,7 @@ fn storage(content: &ItemContent) -> Option<StorageId> {
 
 /// Builds the error for a set without files.
 fn empty_set_error() -> Error {
-    Error::Document { file: "the set".to_owned(), reason: "it has no files".to_owned() }
+    Problem::Document { file: "the set".to_owned(), reason: "it has no files".to_owned() }.into()
 }
 
 #[cfg(test)]

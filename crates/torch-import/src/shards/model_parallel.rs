@@ -6,14 +6,14 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use byte_source::{Observer, ReadError};
+use byte_source::Observer;
 use pickle_vm::PickleLimits;
 use serde::Deserialize;
 use tensor::{Budget, Tensor, ViewId};
 
 use super::equal_shards::{EqualShardGroups, without_repeats};
 use super::{MergedCheckpoint, Shard, empty_set_error};
-use crate::{Checkpoint, CheckpointItem, Error, ItemContent, Result};
+use crate::{Checkpoint, CheckpointItem, Error, ItemContent, Problem, Result};
 
 /// The sizes of a model in `params.json`, in elements. Missing sizes are inferred from the shapes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -30,11 +30,11 @@ impl ModelSizes {
     /// # Errors
     /// When the text is not JSON, or a size is not a non-negative integer.
     pub fn from_json(text: &str) -> Result<Self> {
-        let wrong = |error: serde_json::Error| Error::Document {
+        let wrong = |error: serde_json::Error| Problem::Document {
             file: "params.json".to_owned(),
             reason: error.to_string(),
         };
-        serde_json::from_str(text).map_err(wrong)
+        Ok(serde_json::from_str(text).map_err(wrong)?)
     }
 
     fn head_dim(&self, dim: u64) -> Option<u64> {
@@ -125,10 +125,10 @@ pub fn merge_model_parallel(
                     if parts.len() == shards.len() {
                         equal
                             .compare_parts(name, parts, observer)
-                            .map_err(|reason| part_error(name, reason))?;
+                            .map_err(|reason| reason.in_tensor(name))?;
                     }
                     let tensor = Tensor::concat(dim, parts);
-                    let tensor = tensor.map_err(|reason| Error::Join { tensor: name.clone(), reason })?;
+                    let tensor = tensor.map_err(|reason| Error::from(reason).in_tensor(name))?;
                     joined.insert(key, tensor.clone());
                     tensor
                 }
@@ -139,7 +139,7 @@ pub fn merge_model_parallel(
     if let Some((first, second, tensor)) = equal.equal_pair() {
         let file = |shard: usize| shards.get(shard).map(|shard| shard.file.clone()).unwrap_or_default();
         let (file, other, tensor) = (file(second), file(first), tensor.to_owned());
-        return Err(Error::EqualShards { file, other, tensor });
+        return Err(Problem::EqualShards { file, other, tensor }.into());
     }
     let mut shards = shards.into_iter();
     let mut merged = MergedCheckpoint::new(shards.next().ok_or_else(empty_set_error)?.checkpoint);
@@ -150,14 +150,6 @@ pub fn merge_model_parallel(
         merged.add(&shard.file, shard.checkpoint);
     });
     Ok(merged)
-}
-
-/// Converts an error of reading a part; a cancellation becomes [`Error::Cancelled`].
-fn part_error(tensor: &str, reason: ReadError) -> Error {
-    match reason {
-        ReadError::Cancelled(cancelled) => Error::Cancelled(cancelled),
-        reason => Error::ReadPart { tensor: tensor.to_owned(), reason },
-    }
 }
 
 /// The shards of a merge and the data derived from them.
@@ -191,17 +183,18 @@ impl<'s> ShardMerge<'s> {
                 item.tensor().is_some() && !known
             };
             if let Some(item) = shard.checkpoint.items.iter().find(is_new) {
-                return Err(Error::MissingTensor {
+                return Err(Problem::MissingTensor {
                     file: first.file.clone(),
                     tensor: item.name.clone(),
                     other: shard.file.clone(),
-                });
+                }
+                .into());
             }
         }
         let count = shards.len() as u64;
         let mut compounds = shards.iter().flat_map(|shard| shard.checkpoint.compounds());
         if let Some((name, _)) = compounds.next().filter(|_| count > 1) {
-            return Err(Error::UnknownSplit { tensor: name.to_owned(), shards: count });
+            return Err(Problem::UnknownSplit { tensor: name.to_owned(), shards: count }.into());
         }
         let norm = |name: &str| match names.first()?.get(name)?.shape() {
             [dim] => Some(*dim),
@@ -230,11 +223,11 @@ impl<'s> ShardMerge<'s> {
         let tensor = TENSOR.to_owned();
         if shards > self.count {
             let file = with_shard_number(&self.first.file, self.count);
-            return Err(Error::MissingShard { file, tensor, shards, found: self.count });
+            return Err(Problem::MissingShard { file, tensor, shards, found: self.count }.into());
         }
         let extra = usize::try_from(shards).ok().and_then(|shards| self.shards.get(shards));
         match extra {
-            Some(extra) => Err(Error::ExtraShard { file: extra.file.clone(), tensor, shards }),
+            Some(extra) => Err(Problem::ExtraShard { file: extra.file.clone(), tensor, shards }.into()),
             None => Ok(()),
         }
     }
@@ -243,21 +236,23 @@ impl<'s> ShardMerge<'s> {
     fn matching_parts(&self, name: &str, first: &Tensor) -> Result<Vec<Tensor>> {
         let part = |(shard, names): (&Shard, &HashMap<&str, &Tensor>)| {
             let Some(part) = names.get(name) else {
-                return Err(Error::MissingTensor {
+                return Err(Problem::MissingTensor {
                     file: shard.file.clone(),
                     tensor: name.to_owned(),
                     other: self.first.file.clone(),
-                });
+                }
+                .into());
             };
             if part.shape() != first.shape() || part.dtype() != first.dtype() {
                 let described = |tensor: &Tensor| format!("{} {:?}", tensor.dtype(), tensor.shape()).into();
-                return Err(Error::PartsDisagree {
+                return Err(Problem::PartsDisagree {
                     tensor: name.to_owned(),
                     file: shard.file.clone(),
                     found: described(part),
                     other: self.first.file.clone(),
                     expected: described(first),
-                });
+                }
+                .into());
             }
             Ok((*part).clone())
         };
@@ -269,11 +264,12 @@ impl<'s> ShardMerge<'s> {
     fn spend(&mut self, name: &str, parts: &[Tensor]) -> Result<()> {
         match parts.iter().find(|part| !self.budget.spend(part)) {
             None => Ok(()),
-            Some(part) => Err(Error::Expanded {
+            Some(part) => Err(Problem::Expanded {
                 tensor: name.to_owned(),
                 nbytes: part.nbytes(),
                 stored: part.storage().len(),
-            }),
+            }
+            .into()),
         }
     }
 
@@ -284,9 +280,9 @@ impl<'s> ShardMerge<'s> {
             return Ok((0, parts));
         }
         let split = TensorSplit::from_name(name)
-            .ok_or_else(|| Error::UnknownSplit { tensor: name.to_owned(), shards: self.count })?;
+            .ok_or_else(|| Problem::UnknownSplit { tensor: name.to_owned(), shards: self.count })?;
         let shape = parts.first().map_or_else(Vec::new, |part| part.shape().to_vec());
-        let wrong = |reason: String| Error::WrongSplit {
+        let wrong = |reason: String| Problem::WrongSplit {
             tensor: name.to_owned(),
             shape: shape.clone(),
             shards: self.count,
@@ -310,7 +306,7 @@ impl<'s> ShardMerge<'s> {
                 let copies = all.checked_div(whole).filter(|copies| copies.checked_mul(whole) == Some(all));
                 let copies = copies.filter(|copies| *copies > 0 && self.count.is_multiple_of(*copies));
                 let Some(copies) = copies.and_then(|copies| usize::try_from(copies).ok()) else {
-                    return Err(wrong(format!("params.json implies {whole} rows")));
+                    return Err(wrong(format!("params.json implies {whole} rows")).into());
                 };
                 for start in (0..parts.len()).step_by(copies) {
                     self.compare_copies(name, &parts, start..start.saturating_add(copies))?;
@@ -321,7 +317,7 @@ impl<'s> ShardMerge<'s> {
             (TensorSplit::Embeddings, &[_, columns]) if columns.checked_mul(self.count) == Some(dim) => {
                 Ok((1, parts))
             }
-            _ => Err(wrong(format!("this is not a part of a model of width {dim}"))),
+            _ => Err(wrong(format!("this is not a part of a model of width {dim}")).into()),
         }
     }
 
@@ -337,9 +333,9 @@ impl<'s> ShardMerge<'s> {
                 Ok(true) => {}
                 Ok(false) => {
                     let (file, other) = (shard.file.clone(), first.file.clone());
-                    return Err(Error::CopiesDiffer { tensor, file, other });
+                    return Err(Problem::CopiesDiffer { tensor, file, other }.into());
                 }
-                Err(reason) => return Err(part_error(name, reason)),
+                Err(reason) => return Err(reason.in_tensor(name)),
             }
         }
         Ok(())

@@ -334,7 +334,7 @@ fn a_scan_stops_when_it_is_told_to() {
             true
         }
     }
-    assert!(matches!(scan_until(PAYLOAD, &Stop), Err(Error::Cancelled(_))));
+    assert!(scan_until(PAYLOAD, &Stop).is_err_and(|error| error.is_cancelled()));
 }
 
 #[test]

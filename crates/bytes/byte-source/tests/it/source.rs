@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Blob, BufferSource, MappedFile, Prefetched, ReadError, Region, SeekableSource, Source, Window, map_file,
+    Blob, BufferSource, Error, MappedFile, Prefetched, Region, SeekableSource, Source, Window, map_file,
 };
 use test_support::RemoteSource;
 
@@ -88,15 +88,15 @@ impl Source for SharesBytes {
         self.0.len()
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
         self.0.read_at(buffer, offset)
     }
 
-    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_first(&self, range: Range<u64>) -> Result<Window, Error> {
         self.read_window(range.start..range.start + 1)
     }
 
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -152,7 +152,7 @@ fn parts_of_a_file_are_found_in_the_file() {
     }
     std::fs::write(&file.0, &all[1..]).expect("it is ours");
     for source in [&*mapped, &*region, &kept] {
-        assert!(matches!(source.check_unchanged(), Err(ReadError::Changed(_))));
+        assert!(source.check_unchanged().is_err_and(|error| error.kind() == byte_source::ErrorKind::Changed));
     }
     let memory: Arc<dyn Source> = Arc::new(BufferSource::new("x", all));
     assert!(memory.file().is_none());

@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::Arc;
 
-use byte_source::{ReadError, Window};
+use byte_source::Window;
 use foldhash::{HashMap, HashMapExt};
 
 use crate::compute::{Compute, Inputs};
@@ -268,7 +268,7 @@ impl TiledTensor {
         inputs: &mut Inputs<'_>,
         buffer: &mut [u8],
         offset: u64,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), byte_source::Error> {
         let len = usize::try_from(to.saturating_sub(from)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut read = |out: &mut [u8]| {
             if tile.tensor.is_contiguous() {
@@ -312,7 +312,12 @@ impl Compute for TiledTensor {
         self.element
     }
 
-    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(
+        &self,
+        inputs: &mut Inputs<'_>,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Result<(), byte_source::Error> {
         let end = offset.saturating_add(buffer.len() as u64);
         let last = self.list.partition_point(|tile| tile.first < end);
         for tile in self.list.iter().take(last).filter(|tile| tile.end > offset) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Blob, Crc32, MappedFile, ReadError, RecordDamaged, Region, Source, WINDOW, Window};
+use byte_source::{Blob, Crc32, Error, MappedFile, RecordDamaged, Region, Source, WINDOW, Window};
 use tempfile::NamedTempFile;
 use tensor::{
     ByteOrder, Checksum, DimsInterner, Dtype, NegConj, Storage, StorageRecord, StorageRecords, Tensor,
@@ -15,7 +15,7 @@ type Change<'c> = &'c dyn Fn(Storage) -> Storage;
 /// Makes a tensor over a storage with this checksum.
 type Part<'c> = &'c dyn Fn(u32) -> Tensor;
 
-fn sent(blob: &dyn Blob) -> Result<Vec<u8>, ReadError> {
+fn sent(blob: &dyn Blob) -> Result<Vec<u8>, byte_source::Error> {
     let mut out: Vec<u8> = Vec::new();
     blob.write_to(&mut out).map(|()| out)
 }
@@ -51,7 +51,7 @@ fn checked(blob: &dyn Blob) -> Option<Vec<u8>> {
     match sent(blob) {
         Ok(bytes) => Some(bytes),
         Err(error) => {
-            assert!(matches!(error, ReadError::Damaged(_)), "{error}");
+            assert!(error.detail::<RecordDamaged>().is_some(), "{error}");
             None
         }
     }
@@ -95,15 +95,15 @@ impl Source for ShortAnswers {
         self.0.len()
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), byte_source::Error> {
         self.0.read_at(buffer, offset)
     }
 
-    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_first(&self, range: Range<u64>) -> Result<Window, byte_source::Error> {
         self.0.read_window(range.start..range.end.min(range.start.saturating_add(5)))
     }
 
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         self.0.check_unchanged()
     }
 }
@@ -156,19 +156,16 @@ fn damage_is_found_in_every_part_that_is_joined() {
 fn damage_names_the_record_the_file_and_the_tensor() {
     let error = sent(&storage(1)).expect_err("1 is not the checksum");
     let found = right();
-    let text = format!("record `data/0` is damaged: its CRC-32 is {found:08x}, a.pt records 00000001");
-    assert_eq!(error.to_string(), text);
-    assert_eq!(error.with_tensor("a\nb").to_string(), format!("tensor `a\\nb`: {text}"));
+    let text = format!("record `data/0` is damaged: its CRC-32 is {found:08x}, the archive records 00000001");
+    assert_eq!(error.to_string(), format!("folder/a.pt: {text}"));
+    assert_eq!(error.in_tensor("a\nb").to_string(), format!("folder/a.pt: tensor `a\\nb`: {text}"));
 }
 
 #[test]
 fn a_computed_storage_reads_the_records_of_its_inputs() {
-    let damage = |record: &str, file: &str| RecordDamaged {
-        file: file.into(),
-        record: record.to_owned(),
-        expected: 0,
-        found: 0,
-        tensor: None,
+    let damage = |record: &str, file: &str| {
+        let damaged = RecordDamaged { record: record.to_owned(), expected: 0, found: 0 };
+        Error::from(damaged).in_file(file.as_ref()).location()
     };
     let joined = Tensor::concat(0, &[view(&[12], &[1], 0, storage(right()))]).expect("one is enough");
     let signed = joined.storage().with_flipped_signs(4, NegConj::All);

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::path::Path;
 use std::rc::Rc;
 
-use byte_source::{Observer, ProgressReporter, ReadError};
+use byte_source::{Observer, ProgressReporter};
 use carton_writer::{CartonLayout, WrittenCarton};
 use output::{Destination, IfExists, OutputFile, file_name};
 use torchscript::ScriptArchive;
@@ -49,7 +49,7 @@ impl FileContent for CartonFile<'_> {
         BorrowedCarton { carton: &carton, written: &self.written }.write(output, target, work)
     }
 
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         self.layout.check_unchanged()
     }
 }
@@ -78,7 +78,7 @@ pub fn write_carton(
     carton: &CartonLayout<'_>,
     target: &Path,
     if_exists: IfExists,
-    check_inputs: &dyn Fn() -> Result<(), ReadError>,
+    check_inputs: &dyn Fn() -> Result<(), byte_source::Error>,
     observer: &dyn Observer,
 ) -> Result<WrittenCarton> {
     let len = carton.len().map_err(|error| carton_write_error(target, error))?;
@@ -94,8 +94,9 @@ pub fn write_carton(
 /// Maps an error of the carton writer to the file that caused it: an input, or the output `target`.
 fn carton_write_error(target: &Path, error: carton_writer::Error) -> Error {
     match error {
-        carton_writer::Error::Cancelled(_) => Error::cancelled(),
-        carton_writer::Error::Write(reason) => Error::Write { path: target.to_owned(), reason },
+        carton_writer::Error::Write(reason) => {
+            byte_source::FileError::Write { path: target.to_owned(), reason }.into()
+        }
         carton_writer::Error::Read(reason) => stream::read_error(target, reason),
         error => Error::Carton(error),
     }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use byte_source::{Blob, MappedFile, Observer, ReadError};
+use byte_source::{Blob, MappedFile, Observer};
 use carton_format::{Config, DataType, Dimension, MODEL_PT, Port, Runner, Shape, TensorIndex};
 use carton_writer::{CartonLayout, CartonMember, EntryContent};
 use open::VALUES_PATH;
@@ -99,7 +99,7 @@ impl<'j> NonModuleFiles<'j> {
         let map = |(name, path): &Companion| {
             let content = match &job.document {
                 Some((replaced, text)) if replaced == name => MiscContent::Text(text.clone()),
-                _ => MiscContent::Mapped(Arc::new(MappedFile::open(path).map_err(open::Error::Map)?)),
+                _ => MiscContent::Mapped(Arc::new(MappedFile::open(path)?)),
             };
             Ok((format!("{MISC_FOLDER}{name}"), content))
         };
@@ -138,7 +138,7 @@ impl<'j> NonModuleFiles<'j> {
     }
 
     /// Returns an error if one of the files in `misc/` changed since it was opened.
-    pub(super) fn check_unchanged(&self) -> Result<(), ReadError> {
+    pub(super) fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         self.misc.iter().try_for_each(|(_, content)| match content {
             MiscContent::Mapped(map) => map.check_unchanged(),
             MiscContent::Text(_) => Ok(()),

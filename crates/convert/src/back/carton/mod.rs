@@ -89,7 +89,7 @@ impl Output for CartonOptions {
         if let Err(error) = torchscript::check_loads_in_2_0(job.tensors)
             && self.torch == RequiredTorch::Carton
         {
-            return Err(job.at_input(Error::Module(Box::new(error))));
+            return Err(job.at_input(error));
         }
         let NonTensorParts { script, values } = kept;
         let converted =
@@ -184,7 +184,7 @@ impl Output for CartonOptions {
         let name = output::file_name(output);
         let total = carton.entries().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
         let work = ProgressReporter::new(observer, &name, Action::Verify, Some(total));
-        let verified = carton.verify(work).map_err(|_| Error::cancelled())?;
+        let verified = carton.verify(work)?;
         Ok(verified.findings.is_empty())
     }
 }

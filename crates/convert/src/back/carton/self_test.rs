@@ -60,7 +60,7 @@ impl<'j> PlannedSelfTest<'j> {
             _ => return Err(job.at_input(Error::ScriptToTest)),
         };
         let assigned = decoder.assign(job.tensors, true);
-        let assignment = assigned.map_err(|error| job.at_input(Error::Module(Box::new(error.into()))))?;
+        let assignment = assigned.map_err(|error| job.at_input(error))?;
         let mut stored = Self {
             test: SelfTest {
                 name: Some("eight tokens".to_owned()),
@@ -147,17 +147,15 @@ struct ExpectedLogits<'j> {
 }
 
 impl ExpectedLogits<'_> {
-    fn logits_error(&self, error: forward::Error) -> Error {
-        match error {
-            forward::Error::Cancelled(_) => Error::cancelled(),
-            error => Error::at(self.root)(Error::Logits(Box::new(error))),
-        }
+    fn logits_error(&self, error: impl Into<byte_source::Error>) -> Error {
+        let error = error.into();
+        if error.is_cancelled() { error.into() } else { Error::at(self.root)(Error::Logits(error)) }
     }
 
     /// Allocates zeros of the same length in bytes as the logits.
     fn zeros(&self) -> Result<Vec<u8>> {
         let nbytes = BATCH.saturating_mul(SEQ).saturating_mul(self.decoder.vocab()).saturating_mul(4);
-        let too_many = || self.logits_error(forward::Error::Memory { nbytes });
+        let too_many = || self.logits_error(forward::Problem::Memory { nbytes });
         let len = usize::try_from(nbytes).map_err(|_| too_many())?;
         let mut zeros = Vec::new();
         zeros.try_reserve_exact(len).map_err(|_| too_many())?;

@@ -188,7 +188,7 @@ impl TritonOptions {
 
 fn positional(job: &OutputJob<'_>, decoder: &Decoder, keep_extra: bool) -> Result<Module> {
     torchscript::positional_decoder_module(decoder, job.tensors, keep_extra)
-        .map_err(|error| job.at_input(Error::Module(Box::new(error))))
+        .map_err(|error| job.at_input(error))
 }
 
 /// Checks that all files can be written. Other models in the repository are not touched.
@@ -201,7 +201,10 @@ fn check(files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
     let store = job.destination.store_of(&path)?;
     let config = path.join(CONFIG_PATH);
     let is_model = match store {
-        Some(store) => store.stat(&config).map_err(|reason| Error::Write { path: config, reason })?.is_some(),
+        Some(store) => store
+            .stat(&config)
+            .map_err(|reason| byte_source::FileError::Write { path: config, reason })?
+            .is_some(),
         None => config.exists(),
     };
     if is_model {

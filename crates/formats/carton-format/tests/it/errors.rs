@@ -18,7 +18,7 @@ fn every_error_has_its_text() {
     };
     let two = vec![problem(3, ProblemKind::Missing), problem(4, ProblemKind::PortsNotDeclared)];
     let errors = [
-        Error::Map(byte_source::Error::NotAFile { path: "x.carton".into(), what: "a named pipe" }),
+        Error::Map(byte_source::FileError::NotAFile { path: "x.carton".into(), what: "a named pipe" }),
         Error::Zip(zip_format::Error::NoEnd { len: 3 }),
         Error::Document(Problems(two)),
         Error::ShortDescription { found: 101 },
@@ -26,7 +26,7 @@ fn every_error_has_its_text() {
         Error::Duplicate { path: "misc/a".to_owned() },
         Error::Print { document: "LINKS", reason: "out of range".to_owned() },
         Error::Io { path: "folder".into(), reason: io() },
-        Error::Changed(changed()),
+        Error::Located(changed().into()),
         Error::Missing { path: path() },
         Error::NotFetched { path: path() },
         Error::InvalidPath { path: "../a".to_owned() },
@@ -45,7 +45,6 @@ fn every_error_has_its_text() {
         Error::TextNotUtf8 { path: path() },
         Error::NoTensor { name: "x".to_owned() },
         Error::WriteOutput(io()),
-        Error::Cancelled(byte_source::Cancelled),
     ];
     let kinds: HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
     assert_eq!(

@@ -1,6 +1,6 @@
 //! Errors of reading a zip file.
 
-use byte_source::{Cancelled, ErrorKind};
+use byte_source::details;
 
 /// Result type with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -30,14 +30,6 @@ pub enum Error {
         len: u64,
         /// Maximum length in bytes.
         max: u64,
-    },
-    /// The system cannot read a local header or the directory.
-    #[error("cannot read the record at offset 0x{offset:x}: {reason}")]
-    RecordUnreadable {
-        /// Byte offset of the record.
-        offset: u64,
-        /// Message of the system's error.
-        reason: String,
     },
     /// An entry of the directory has no local header.
     #[error("entry `{}` has no local header at offset 0x{offset:x}", name.escape_debug())]
@@ -129,37 +121,16 @@ pub enum Error {
         /// Name in the extra field.
         other: String,
     },
-    /// The caller cancelled the reading.
-    #[error(transparent)]
-    Cancelled(#[from] Cancelled),
     /// The archive is split over several files (disks).
     #[error("the archive is split over several disks, which is not supported")]
     MultipleDisks,
 }
 
-impl Error {
-    /// Returns the error's kind for callers.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Encrypted { .. }
-            | Self::Patch { .. }
-            | Self::MultipleDisks
-            | Self::DirectoryTooLong { .. } => ErrorKind::Unsupported,
-            Self::RecordUnreadable { .. } => ErrorKind::Io,
-            Self::Cancelled(_) => ErrorKind::Cancelled,
-            Self::NoEnd { .. }
-            | Self::NoRecord { .. }
-            | Self::NoLocal { .. }
-            | Self::Disagreement { .. }
-            | Self::NameMismatch { .. }
-            | Self::HeaderMismatch { .. }
-            | Self::PastEnd { .. }
-            | Self::Overlap { .. }
-            | Self::Duplicate { .. }
-            | Self::UnsafePath { .. }
-            | Self::DuplicateZip64 { .. }
-            | Self::SecondName { .. } => ErrorKind::Damaged,
-        }
+details! {
+    Error {
+        Unsupported: Encrypted, Patch, MultipleDisks, DirectoryTooLong;
+        Damaged: NoEnd, NoRecord, NoLocal, Disagreement, NameMismatch, HeaderMismatch, PastEnd, Overlap, Duplicate, UnsafePath,
+            DuplicateZip64, SecondName;
     }
 }
 
@@ -178,13 +149,7 @@ impl Error {
             | Self::Patch { name }
             | Self::DuplicateZip64 { name }
             | Self::SecondName { name, .. } => Some(name),
-            Self::NoEnd { .. }
-            | Self::NoRecord { .. }
-            | Self::DirectoryTooLong { .. }
-            | Self::RecordUnreadable { .. }
-            | Self::Disagreement { .. }
-            | Self::Cancelled(_)
-            | Self::MultipleDisks => None,
+            _ => None,
         }
     }
 }

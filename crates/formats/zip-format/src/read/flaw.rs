@@ -7,7 +7,6 @@
 
 use byte_source::Source;
 
-use crate::Result;
 use crate::read::index::LocalHeaders;
 use crate::read::lazy::TailBytes;
 use crate::read::record::{EndRecords, ExtraFields, FOLDER, FULL_32, Header, LINK, REGULAR, ZIP64};
@@ -127,7 +126,7 @@ impl Flaw {
 ///
 /// # Errors
 /// Returns an error if a record is missing or is outside the file.
-pub fn flaws(file: &dyn Source) -> Result<Vec<Flaw>> {
+pub fn flaws(file: &dyn Source) -> byte_source::Result<Vec<Flaw>> {
     let read = TailBytes::of(file)?;
     let bytes = read.tail();
     let end = EndRecords::read(bytes)?;

@@ -28,7 +28,7 @@ impl ZipIndex {
     /// Returns an error if a record is missing, is outside the file, or disagrees with another record, or if entries
     /// overlap, share a name, have two names or sizes, or are encrypted; and an error if the directory of a file that is not in
     /// memory exceeds 1 GiB.
-    pub fn read(file: &dyn Source) -> Result<Self> {
+    pub fn read(file: &dyn Source) -> byte_source::Result<Self> {
         Self::read_all(file, &())
     }
 
@@ -37,12 +37,12 @@ impl ZipIndex {
     /// reads and checks the local header of an entry when bytes of the entry are read. The observer can stop the reading.
     ///
     /// # Errors
-    /// Returns the errors of [`read`](Self::read), those of local headers only if all are read, and [`Error::Cancelled`].
+    /// Returns the errors of [`read`](Self::read), those of local headers only if all are read, and [`Cancelled`].
     pub fn open(
         file: Arc<dyn Source>,
         checks: Checks,
         observer: &dyn Observer,
-    ) -> Result<(Self, Arc<dyn Source>)> {
+    ) -> byte_source::Result<(Self, Arc<dyn Source>)> {
         if checks == Checks::AtOnce {
             return Ok((Self::read_all(&*file, observer)?, file));
         }
@@ -64,7 +64,7 @@ impl ZipIndex {
         Ok((index, Arc::new(source)))
     }
 
-    fn read_all(file: &dyn Source, observer: &dyn Observer) -> Result<Self> {
+    fn read_all(file: &dyn Source, observer: &dyn Observer) -> byte_source::Result<Self> {
         let bytes = TailBytes::of(file)?;
         let directory = Directory::new(bytes.tail())?;
         let entries = read_entries(file, &directory, observer)?;
@@ -72,7 +72,11 @@ impl ZipIndex {
         Self::new(entries, &directory, observer)
     }
 
-    fn new(entries: Vec<Entry>, directory: &Directory<'_>, observer: &dyn Observer) -> Result<Self> {
+    fn new(
+        entries: Vec<Entry>,
+        directory: &Directory<'_>,
+        observer: &dyn Observer,
+    ) -> byte_source::Result<Self> {
         directory.check_end()?;
         observer.check()?;
         reject_overlaps(&entries)?;
@@ -174,33 +178,38 @@ impl DirectoryPart {
 }
 
 /// Reads all entries, and compares each central header with its local header, on several threads if there are many.
-fn read_entries(file: &dyn Source, directory: &Directory<'_>, observer: &dyn Observer) -> Result<Vec<Entry>> {
+fn read_entries(
+    file: &dyn Source,
+    directory: &Directory<'_>,
+    observer: &dyn Observer,
+) -> byte_source::Result<Vec<Entry>> {
     let Directory { bytes, start: limit, parts, .. } = directory;
     let is_stopped = AtomicBool::new(false);
     // The observer is asked on the caller's thread, where Python looks at signals.
-    let check = |parts: &[DirectoryPart], observer: Option<&dyn Observer>| -> Result<Vec<Entry>> {
-        let mut locals = LocalHeaders::new(file);
-        let mut entries = Vec::with_capacity(parts.iter().map(|part| part.lines).sum());
-        for part in parts {
-            if observer.is_some_and(Observer::is_cancelled) {
-                is_stopped.store(true, Ordering::Relaxed);
+    let check =
+        |parts: &[DirectoryPart], observer: Option<&dyn Observer>| -> byte_source::Result<Vec<Entry>> {
+            let mut locals = LocalHeaders::new(file);
+            let mut entries = Vec::with_capacity(parts.iter().map(|part| part.lines).sum());
+            for part in parts {
+                if observer.is_some_and(Observer::is_cancelled) {
+                    is_stopped.store(true, Ordering::Relaxed);
+                }
+                if is_stopped.load(Ordering::Relaxed) {
+                    return Err(Cancelled.into());
+                }
+                for line in part.lines(*bytes) {
+                    entries.push(read_entry(&mut locals, &line?.1, *limit)?);
+                }
             }
-            if is_stopped.load(Ordering::Relaxed) {
-                return Err(Cancelled.into());
-            }
-            for line in part.lines(*bytes) {
-                entries.push(read_entry(&mut locals, &line?.1, *limit)?);
-            }
-        }
-        Ok(entries)
-    };
+            Ok(entries)
+        };
     let threads = byte_source::core_share();
     let share = parts.len().div_ceil(threads).max(1);
     if parts.len() <= share {
         return check(parts, Some(observer));
     }
     let (own, others) = parts.split_at_checked(share).unwrap_or_default();
-    let parts: Result<Vec<Vec<Entry>>> = std::thread::scope(|scope| {
+    let parts: byte_source::Result<Vec<Vec<Entry>>> = std::thread::scope(|scope| {
         let check = &check;
         let running: Vec<_> =
             others.chunks(share).map(|part| scope.spawn(move || check(part, None))).collect();
@@ -230,14 +239,14 @@ impl<'f> LocalHeaders<'f> {
     }
 
     /// Reads the local header at `offset`; `name` returns the entry's name for errors.
-    pub(crate) fn at(&mut self, offset: u64, name: &dyn Fn() -> String) -> Result<Header<'_>> {
+    pub(crate) fn at(&mut self, offset: u64, name: &dyn Fn() -> String) -> byte_source::Result<Header<'_>> {
         let none = || Error::NoLocal { name: name(), offset };
         let span = Header::local_span(self.bytes(offset, Header::LOCAL_MIN)?).ok_or_else(none)?;
-        Header::local(self.bytes(offset, span)?).ok_or_else(none)
+        Ok(Header::local(self.bytes(offset, span)?).ok_or_else(none)?)
     }
 
     /// Returns bytes from `offset` on: at least `len` bytes, unless the file ends earlier.
-    pub(crate) fn bytes(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+    pub(crate) fn bytes(&mut self, offset: u64, len: usize) -> byte_source::Result<&[u8]> {
         let from = |start: u64| offset.checked_sub(start).and_then(|from| usize::try_from(from).ok());
         let has = |from: usize| self.block.get(from..).is_some_and(|rest| rest.len() >= len);
         if !from(self.start).is_some_and(has) {
@@ -246,17 +255,16 @@ impl<'f> LocalHeaders<'f> {
             self.start = offset;
             let left = usize::try_from(self.file.len().saturating_sub(offset)).unwrap_or(usize::MAX);
             self.block.truncate(left);
-            let read = self.file.read_at(&mut self.block, offset);
-            read.map_err(|reason| Error::RecordUnreadable { offset, reason: reason.to_string() })?;
+            self.file.read_at(&mut self.block, offset)?;
         }
         Ok(from(self.start).and_then(|from| self.block.get(from..)).unwrap_or_default())
     }
 }
 
 /// Reads the entry of a central header, and compares its local header.
-fn read_entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> Result<Entry> {
+fn read_entry(locals: &mut LocalHeaders<'_>, central: &Header<'_>, limit: u64) -> byte_source::Result<Entry> {
     let offset = local_offset(central, limit)?;
-    entry_from_headers(central, &locals.at(offset, &|| central.display_name())?, limit)
+    Ok(entry_from_headers(central, &locals.at(offset, &|| central.display_name())?, limit)?)
 }
 
 fn reject_overlaps(entries: &[Entry]) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use byte_source::{Blob, Crc32, ReadError, Sink, WINDOW, Window};
+use byte_source::{Blob, Crc32, Sink, WINDOW, Window};
 
 use crate::CompressionMethod;
 use crate::write::record::{Comment, FILE, LINK, Record, append_end_records};
@@ -208,7 +208,7 @@ impl<'s> ZipWriter<'s> {
     /// # Errors
     /// Returns an error if the name is too long, a blob sends a different number of bytes than announced, or the sink
     /// fails.
-    pub fn add(&mut self, entry: &NewZipEntry<'_>) -> Result<(), ReadError> {
+    pub fn add(&mut self, entry: &NewZipEntry<'_>) -> Result<(), byte_source::Error> {
         let mut record = entry.record(self.out.len())?;
         record.append_local_header(entry.alignment, &mut self.out.collected_bytes);
         match &entry.content {
@@ -230,7 +230,7 @@ impl<'s> ZipWriter<'s> {
     ///
     /// # Errors
     /// Returns an error if the sink fails.
-    pub fn finish(self) -> Result<(), ReadError> {
+    pub fn finish(self) -> Result<(), byte_source::Error> {
         self.finish_with_comment("")
     }
 
@@ -238,7 +238,7 @@ impl<'s> ZipWriter<'s> {
     ///
     /// # Errors
     /// Returns an error if the sink fails, or the comment is longer than 65,535 bytes.
-    pub fn finish_with_comment(mut self, comment: &str) -> Result<(), ReadError> {
+    pub fn finish_with_comment(mut self, comment: &str) -> Result<(), byte_source::Error> {
         let comment = checked_comment(comment)?;
         let directory = std::mem::take(&mut self.directory);
         let offset = self.out.len();
@@ -254,7 +254,7 @@ impl<'s> ZipWriter<'s> {
     }
 
     /// Sends the data of an entry to the sink and returns their CRC-32.
-    fn send_data(&mut self, blob: &dyn Blob, record: &Record<'_>) -> Result<u32, ReadError> {
+    fn send_data(&mut self, blob: &dyn Blob, record: &Record<'_>) -> Result<u32, byte_source::Error> {
         let mut sums = Checksum { sink: &mut self.out, crc: Crc32::default(), len: 0 };
         blob.write_to(&mut sums)?;
         if sums.len != record.packed_len {
@@ -280,30 +280,30 @@ impl CoalescingSink<'_> {
         self.sent.saturating_add(self.collected_bytes.len() as u64)
     }
 
-    fn write_all(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), byte_source::Error> {
         bytes.chunks(COALESCE_BELOW).try_for_each(|chunk| {
             self.collected_bytes.extend_from_slice(chunk);
             self.flush_if_full()
         })
     }
 
-    fn flush_if_full(&mut self) -> Result<(), ReadError> {
+    fn flush_if_full(&mut self) -> Result<(), byte_source::Error> {
         if self.collected_bytes.len() < COALESCE_BELOW { Ok(()) } else { self.flush() }
     }
 
-    fn flush(&mut self) -> Result<(), ReadError> {
+    fn flush(&mut self) -> Result<(), byte_source::Error> {
         let small = std::mem::replace(&mut self.collected_bytes, Vec::with_capacity(2 * COALESCE_BELOW));
         if small.is_empty() { Ok(()) } else { self.send(Window::owned(small)) }
     }
 
-    fn send(&mut self, window: Window) -> Result<(), ReadError> {
+    fn send(&mut self, window: Window) -> Result<(), byte_source::Error> {
         self.sent = self.sent.saturating_add(window.len() as u64);
         self.sink.write(window)
     }
 }
 
 impl Sink for CoalescingSink<'_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         if window.len() < COALESCE_BELOW {
             return self.write_all(&window);
         }
@@ -320,7 +320,7 @@ struct Checksum<'s, 'o> {
 }
 
 impl Sink for Checksum<'_, '_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         self.crc.add(&window);
         self.len = self.len.saturating_add(window.len() as u64);
         self.sink.write(window)

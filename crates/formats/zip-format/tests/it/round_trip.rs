@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek, Write};
 
-use byte_source::{Blob, MappedFile, OwnedBlob, PRODUCER, ReadError, Sink, WINDOW, Window};
+use byte_source::{Blob, MappedFile, OwnedBlob, PRODUCER, Sink, WINDOW, Window};
 use zip_format::{EntryContent, LayoutBuilder, NewZipEntry, ZipWriter};
 use zip_format::{Survey, ZipIndex};
 
@@ -11,7 +11,7 @@ static ZEROS: &[u8; WINDOW] = &[0; WINDOW];
 struct File(std::fs::File);
 
 impl Sink for File {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         assert!(window.len() <= WINDOW, "a window of {} bytes", window.len());
         if *window == *ZEROS {
             // A hole on the disk reads the same.
@@ -28,7 +28,7 @@ impl Blob for Zeros {
         self.0
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
         let mut left = self.0;
         while left > 0 {
             let n = left.min(WINDOW as u64);
@@ -138,7 +138,7 @@ fn a_blob_with_a_wrong_length_is_rejected() {
         fn len(&self) -> u64 {
             2
         }
-        fn write_to(&self, sink: &mut dyn Sink) -> Result<(), ReadError> {
+        fn write_to(&self, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
             sink.write(Window::owned(vec![0]))
         }
     }

@@ -36,7 +36,7 @@ pub fn find_carton(input: &Location) -> Result<Option<Carton>> {
     if path.extension().is_none_or(|extension| extension != EXTENSION) || input.is_folder() {
         return Ok(None);
     }
-    let file = input.open().map_err(|reason| Error::unread_input(path, reason))?;
+    let file = input.open().map_err(|error| error.in_file(path))?;
     Carton::from_source(file).map(Some).map_err(Error::from_carton(path))
 }
 
@@ -129,7 +129,7 @@ impl CartonInput {
         if !folder.is_dir() {
             return Ok(Vec::new());
         }
-        let io = |reason| Error::Io { path: folder.clone(), reason };
+        let io = |error: std::io::Error| byte_source::Error::from(error).in_file(&folder);
         let mut documents = Vec::new();
         for entry in folder.read_dir().map_err(io)? {
             let entry = entry.map_err(io)?;
@@ -153,7 +153,7 @@ fn copy_documents(carton: &Carton) -> Result<Scratch> {
             continue;
         };
         let path = copied.path().join(name);
-        let mut file = File::create(&path).map_err(|reason| Error::Io { path, reason })?;
+        let mut file = File::create(&path).map_err(|error| byte_source::Error::from(error).in_file(&path))?;
         let copy = carton.copy(&entry.path, &mut file, ProgressReporter::unobserved());
         copy.map_err(Error::from_carton(carton.path()))?;
     }

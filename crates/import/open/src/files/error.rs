@@ -24,7 +24,7 @@ pub enum Error {
     Io { path: PathBuf, reason: io::Error },
     /// A file at an address cannot be read. The reason names the address.
     #[error("{reason}")]
-    Remote { path: PathBuf, reason: byte_source::ReadError },
+    Remote { path: PathBuf, reason: byte_source::Error },
     /// A document is larger than the limit, which no real document reaches.
     #[error("{} has {len} bytes, more than the {limit} that are read", path.display())]
     DocumentTooLarge {
@@ -36,13 +36,13 @@ pub enum Error {
     },
     /// A file is not a checkpoint, or is damaged.
     #[error("{}", with_path(path, reason))]
-    Checkpoint { path: PathBuf, reason: Box<torch_import::Error> },
+    Checkpoint { path: PathBuf, reason: torch_import::Error },
     /// The files of a set do not fit together, or do not fit the set's index or `params.json`.
     #[error("{}: {reason}", folder.display())]
     InconsistentSet {
         /// Folder that contains the shards.
         folder: PathBuf,
-        reason: Box<torch_import::Error>,
+        reason: torch_import::Error,
     },
     /// The list of paths is empty.
     #[error("no path was given")]
@@ -160,15 +160,15 @@ impl Error {
 
 impl Error {
     pub(crate) fn checkpoint(path: &Path, reason: torch_import::Error) -> Self {
-        Self::Checkpoint { path: path.to_owned(), reason: Box::new(reason) }
+        Self::Checkpoint { path: path.to_owned(), reason }
     }
 
     /// Creates the error for a file that cannot be opened or read.
-    pub(crate) fn unread(path: &Path, reason: byte_source::ReadError) -> Self {
-        match reason {
-            byte_source::ReadError::NotOpened(reason) => Self::checkpoint(path, reason.into()),
-            reason => Self::Remote { path: path.to_owned(), reason },
+    pub(crate) fn unread(path: &Path, reason: byte_source::Error) -> Self {
+        if reason.detail::<byte_source::FileError>().is_some() {
+            return Self::checkpoint(path, reason);
         }
+        Self::Remote { path: path.to_owned(), reason }
     }
 
     pub(crate) fn trainer(folder: &Path, reason: crate::trainers::Error) -> Self {
@@ -177,7 +177,7 @@ impl Error {
 
     /// Creates [`Error::InconsistentSet`] for the shards in the folder of `path`.
     pub(crate) fn inconsistent_set(path: &Path, reason: torch_import::Error) -> Self {
-        Self::InconsistentSet { folder: parent_folder(path).to_owned(), reason: Box::new(reason) }
+        Self::InconsistentSet { folder: parent_folder(path).to_owned(), reason }
     }
 }
 
@@ -190,9 +190,9 @@ pub struct CheckpointCandidate {
 
 /// Formats `path: reason`, or the reason alone if it contains the path already.
 fn with_path(path: &Path, reason: &torch_import::Error) -> String {
-    match reason {
-        torch_import::Error::Map(reason) => reason.to_string(),
-        reason => format!("{}: {reason}", path.display()),
+    match reason.location().path {
+        Some(_) => reason.to_string(),
+        None => format!("{}: {reason}", path.display()),
     }
 }
 

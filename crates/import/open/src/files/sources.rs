@@ -153,7 +153,7 @@ impl CheckpointSources {
     /// Opens all files like [`open`](Self::open), with an observer that can stop the reading.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and [`torch_import::Error::Cancelled`] within [`Error::Checkpoint`].
+    /// Those of [`open`](Self::open), and [`Cancelled`](byte_source::Cancelled) within [`Error::Checkpoint`].
     pub fn open_with_observer(&self, observer: &dyn Observer) -> Result<Vec<Container>> {
         self.open_with(Container::from_source_with_observer, observer)
     }
@@ -227,7 +227,7 @@ impl CheckpointSources {
     /// Reads the opened files like [`read`](Self::read), with an observer that can stop the reading and the comparison of shards.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and [`torch_import::Error::Cancelled`] within [`Error::Checkpoint`] or
+    /// Those of [`read`](Self::read), and [`Cancelled`](byte_source::Cancelled) within [`Error::Checkpoint`] or
     /// [`Error::InconsistentSet`].
     pub fn read_with_observer<E: From<Error>>(
         &self,

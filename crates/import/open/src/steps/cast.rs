@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use byte_source::{Observer, ReadError};
+use byte_source::Observer;
 use serde::Serialize;
 use tensor::{
     CastNumbers, DimsInterner, Dtype, DtypeConversion, Storage, StorageId, Tensor, Tensors, ViewedRanges,
@@ -294,7 +294,7 @@ impl Casts {
     ///
     /// # Errors
     /// When data cannot be read once more, or `observer` stops the work.
-    pub fn count_out_of_range(&self, observer: &dyn Observer) -> Result<(), ReadError> {
+    pub fn count_out_of_range(&self, observer: &dyn Observer) -> Result<(), byte_source::Error> {
         let mut counts = vec![OutOfRangeCount::default(); self.rows.len()];
         for (row, count) in self.rows.iter().zip(&mut counts) {
             for cast in &row.casts {

@@ -129,7 +129,7 @@ impl Dequantize {
                 *model.tensors_mut() = tensors;
                 return Ok(Vec::new());
             }
-            None => return Err(quantization::Error::NotQuantized.into()),
+            None => return Err(quantization::Problem::NotQuantized.into()),
         };
         let configured = documents.dtype();
         let dtype = |tensor: &QuantizedTensor| result_dtype(&self.casts, tensor, configured);

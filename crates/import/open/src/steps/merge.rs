@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use adapter::{Adapter, FileError};
+use adapter::Adapter;
 use byte_source::Location;
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +86,7 @@ impl Step for Merge {
         let mut adapters = Vec::with_capacity(self.0.len());
         for input in &self.0 {
             let name = output::shown_path(&input.path).display().to_string();
-            let failed = |reason| Error::Adapter(Box::new(FileError { path: name.clone(), reason }));
+            let failed = |error: byte_source::Error| error.in_file(name.as_ref());
             let options = context.open_options(&input.path)?;
             let location = options.inputs.first().cloned().unwrap_or_default();
             let sources = CheckpointSources::file(&tensor_file(&location)?);
@@ -101,8 +101,7 @@ impl Step for Merge {
         let base = model.take_tensors();
         let translated = TranslatedBase::new(&base, &adapters, context.overrides, &model.sources)?;
         let (tensors, mut reports) =
-            adapter::merge(translated.as_ref().map_or(&base, TranslatedBase::tensors), &adapters)
-                .map_err(Error::Adapter)?;
+            adapter::merge(translated.as_ref().map_or(&base, TranslatedBase::tensors), &adapters)?;
         *model.tensors_mut() = match translated {
             Some(translated) => {
                 reports.rename(|name| translated.old_name(&base, name));

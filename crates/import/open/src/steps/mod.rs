@@ -47,7 +47,7 @@ use byte_source::{Observer, Stores};
 use decoder::Overrides;
 
 use crate::files::ShardPolicy;
-use crate::{AllowedGlobals, Casts, DequantizedReport, Error, Model, OpenOptions, Result};
+use crate::{AllowedGlobals, Casts, DequantizedReport, Model, OpenOptions, Result};
 
 /// Change of the tensors of a model.
 ///
@@ -95,7 +95,7 @@ impl<'c> Context<'c> {
     /// When it is at an address that cannot be opened.
     pub fn open_options(&self, path: &Path) -> Result<OpenOptions> {
         let located = self.stores.map_or_else(|| Ok(path.into()), |stores| stores.locate(path));
-        let input = located.map_err(|reason| Error::unread_input(&output::shown_path(path), reason))?;
+        let input = located.map_err(|error| error.in_file(&output::shown_path(path)))?;
         Ok(OpenOptions {
             inputs: vec![input],
             shards: self.shards,

@@ -9,7 +9,7 @@ use super::adapter_overview::refuse_adapter;
 use crate::files::CheckpointSources;
 use crate::model::find_sources;
 use crate::options::path_json;
-use crate::{Context, Error, InvalidOption, Model, OpenOptions, Result, Step, StepReport, WeightedPath};
+use crate::{Context, InvalidOption, Model, OpenOptions, Result, Step, StepReport, WeightedPath};
 
 /// Checkpoints that are summed with the selected and renamed tensors of the input, which are the base, in double precision and
 /// rounded once to the dtype of the base.
@@ -102,8 +102,7 @@ impl Step for Sum {
             SumRule::Mean
         };
         let base = model.tensors_mut();
-        let (tensors, report) = adapter::sum(base, &summands, &rule, self.sum.common, context.observer)
-            .map_err(Error::Adapter)?;
+        let (tensors, report) = adapter::sum(base, &summands, &rule, self.sum.common, context.observer)?;
         *base = tensors;
         model.containers.extend(containers);
         Ok(StepReport::Summed(report))

@@ -87,18 +87,24 @@ pub(crate) fn translation_error(reason: decoder::Error, sources: &CheckpointSour
     if let Some(error) = lone_shard(&reason, sources) {
         return error;
     }
-    if let decoder::Error::Read { tensor, reason } = reason {
-        return Error::from_read_error(reason, |reason| Error::ReadTensor { name: tensor, reason });
+    if !reason.code().starts_with("decoder::") {
+        return in_checkpoint(reason, sources).into();
     }
-    let document = reason.document().map(|file| sources.path.with_file_name(file));
-    let path = document.unwrap_or_else(|| sources.root().to_owned());
-    Error::LayoutTranslation { path, reason: Box::new(reason) }
+    Error::LayoutTranslation(in_checkpoint(reason, sources))
+}
+
+/// Adds the document that the error is about, or the checkpoint.
+pub fn in_checkpoint(error: byte_source::Error, sources: &CheckpointSources) -> byte_source::Error {
+    match error.location().path {
+        Some(document) => error.in_file(&sources.path.with_file_name(document)),
+        None => error.in_file(sources.root()),
+    }
 }
 
 /// Converts the error that a single file is one of several shards.
-pub fn lone_shard(reason: &decoder::Error, sources: &CheckpointSources) -> Option<Error> {
-    match reason {
-        decoder::Error::Shard { count } if sources.is_single() => {
+pub fn lone_shard(error: &byte_source::Error, sources: &CheckpointSources) -> Option<Error> {
+    match error.detail() {
+        Some(decoder::Problem::Shard { count }) if sources.is_single() => {
             let of = usize::try_from(*count).unwrap_or(usize::MAX);
             Some(files::Error::LoneShard { path: sources.path.clone(), number: 1, of }.into())
         }

@@ -5,8 +5,8 @@ use decoder::{HUGGING_FACE, META, Overrides, TranslatedModel, translate};
 use tensor::Tensors;
 
 use super::translate::{decoder_options, translation_error};
+use crate::Result;
 use crate::files::CheckpointSources;
-use crate::{Error, Result};
 
 /// Parts of names that Hugging Face's layout has, and Meta's has not.
 const PARTS: [&str; 5] = [".self_attn.", ".mlp.", "embed_tokens.", "lm_head.", "_layernorm."];
@@ -67,11 +67,7 @@ impl TranslatedBase {
             let place = self.0.origins.get(position).copied().flatten();
             if let Some(place) = place.and_then(|place| changed.get_mut(place)) {
                 let restored = self.0.with_old_rows(position, &tensor);
-                let module = |reason| decoder::Error::InvalidRows { tensor: name.clone(), reason };
-                *place = Some(restored.map_err(|reason| Error::LayoutTranslation {
-                    path: std::path::PathBuf::from(&name),
-                    reason: Box::new(module(reason)),
-                })?);
+                *place = Some(restored.map_err(|error| byte_source::Error::from(error).in_tensor(&name))?);
             }
         }
         for ((_, tensor), changed) in base.tensors_mut().zip(changed) {

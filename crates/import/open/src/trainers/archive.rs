@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Location, MappedFile, MemoryStore, ReadError, Region, SeekableSource, Source, SourceReader, Store, WINDOW,
+    Location, MappedFile, MemoryStore, Region, SeekableSource, Source, SourceReader, Store, WINDOW,
 };
 use flate2::read::MultiGzDecoder;
 use torch_import::Container;
@@ -38,9 +38,9 @@ impl TrainerArchive {
     }
 
     /// Converts the error of opening the archive at `path`.
-    pub fn unread(path: &Path, reason: ReadError) -> Error {
+    pub fn unread(path: &Path, reason: byte_source::Error) -> Error {
         let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Error::File { file, reason: Box::new(reason.into()) }
+        Error::File { file, reason: reason.into() }
     }
 
     /// Finds the checkpoint in an archive.
@@ -50,7 +50,7 @@ impl TrainerArchive {
     pub fn from_source(mut source: Arc<dyn Source>) -> Result<Self> {
         let path = source.path().to_owned();
         let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let fail = |reason: torch_import::Error| Error::File { file: file.clone(), reason: Box::new(reason) };
+        let fail = |reason: torch_import::Error| Error::File { file: file.clone(), reason };
         let start =
             source.read_range(0..source.len().min(GZIP.len() as u64)).map_err(|it| fail(it.into()))?;
         if start.as_ref() == GZIP {
@@ -89,7 +89,7 @@ impl TrainerArchive {
         let open = |source: &Arc<dyn Source>| match self.layout {
             Some(layout) => layout.open(Arc::clone(source)),
             None => Container::from_source(Arc::clone(source))
-                .map_err(|reason| Error::File { file: self.file.clone(), reason: Box::new(reason) }),
+                .map_err(|reason| Error::File { file: self.file.clone(), reason }),
         };
         self.members.iter().map(open).collect()
     }
@@ -97,7 +97,7 @@ impl TrainerArchive {
 
 /// Decompresses a gzip file into an unlinked temporary file.
 fn decompress(source: &dyn Source) -> Result<Arc<dyn Source>, torch_import::Error> {
-    let temporary = torch_import::Error::TemporaryFile;
+    let temporary = torch_import::Problem::TemporaryFile;
     let mut out = tempfile::tempfile().map_err(temporary)?;
     let mut decoder = MultiGzDecoder::new(SourceReader::new(source, 0..source.len()));
     let mut window = vec![0; WINDOW];
@@ -149,5 +149,5 @@ fn read_members(source: &dyn Source) -> Result<Vec<(String, Range<u64>)>, torch_
 }
 
 fn damaged(reason: String) -> torch_import::Error {
-    torch_import::Error::Tar(reason)
+    torch_import::Problem::Tar(reason).into()
 }

@@ -25,7 +25,7 @@ pub enum Error {
     },
     /// A file is not a checkpoint, or is damaged.
     #[error("{file}: {reason}")]
-    File { file: String, reason: Box<torch_import::Error> },
+    File { file: String, reason: torch_import::Error },
     /// The objects of a metadata file are not those of the format.
     #[error("{file}: {reason}, at offset 0x{offset:x}")]
     Metadata {
@@ -68,7 +68,7 @@ pub enum Error {
     NoPlace { tensor: String, metadata: String, start: Vec<u64> },
     /// The bytes of a part cannot be read as a tensor or value.
     #[error("{}: its part at offset {offset} of {file}: {reason}", what(tensor))]
-    Part { tensor: String, file: String, offset: u64, reason: Box<torch_import::Error> },
+    Part { tensor: String, file: String, offset: u64, reason: torch_import::Error },
     /// A part holds something other than one tensor.
     #[error("{}: its part at offset {offset} of {file} is not a tensor", what(tensor))]
     NotATensor { tensor: String, file: String, offset: u64 },
@@ -128,12 +128,9 @@ pub enum Error {
         second: Box<str>,
         second_found: Box<str>,
     },
-    /// The parts cannot become one checkpoint.
-    #[error("{0}")]
-    Assemble(Box<torch_import::Error>),
-    /// The caller stopped the work.
+    /// The parts cannot become one checkpoint, or the caller stopped the work.
     #[error(transparent)]
-    Cancelled(#[from] Cancelled),
+    Located(#[from] byte_source::Error),
 }
 
 impl Error {
@@ -149,9 +146,8 @@ impl Error {
             | Self::ExtraRanks { .. }
             | Self::MissingInRank { .. }
             | Self::RanksDisagree { .. } => ErrorKind::Input,
-            Self::File { reason, .. } | Self::Part { reason, .. } | Self::Assemble(reason) => reason.kind(),
+            Self::File { reason, .. } | Self::Part { reason, .. } | Self::Located(reason) => reason.kind(),
             Self::Transform { .. } | Self::Shard { .. } | Self::Unsupported { .. } => ErrorKind::Unsupported,
-            Self::Cancelled(_) => ErrorKind::Cancelled,
             Self::Metadata { .. }
             | Self::Elements { .. }
             | Self::MetadataSize { .. }
@@ -193,6 +189,12 @@ impl Error {
             | Self::RanksDisagree { tensor, .. } => Some(tensor),
             _ => None,
         }
+    }
+}
+
+impl From<Cancelled> for Error {
+    fn from(cancelled: Cancelled) -> Self {
+        Self::Located(cancelled.into())
     }
 }
 

@@ -59,7 +59,7 @@ impl TrainerLayout for HfShards {
                 .file_name()
                 .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             ranks.extend(rank_of(&file));
-            let fail = |reason| Error::File { file: file.clone(), reason: Box::new(reason) };
+            let fail = |reason| Error::File { file: file.clone(), reason };
             let checkpoint = Checkpoint::read(container).map_err(fail)?;
             let starts = read_starts(&checkpoint, &file)?;
             for (name, tensor) in checkpoint.tensors() {
@@ -107,7 +107,7 @@ impl TrainerLayout for HfShards {
             summary.count(dtype, tiles.len());
             assembly.push_tensor(&ItemPath::new(name.as_str()), join_tiles(&name, dtype, &shape, tiles)?);
         }
-        let checkpoint = assembly.finish().map_err(|reason| Error::Assemble(Box::new(reason)))?;
+        let checkpoint = assembly.finish()?;
         Ok(JoinedCheckpoint { checkpoint, summary })
     }
 }

@@ -147,7 +147,7 @@ impl TrainerLayout for RankFiles {
             checkpoint.items.clear();
             assembly.push_checkpoint(&ItemPath::default(), checkpoint);
         }
-        let mut checkpoint = assembly.finish().map_err(|reason| Error::Assemble(Box::new(reason)))?;
+        let mut checkpoint = assembly.finish()?;
         if count > 0 {
             checkpoint.notes.push(CheckpointNote::ValuesLeftOut { files, count });
         }
@@ -159,7 +159,7 @@ impl RankState {
     fn read(container: &Container) -> Result<Self> {
         let file =
             container.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let fail = |reason| Error::File { file: file.clone(), reason: Box::new(reason) };
+        let fail = |reason| Error::File { file: file.clone(), reason };
         let mut checkpoint = Checkpoint::read(container).map_err(fail)?;
         // The attributes of a shard are its mesh and its placements.
         checkpoint.left_out.remove_tensor_attributes();

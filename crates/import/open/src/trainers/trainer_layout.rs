@@ -31,7 +31,7 @@ pub trait TrainerLayout: Debug + Sync {
     /// When the file cannot be read or is damaged.
     fn open(&self, source: Arc<dyn Source>) -> Result<Container> {
         let file = self.file_name(source.path());
-        Container::from_source(source).map_err(|reason| Error::File { file, reason: Box::new(reason) })
+        Container::from_source(source).map_err(|reason| Error::File { file, reason })
     }
 
     /// Joins the parts in the opened files. Reads descriptions of tensors, but no elements unless they are compressed.

@@ -82,8 +82,8 @@ impl TrainerLayout for Universal {
         for container in containers {
             observer.check()?;
             let (file, parameter) = file_of(container.path());
-            let read = Checkpoint::read(container)
-                .map_err(|reason| Error::File { file: file.clone(), reason: Box::new(reason) })?;
+            let read =
+                Checkpoint::read(container).map_err(|reason| Error::File { file: file.clone(), reason })?;
             if let Some(parameter) = parameter {
                 parts.push((file, parameter, read));
                 continue;
@@ -121,7 +121,7 @@ impl TrainerLayout for Universal {
             assembly.push_tensor(&ItemPath::new(name), tensor);
         }
         assembly.set_optimizer_keys(vec![OPTIMIZER.to_owned()]);
-        let checkpoint = assembly.finish().map_err(|reason| Error::Assemble(Box::new(reason)))?;
+        let checkpoint = assembly.finish()?;
         Ok(JoinedCheckpoint { checkpoint, summary })
     }
 }

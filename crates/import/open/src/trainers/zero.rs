@@ -285,7 +285,7 @@ fn assemble(
         assembly.push_checkpoint(&ItemPath::from_keys(&[OPTIMIZER, &rank]), checkpoint);
     }
     assembly.set_optimizer_keys(vec![OPTIMIZER.to_owned()]);
-    let mut checkpoint = assembly.finish().map_err(|reason| Error::Assemble(Box::new(reason)))?;
+    let mut checkpoint = assembly.finish()?;
     if count > 0 {
         checkpoint.notes.push(CheckpointNote::ValuesLeftOut { files, count });
     }
@@ -302,8 +302,8 @@ impl ZeroFile {
     fn read(container: &Container) -> Result<Self> {
         let file =
             container.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let checkpoint = Checkpoint::read(container)
-            .map_err(|reason| Error::File { file: file.clone(), reason: Box::new(reason) })?;
+        let checkpoint =
+            Checkpoint::read(container).map_err(|reason| Error::File { file: file.clone(), reason })?;
         Ok(Self { file, checkpoint })
     }
 

@@ -3,7 +3,7 @@
 //! Facts: `_formatArray`, `IntegerFormat` and `ComplexFloatingFormat` in `numpy/_core/arrayprint.py` of NumPy 2.3, with the
 //! default options: 75 columns, a summary of three items at each end above 1,000 elements.
 
-use byte_source::{Blob, ReadError};
+use byte_source::Blob;
 use tensor::{Dtype, Tensor};
 
 use super::float_text::{self, FloatFormat, FloatWidth};
@@ -29,7 +29,7 @@ pub enum ArrayError {
     #[error("has elements of dtype {0}, which are not numbers")]
     NotNumbers(Dtype),
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] byte_source::Error),
     #[error("cannot write the array: {0}")]
     Write(std::io::Error),
 }
@@ -158,7 +158,7 @@ impl PrintedDim {
 }
 
 /// Reads the printed elements in C order.
-fn read_printed(tensor: &Tensor, dims: &[PrintedDim]) -> Result<Vec<u8>, ReadError> {
+fn read_printed(tensor: &Tensor, dims: &[PrintedDim]) -> Result<Vec<u8>, byte_source::Error> {
     let mut bytes: Vec<u8> = Vec::new();
     if dims.iter().all(|dim| !dim.is_cut) {
         tensor.gathered().write_to(&mut bytes)?;
@@ -178,7 +178,7 @@ fn read_printed(tensor: &Tensor, dims: &[PrintedDim]) -> Result<Vec<u8>, ReadErr
         for (first, len) in last.runs() {
             let start = offset.saturating_add(first.saturating_mul(*stride));
             let run = Tensor::new(tensor.dtype(), vec![len], vec![*stride], start, tensor.storage().clone());
-            let run = run.map_err(|_| ReadError::from(std::io::ErrorKind::UnexpectedEof))?;
+            let run = run.map_err(|_| byte_source::Error::from(std::io::ErrorKind::UnexpectedEof))?;
             run.gathered().write_to(&mut bytes)?;
         }
     }

@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use byte_source::{Blob, ProgressReporter, ReadError, Sink, Window};
+use byte_source::{Blob, ProgressReporter, Sink, Window};
 use tensor::{Dtype, Tensor};
 
 use super::array_text::numpy_tensor;
@@ -76,7 +76,7 @@ struct WriteSink<'w, 'o> {
 }
 
 impl Sink for WriteSink<'_, '_> {
-    fn write(&mut self, window: Window) -> Result<(), ReadError> {
+    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         if let Err(error) = self.out.write_all(&window) {
             self.error = Some(error);
             return Err(std::io::ErrorKind::Other.into());

@@ -10,7 +10,7 @@ use crate::config_defaults::{ACTIVATIONS, ConfigDefaults};
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
 use crate::layout::{HUGGING_FACE, META};
 use crate::overrides::reconcile;
-use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Result};
+use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Problem, Result};
 
 /// Keys of all classes that are read or that do not change the result.
 const KNOWN_KEYS: &[&str] = &[
@@ -72,7 +72,7 @@ pub(crate) struct ConfigJson {
 impl ConfigJson {
     pub(crate) fn from_json(text: &str) -> Result<Self> {
         let file = HUGGING_FACE.file;
-        let map = serde_json::from_str(text).map_err(|error| Error::Document { file, error })?;
+        let map = serde_json::from_str(text).map_err(|error| Problem::Document { file, error })?;
         Ok(Self { file, prefix: String::new(), map, layers: 0 })
     }
 
@@ -107,12 +107,18 @@ impl ConfigJson {
 
     /// Builds the error that the value at `key` is `found` instead of `expected`.
     pub(crate) fn invalid_value(&self, key: &str, found: &impl ToString, expected: String) -> Error {
-        Error::InvalidParam { file: Some(self.file), key: self.path(key), found: found.to_string(), expected }
+        Problem::InvalidParam {
+            file: Some(self.file),
+            key: self.path(key),
+            found: found.to_string(),
+            expected,
+        }
+        .into()
     }
 
     /// Builds the error that `key` selects a model without a forward implementation.
     pub(crate) fn unsupported_key(&self, key: &str) -> Error {
-        Error::UnsupportedParam { file: self.file, key: self.path(key) }
+        Problem::UnsupportedParam { file: self.file, key: self.path(key) }.into()
     }
 
     fn read<'v, T>(
@@ -164,8 +170,8 @@ impl ConfigJson {
         let expected = "a list of numbers above 0";
         let number = |value: &Value| value.as_f64().filter(|number| *number > 0.0);
         let list = |value: &Value| value.as_array()?.iter().map(number).collect();
-        let missing = || Error::MissingKey { file: self.file, key: self.path(key) };
-        self.read(key, list, expected)?.ok_or_else(missing)
+        let missing = || Problem::MissingKey { file: self.file, key: self.path(key) };
+        Ok(self.read(key, list, expected)?.ok_or_else(missing)?)
     }
 
     /// Reads the list of non-negative integers at `key`.
@@ -319,7 +325,7 @@ impl ConfigJson {
             return Err(self.unsupported_key(KEY));
         };
         let bits = flags.map(|(_, bits)| bits).or_else(|| inner.get("bits").and_then(Value::as_u64));
-        Err(Error::Quantized { file: self.file, method: truncated_text(method), bits })
+        Err(Problem::Quantized { file: self.file, method: truncated_text(method), bits }.into())
     }
 
     pub(crate) fn common_hyperparameters(&self, class: &ConfigDefaults) -> Result<Hyperparameters> {

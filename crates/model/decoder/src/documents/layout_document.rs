@@ -13,7 +13,7 @@ use crate::documents::token_ids::TokenIds;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
 use crate::rope::{Llama3, Rope, RopeScaling};
 use crate::sizes::Decoder;
-use crate::{DecoderNote, Error, Result};
+use crate::{DecoderNote, Problem, Result};
 
 /// A generated document that describes a model in another layout.
 #[derive(Clone, Debug)]
@@ -97,21 +97,21 @@ impl LayoutDocument {
     pub(crate) fn params(decoder: &Decoder) -> Result<Self> {
         let (dim, hidden) = (decoder.dim(), decoder.hidden());
         let inexpressible =
-            |what: String, why: &str| Error::Inexpressible { file: META.file, what, why: why.to_owned() };
+            |what: String, why: &str| Problem::Inexpressible { file: META.file, what, why: why.to_owned() };
         let Some((multiple_of, multiplier)) = feed_forward_multiples(dim, hidden) else {
             return Err(inexpressible(
                 format!("a feed-forward width of {hidden} with dim {dim}"),
                 "no `multiple_of` that is a power of two leads to it, with or without an `ffn_dim_multiplier` of two decimals",
-            ));
+            ).into());
         };
         let (theta, scaling) = (decoder.rope().theta, llama3_scaling(decoder.rope()));
         if decoder.rope().scaling.is_some() && scaling.is_none() {
             let what = "RoPE scaling of this kind".to_owned();
-            return Err(inexpressible(what, "Meta's code has only that of Llama 3.1"));
+            return Err(inexpressible(what, "Meta's code has only that of Llama 3.1").into());
         }
         if decoder.block().activation != Activation::Silu {
             let what = "this activation of the feed-forward layers".to_owned();
-            return Err(inexpressible(what, "Meta's code has only SiLU"));
+            return Err(inexpressible(what, "Meta's code has only SiLU").into());
         }
         if let Some(scaling) = scaling.filter(|scaling| *scaling != Llama3::with_factor(scaling.factor)) {
             let Llama3 { low, high, old, .. } = scaling;
@@ -120,7 +120,7 @@ impl LayoutDocument {
                     "RoPE scaling with low_freq_factor {low}, high_freq_factor {high} and original context {old}"
                 ),
                 "in Meta's code they are 1, 4 and 8192",
-            ));
+            ).into());
         }
         Ok(Self::new(
             &META,

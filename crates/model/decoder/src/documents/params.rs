@@ -13,7 +13,7 @@ use crate::layout::META;
 use crate::overrides::{number_text, reconcile};
 use crate::rope::{Llama3, Rope, RopeScaling, THETA};
 use crate::weight::LayerPart;
-use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Result};
+use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Problem, Result};
 
 /// Unread keys that do not change the result.
 const IGNORED_KEYS: &[&str] = &["max_batch_size", "max_seq_len"];
@@ -62,13 +62,13 @@ impl Params {
     /// unsupported model.
     pub(crate) fn from_json(text: &str) -> Result<Self> {
         let params: Self =
-            serde_json::from_str(text).map_err(|error| Error::Document { file: META.file, error })?;
+            serde_json::from_str(text).map_err(|error| Problem::Document { file: META.file, error })?;
         let off = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
         let other = params.others.iter().find(|(key, value)| {
             !off(value) && UNSUPPORTED_PREFIXES.iter().any(|beginning| key.starts_with(beginning))
         });
         if let Some((key, _)) = other {
-            return Err(Error::UnsupportedParam { file: META.file, key: key.clone() });
+            return Err(Problem::UnsupportedParam { file: META.file, key: key.clone() }.into());
         }
         params.check()?;
         Ok(params)
@@ -125,7 +125,7 @@ impl Params {
             let fact = HyperparameterKind::RopeFactor;
             if self.use_scaled_rope == Some(false) {
                 let found = "`use_scaled_rope` false".to_owned();
-                return Err(Error::Contradiction { fact, given: number_text(factor), file, found });
+                return Err(Problem::Contradiction { fact, given: number_text(factor), file, found }.into());
             }
             self.rope_scaling_factor = reconcile(fact, file, Some(factor), self.rope_scaling_factor)?;
             self.use_scaled_rope = Some(true);
@@ -209,12 +209,13 @@ pub(crate) fn feed_forward_width(dim: u64, multiple_of: u64, multiplier: Option<
 }
 
 fn invalid_param(key: &str, found: &impl ToString, expected: impl Into<String>) -> Error {
-    Error::InvalidParam {
+    Problem::InvalidParam {
         file: Some(META.file),
         key: key.to_owned(),
         found: found.to_string(),
         expected: expected.into(),
     }
+    .into()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::documents::config::ConfigJson;
 use crate::hyperparameters::RotaryDims;
 use crate::overrides::{number_text, reconcile};
 use crate::rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
-use crate::{Error, HyperparameterKind, Result};
+use crate::{HyperparameterKind, Problem, Result};
 
 /// Key of [`Llama3::old`] in `config.json`.
 const ORIGINAL_CONTEXT_KEY: &str = "original_max_position_embeddings";
@@ -77,7 +77,9 @@ impl ConfigJson {
         let (type_key, kind) = inner.rope_type()?;
         if let Some(other) = kind.filter(|kind| *kind != "llama3") {
             let found = format!("`{}` {other:?}", inner.path(type_key));
-            return Err(Error::Contradiction { fact, given: number_text(factor), file: self.file, found });
+            return Err(
+                Problem::Contradiction { fact, given: number_text(factor), file: self.file, found }.into()
+            );
         }
         reconcile(fact, self.file, Some(factor), inner.number("factor")?)?;
         let by = Llama3::with_factor(factor);
@@ -135,7 +137,8 @@ impl ConfigJson {
             return Err(inner.invalid_value(key, &format!("{name:?}"), known.join(" or ")));
         };
         let number = |key: &'static str| {
-            inner.number(key)?.ok_or_else(|| Error::MissingKey { file: self.file, key: inner.path(key) })
+            let missing = || Problem::MissingKey { file: self.file, key: inner.path(key) };
+            Ok::<_, crate::Error>(inner.number(key)?.ok_or_else(missing)?)
         };
         let context = self.number("max_position_embeddings")?;
         let (outer, inner_old) = (

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Texts of the documents that state the ids of tokens, as far as they are next to a checkpoint.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ impl TokenIds {
     pub(crate) fn from_documents(documents: &TokenDocuments, vocab: u64) -> Result<Self> {
         let parse = |file, text: &Option<String>| {
             let value = text.as_deref().map(serde_json::from_str::<Value>).transpose();
-            value.map(Option::unwrap_or_default).map_err(|error| Error::Document { file, error })
+            value.map(Option::unwrap_or_default).map_err(|error| Problem::Document { file, error })
         };
         let generation = parse("generation_config.json", &documents.generation_config)?;
         let config = parse("tokenizer_config.json", &documents.tokenizer_config)?;

@@ -348,7 +348,7 @@ fn errors_without_a_document_name_none() {
         let options = DecoderOptions { overrides, ..DecoderOptions::default() };
         let error = build_decoder("llama", &tensors(layout, 1).into(), &options).expect_err("a tiny base");
         assert!(error.to_string().starts_with("the shapes: `rope_theta` is "), "{error}");
-        assert_eq!(error.document(), None);
+        assert_eq!(error.location().path, None);
     }
 }
 

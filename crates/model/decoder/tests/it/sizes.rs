@@ -1,7 +1,7 @@
 //! The sizes of decoders with Meta's names, and their disagreements with documents and given numbers.
 
 use decoder::{
-    Assignment, DecoderOptions, Detected, Error, HUGGING_FACE, META, ModelDocuments, Overrides, Weight,
+    Assignment, DecoderOptions, Detected, HUGGING_FACE, META, ModelDocuments, Overrides, Problem, Weight,
     build_decoder, detect,
 };
 use tensor::Tensor;
@@ -42,7 +42,10 @@ fn outcome(tensors: &List, options: &DecoderOptions) -> decoder::Result<(Assignm
 #[test]
 fn shapes_reveal_the_number_of_shards() {
     let count = |tensors: &List, text: &str| match outcome(tensors, &params(text)) {
-        Err(Error::Shard { count }) => Some(count),
+        Err(error) => match error.downcast() {
+            Ok(Problem::Shard { count }) => Some(count),
+            _ => None,
+        },
         _ => None,
     };
     assert_eq!([1, 2, 4].map(|shards| count(&meta(shards), PARAMS)), [None, Some(2), Some(4)]);
@@ -201,7 +204,7 @@ fn errors_about_given_heads_do_not_blame_a_document() {
     };
     let error = |tensors: &List, options: DecoderOptions| {
         let error = build_decoder("llama", &tensors.to_vec().into(), &options).expect_err("no such heads");
-        assert_eq!(error.document(), None, "{error}");
+        assert_eq!(error.location().path, None, "{error}");
         error.to_string()
     };
     let plain = tensors(&META, 1);

@@ -1,7 +1,7 @@
 //! Models that are refused, each with the name of what is wrong.
 
 use byte_source::ErrorKind;
-use quantization::{Error, QuantizationDocuments, method, recognise};
+use quantization::{QuantizationDocuments, method, recognise};
 use tensor::{Dtype, Tensors};
 use test_support::zeros;
 
@@ -182,7 +182,7 @@ fn plain_models_are_not_quantized() {
     assert!(!quantization::is_possible(&none, tensors.names()));
     let (documents, _) = model("gptq_4_v1");
     let error = recognise(&documents, &tensors).expect_err("nothing has codes");
-    assert!(matches!(error, Error::NothingQuantized { .. }) && error.kind() == ErrorKind::Input);
+    assert!(error.code() == "quantization::NothingQuantized" && error.kind() == ErrorKind::Input);
     let broken = QuantizationDocuments { config: Some("[]".to_owned()), ..none };
     assert_eq!(refused(&broken, &tensors), "config.json: it is not an object");
 }

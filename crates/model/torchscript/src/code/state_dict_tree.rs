@@ -14,7 +14,7 @@ use tensor::Tensors;
 
 use crate::archive::ScriptArchive;
 use crate::module_tree::{AttributeValue, ModuleId, ModuleTree, TensorId};
-use crate::{Error, FlatReason, ModuleNote, Result};
+use crate::{FlatReason, ModuleNote, Problem, Result};
 
 /// Names of tensors that break the module which holds them: PyTorch 2.0.1 crashes on the first four.
 const RESERVED_TENSOR_NAMES: &[&str] = &[
@@ -88,7 +88,7 @@ pub(super) fn state_dict_archive(
     for (name, _) in tensors {
         // A name without a dot cannot be hidden in a flat module.
         if name == FORWARD_NAME || RESERVED_TENSOR_NAMES.contains(&name.as_str()) {
-            return Err(Error::Reserved { name: name.clone() });
+            return Err(Problem::Reserved { name: name.clone() }.into());
         }
         if name == TRAINING {
             notes.push(ModuleNote::Training);
@@ -193,7 +193,7 @@ fn arrange(tensors: &Tensors) -> Result<Arrangement<'_>> {
     if matches!(arrangement, Arrangement::Flat(_))
         && let Some(name) = tensors.duplicate_name()
     {
-        return Err(Error::Duplicate { name: name.to_owned() });
+        return Err(Problem::Duplicate { name: name.to_owned() }.into());
     }
     Ok(arrangement)
 }

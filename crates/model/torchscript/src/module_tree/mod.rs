@@ -13,9 +13,9 @@ use foldhash::HashMap;
 use tensor::{Tensor, Tensors};
 
 use self::object_writer::ObjectWriter;
-use crate::Result;
 use crate::record::DataRecords;
 use crate::source_names::{is_identifier, string_literal};
+use crate::{Problem, Result};
 
 /// Qualified name of the source file that holds all classes, `code/__torch__/torch2carton.py`.
 pub(crate) const NAMESPACE: &str = "__torch__.torch2carton";
@@ -240,7 +240,7 @@ impl<'n> ModuleTree<'n> {
             let attributes = self.class(module.class).attributes.iter().zip(values).skip(next);
             let mut inner = None;
             for (number, ((name, _), value)) in (next..).zip(attributes) {
-                out.pickler.text(name)?;
+                out.pickler.text(name).map_err(Problem::from)?;
                 if let AttributeValue::Module(submodule) = value {
                     inner = Some((number.saturating_add(1), *submodule));
                     break;

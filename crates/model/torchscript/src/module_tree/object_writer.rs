@@ -5,9 +5,9 @@ use pickle_vm::MemoId;
 use tensor::{Tensor, Tensors, ViewId};
 
 use super::{AttributeValue, HALF_CLASS, INTS, LIST, LISTS, ListItem, NAMESPACE, TENSORS, TensorId};
+use crate::Problem;
 use crate::pickler::Pickler;
 use crate::record::{DataRecord, DataRecords, storage_class_name};
-use crate::{Error, Result};
 
 pub(super) struct ObjectWriter<'t> {
     pub(super) pickler: Pickler,
@@ -31,7 +31,7 @@ impl<'t> ObjectWriter<'t> {
         }
     }
 
-    pub(super) fn begin(&mut self, class: &str) -> Result<()> {
+    pub(super) fn begin(&mut self, class: &str) -> Result<(), Problem> {
         self.pickler.global(NAMESPACE, class)?;
         self.pickler.empty_tuple();
         self.pickler.newobj();
@@ -45,7 +45,7 @@ impl<'t> ObjectWriter<'t> {
         self.pickler.build();
     }
 
-    pub(super) fn value(&mut self, value: &AttributeValue) -> Result<()> {
+    pub(super) fn value(&mut self, value: &AttributeValue) -> Result<(), Problem> {
         match value {
             AttributeValue::Bool(value) => self.pickler.bool(*value),
             AttributeValue::Int(value) => self.pickler.int(*value),
@@ -84,7 +84,7 @@ impl<'t> ObjectWriter<'t> {
         Ok(())
     }
 
-    fn lists(&mut self, lists: &[(String, Vec<ListItem>)]) -> Result<()> {
+    fn lists(&mut self, lists: &[(String, Vec<ListItem>)]) -> Result<(), Problem> {
         self.write_tagged(LISTS, |objects| {
             objects.pickler.empty_dict();
             objects.pickler.mark();
@@ -97,7 +97,7 @@ impl<'t> ObjectWriter<'t> {
         })
     }
 
-    fn list(&mut self, items: &[ListItem]) -> Result<()> {
+    fn list(&mut self, items: &[ListItem]) -> Result<(), Problem> {
         self.write_tagged(LIST, |objects| {
             objects.pickler.empty_list();
             objects.pickler.mark();
@@ -111,7 +111,11 @@ impl<'t> ObjectWriter<'t> {
     }
 
     /// Writes a container with a type tag, without which torch would type its elements as `Any`.
-    fn write_tagged(&mut self, tag: &str, container: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    fn write_tagged(
+        &mut self,
+        tag: &str,
+        container: impl FnOnce(&mut Self) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
         self.pickler.global("torch.jit._pickle", "restore_type_tag")?;
         container(self)?;
         self.pickler.text(tag)?;
@@ -120,7 +124,7 @@ impl<'t> ObjectWriter<'t> {
         Ok(())
     }
 
-    fn tensor(&mut self, id: TensorId) -> Result<()> {
+    fn tensor(&mut self, id: TensorId) -> Result<(), Problem> {
         if let Some(Some(memo)) = self.written.get(id.0) {
             self.pickler.get(*memo);
             return Ok(());
@@ -132,7 +136,7 @@ impl<'t> ObjectWriter<'t> {
     }
 
     /// Writes a view, or a memo reference if it was written before, as for a whole tensor.
-    fn view(&mut self, id: TensorId, view: &Tensor) -> Result<()> {
+    fn view(&mut self, id: TensorId, view: &Tensor) -> Result<(), Problem> {
         let key = (id, view.view_id());
         if let Some(memo) = self.views.get(&key) {
             self.pickler.get(*memo);
@@ -144,7 +148,7 @@ impl<'t> ObjectWriter<'t> {
     }
 
     /// Writes a tensor over the storage of the tensor `id`, and returns its memo id.
-    fn write_tensor_object(&mut self, id: TensorId, tensor: &Tensor) -> Result<MemoId> {
+    fn write_tensor_object(&mut self, id: TensorId, tensor: &Tensor) -> Result<MemoId, Problem> {
         let (name, _) = self.tensors.get_index(id.0).expect("ids count the same list");
         let record = *self.records.by_tensor.get(id.0).expect("every tensor of the list has its record");
         self.pickler.global("torch._utils", "_rebuild_tensor_v2")?;
@@ -166,7 +170,7 @@ impl<'t> ObjectWriter<'t> {
         Ok(self.pickler.put()?)
     }
 
-    fn storage(&mut self, record: u32, name: &str, tensor: &Tensor) -> Result<()> {
+    fn storage(&mut self, record: u32, name: &str, tensor: &Tensor) -> Result<(), Problem> {
         if let Some(Some(memo)) = self.storages.get(record as usize) {
             self.pickler.get(*memo);
             return Ok(());
@@ -184,9 +188,9 @@ impl<'t> ObjectWriter<'t> {
         Ok(())
     }
 
-    fn number(&mut self, tensor: &str, number: u64) -> Result<()> {
+    fn number(&mut self, tensor: &str, number: u64) -> Result<(), Problem> {
         let signed =
-            i64::try_from(number).map_err(|_| Error::TooLarge { tensor: tensor.to_owned(), number })?;
+            i64::try_from(number).map_err(|_| Problem::TooLarge { tensor: tensor.to_owned(), number })?;
         self.pickler.int(signed);
         Ok(())
     }

@@ -7,7 +7,7 @@ use tensor::Dtype;
 
 use super::support::{EnumValueType, Leaf, TypeSupport, non_none_type};
 use super::{DeclaredInput, DeclaredOutput, ScriptOptions, Uncallable};
-use crate::{Dim, ERROR_OUTPUT, Error, ModuleNote, ModulePort, Result};
+use crate::{Dim, ERROR_OUTPUT, ModuleNote, ModulePort, Problem, Result};
 
 /// Maximum number of inputs or outputs that are listed by name: of one argument and of all arguments.
 const LISTED_MAX: usize = 1000;
@@ -302,9 +302,9 @@ fn choose_output_names(types: &ScriptTypes, returns: ScriptTypeId, names: &[Stri
     }
     if let Some(twice) = names.iter().enumerate().find(|(i, name)| names.iter().take(*i).any(|n| n == *name))
     {
-        return Err(Error::DuplicateOutputName { name: twice.1.clone() });
+        return Err(Problem::DuplicateOutputName { name: twice.1.clone() }.into());
     }
-    let wrong = |expected| Err(Error::OutputNameCount { expected, found: names.len() });
+    let wrong = |expected| Err(Problem::OutputNameCount { expected, found: names.len() }.into());
     match kind {
         ScriptType::Tuple(_) | ScriptType::NamedTuple(_) => {
             let expected = types.component_types(returns).len();
@@ -328,10 +328,10 @@ fn check_declared(declared: &DeclaredInput, known: &[NamedLeaf]) -> Result<()> {
     if !known.iter().any(is_it) {
         let mut names: Vec<String> = known.iter().map(NamedLeaf::name_for_messages).collect();
         names.truncate(LISTED_MAX);
-        return Err(Error::UnknownInputName { name: declared.name.clone(), known: names });
+        return Err(Problem::UnknownInputName { name: declared.name.clone(), known: names }.into());
     }
     if carton_dtype(declared.dtype).is_none() {
-        return Err(Error::InputDtype { name: declared.name.clone(), dtype: declared.dtype });
+        return Err(Problem::InputDtype { name: declared.name.clone(), dtype: declared.dtype }.into());
     }
     Ok(())
 }
@@ -345,10 +345,10 @@ fn check_declared_output(declared: &DeclaredOutput, outputs: &[NamedLeaf]) -> Re
         let tensors = outputs.iter().filter(|named| named.leaf == Leaf::Tensor);
         let mut known: Vec<String> = tensors.map(NamedLeaf::name_for_messages).collect();
         known.truncate(LISTED_MAX);
-        return Err(Error::UnknownOutputName { name: declared.name.clone(), known });
+        return Err(Problem::UnknownOutputName { name: declared.name.clone(), known }.into());
     }
     if crate::output_dtype(declared.dtype).is_none() {
-        return Err(Error::OutputDtype { name: declared.name.clone(), dtype: declared.dtype });
+        return Err(Problem::OutputDtype { name: declared.name.clone(), dtype: declared.dtype }.into());
     }
     Ok(())
 }

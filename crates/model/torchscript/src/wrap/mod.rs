@@ -26,8 +26,8 @@ use tensor::{Dtype, Storage};
 
 use crate::archive::ScriptArchive;
 use crate::{
-    Dim, ERROR_OUTPUT, Error, Module, ModuleCode, ModuleNote, ModuleOutputs, ModulePort, OnInvalidInput,
-    OutputPorts, Result,
+    Dim, ERROR_OUTPUT, Module, ModuleCode, ModuleNote, ModuleOutputs, ModulePort, OnInvalidInput,
+    OutputPorts, Problem, Result,
 };
 use object::RootObject;
 
@@ -228,14 +228,14 @@ fn wrap(
         return Ok(WrapOutcome::Uncallable(Uncallable::NoObject));
     };
     if let Some(operator) = crate::script_text::unloadable_operator(sources.texts()) {
-        return Err(Error::UnloadableOperator { operator });
+        return Err(Problem::UnloadableOperator { operator }.into());
     }
     let signature = match sources.signature(&root.module, &root.class, "forward") {
         Ok(signature) => signature,
         Err(crate::script_text::Error::NoClass { .. })
             if MOBILE_RECORDS.iter().any(|name| find(name).is_some()) && sources.texts().next().is_none() =>
         {
-            return Err(Error::MobileOnly);
+            return Err(Problem::MobileOnly.into());
         }
         Err(error) => return Ok(WrapOutcome::Uncallable(Uncallable::Source(error))),
     };
@@ -250,7 +250,7 @@ fn wrap(
     let mut notes = compatibility_notes(found, &version);
     if options.keep_unchanged || (errors.is_some() && root.is_ours() && takes_and_returns_dicts(&signature)) {
         if !takes_and_returns_dicts(&signature) {
-            return Err(Error::NoDictForward { class: root.qualified() });
+            return Err(Problem::NoDictForward { class: root.qualified() }.into());
         }
         reject_options(options)?;
         let archive = ScriptArchive::unchanged_file(records, whole.clone());
@@ -333,17 +333,17 @@ fn reject_options(options: &ScriptOptions) -> Result<()> {
     let declared = options.inputs.first().map(|declared| declared.name.clone());
     let returned = options.outputs.first().map(|declared| declared.name.clone());
     match declared.or(returned).or_else(|| options.output_names.first().cloned()) {
-        Some(name) => Err(Error::OptionForKeptModule { name }),
+        Some(name) => Err(Problem::OptionForKeptModule { name }.into()),
         None => Ok(()),
     }
 }
 
 fn read_record(name: &str, storage: &Storage, max: u64) -> Result<Vec<u8>> {
     if storage.len() > max {
-        return Err(Error::LargeRecord { record: name.to_owned(), len: storage.len() });
+        return Err(Problem::LargeRecord { record: name.to_owned(), len: storage.len() }.into());
     }
     let mut bytes: Vec<u8> = Vec::new();
-    storage.write_to(&mut bytes).map_err(|reason| Error::Record { record: name.to_owned(), reason })?;
+    storage.write_to(&mut bytes).map_err(|error| error.in_record(name))?;
     Ok(bytes)
 }
 

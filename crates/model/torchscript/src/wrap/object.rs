@@ -13,7 +13,7 @@ use pickle_vm::{Arg, Opcode, Reader};
 
 use crate::module_tree::NAMESPACE;
 use crate::pickler::Pickler;
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Name of the wrapper class, and of its attribute that holds the original object.
 pub(super) const WRAPPER_CLASS: &str = "Wrapper";
@@ -45,7 +45,7 @@ impl RootObject {
         if !pickle.starts_with(PROTO_2) {
             return Ok(None);
         }
-        let loaded = pickle_vm::load(pickle).map_err(Error::Pickle)?;
+        let loaded = pickle_vm::load(pickle).map_err(Problem::Pickle)?;
         let instance = loaded.heap.instance(loaded.root);
         let names = instance.and_then(|instance| loaded.heap.global(instance.callable));
         let len = usize::try_from(loaded.len).unwrap_or(usize::MAX);
@@ -106,7 +106,7 @@ pub(super) fn wrapped_pickle(namespace: &str, pickle: &[u8]) -> Result<Option<Ve
 }
 
 /// Returns what precedes the original object in the pickle of a wrapper.
-fn wrapper_start(namespace: &str) -> Result<Vec<u8>> {
+fn wrapper_start(namespace: &str) -> std::result::Result<Vec<u8>, Problem> {
     let mut start = Pickler::default();
     start.global(namespace, WRAPPER_CLASS)?;
     start.empty_tuple();
@@ -124,7 +124,7 @@ fn wrapper_start(namespace: &str) -> Result<Vec<u8>> {
 
 /// Returns what follows the original object: the object that Python calls, if there is one, which takes the original from
 /// the memo by its id, and the end of the wrapper.
-fn wrapper_end(namespace: &str, entry: Option<(EntryObject, u32)>) -> Result<Vec<u8>> {
+fn wrapper_end(namespace: &str, entry: Option<(EntryObject, u32)>) -> std::result::Result<Vec<u8>, Problem> {
     let end = [Opcode::SetItems.code(), Opcode::Build.code()];
     let mut bytes = Vec::new();
     if let Some((EntryObject { has_setstate }, memo_id)) = entry {
@@ -158,7 +158,7 @@ fn wrapper_end(namespace: &str, entry: Option<(EntryObject, u32)>) -> Result<Vec
 fn free_memo_id(pickle: &[u8]) -> Result<u32> {
     let mut free = 0_u32;
     for instruction in Reader::new(pickle) {
-        let instruction = instruction.map_err(Error::Pickle)?;
+        let instruction = instruction.map_err(Problem::Pickle)?;
         match (instruction.opcode, instruction.arg) {
             (Opcode::BinPut | Opcode::LongBinPut, Arg::Int(id)) => {
                 free = free.max(u32::try_from(id).unwrap_or(u32::MAX).saturating_add(1));

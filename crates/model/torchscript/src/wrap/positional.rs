@@ -10,7 +10,7 @@ use super::leaves::{CallPlan, NamedLeaf};
 use super::object::{WRAPPED_ATTRIBUTE, WRAPPER_CLASS};
 use super::template_text::template_literal;
 use crate::source_names::is_identifier;
-use crate::{Dim, Error, ModulePort, Result};
+use crate::{Dim, ModulePort, Problem, Result};
 
 #[derive(Debug)]
 pub(super) struct PositionalCall {
@@ -40,16 +40,16 @@ impl PositionalCall {
         let required = plan.known.iter().filter(|named| !named.optional);
         let names: Vec<String> = required.filter(is_missing).map(NamedLeaf::name_for_messages).collect();
         if !names.is_empty() {
-            return Err(Error::UntypedInputs { names });
+            return Err(Problem::UntypedInputs { names }.into());
         }
         if let Some(text) = plan.outputs.iter().find(|named| named.is_text()) {
-            return Err(Error::TextOutput { name: text.name.clone() });
+            return Err(Problem::TextOutput { name: text.name.clone() }.into());
         }
         let (inputs, outputs) = plan.ports();
         let inputs: Vec<ModulePort> =
             inputs.into_iter().filter(|port| !port.optional || is_declared(&port.name)).collect();
         if let Some(port) = inputs.iter().find(|port| !is_identifier(&port.name) || port.name == "self") {
-            return Err(Error::NotAnArgument { name: port.name.clone() });
+            return Err(Problem::NotAnArgument { name: port.name.clone() }.into());
         }
         let has_type = |named: &&NamedLeaf| outputs.iter().any(|port| port.name == named.name);
         let untyped = plan.outputs.iter().filter(|named| named.is_tensor() && !has_type(named));
@@ -58,7 +58,7 @@ impl PositionalCall {
             names.extend(plan.outputs.iter().map(NamedLeaf::name_for_messages));
         }
         if !names.is_empty() || outputs.is_empty() {
-            return Err(Error::UntypedOutputs { names });
+            return Err(Problem::UntypedOutputs { names }.into());
         }
         let ports = |ports: Vec<ModulePort>| ports.into_iter().map(PositionalPort::new).collect();
         Ok(Self { inputs: ports(inputs), outputs: ports(outputs) })

@@ -5,7 +5,7 @@ use std::ops::Range;
 use byte_source::Blob;
 use tensor::{Dtype, Storage, Tensor};
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Weight matrix [rows, cols], little-endian, at any alignment.
 ///
@@ -36,12 +36,12 @@ impl Matrix {
     /// When the tensor does not have two dimensions, products are not defined for its dtype, or it cannot be read.
     pub(crate) fn new(tensor: &Tensor) -> Result<Self> {
         let shape = || tensor.shape().to_vec();
-        let &[rows, cols] = tensor.shape() else { return Err(Error::NotMatrix { shape: shape() }) };
+        let &[rows, cols] = tensor.shape() else { return Err(Problem::NotMatrix { shape: shape() }.into()) };
         let dtype = tensor.dtype();
         if !matches!(dtype, Dtype::Float64 | Dtype::Float32 | Dtype::BFloat16 | Dtype::Float16) {
-            return Err(Error::Dtype { found: dtype });
+            return Err(Problem::Dtype { found: dtype }.into());
         }
-        let size = |n: u64| usize::try_from(n).map_err(|_| Error::TooLarge { shape: shape() });
+        let size = |n: u64| usize::try_from(n).map_err(|_| Problem::TooLarge { shape: shape() });
         let (rows, cols, nbytes) = (size(rows)?, size(cols)?, size(tensor.nbytes())?);
         let is_mapped = tensor.mapped_bytes().is_some_and(|bytes| bytes.len() == nbytes);
         let bytes = if is_mapped {
@@ -49,9 +49,9 @@ impl Matrix {
             MatrixBytes::Mapped(tensor.storage().clone(), size(span.start)?..size(span.end)?)
         } else {
             let mut copy = Vec::new();
-            tensor.gathered().write_to(&mut copy).map_err(Error::Read)?;
+            tensor.gathered().write_to(&mut copy)?;
             if copy.len() != nbytes {
-                return Err(Error::Read(std::io::ErrorKind::UnexpectedEof.into()));
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             MatrixBytes::Copied(copy.into())
         };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder, Yield};
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -35,7 +35,8 @@ impl Pool {
             .num_threads(count)
             .thread_name(|number| format!("forward-{number}"))
             .build();
-        let threads = built.map_err(|error| Error::Threads { threads: count, reason: error.to_string() })?;
+        let threads =
+            built.map_err(|error| Problem::Threads { threads: count, reason: error.to_string() })?;
         let leads = (0..threads.current_num_threads()).map(|_| AtomicBool::new(false)).collect();
         Ok(Self { threads, leading_threads: leads, fits_processors: count <= available })
     }

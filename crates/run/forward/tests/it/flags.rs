@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use byte_source::Observer;
 use decoder::{HUGGING_FACE, META};
-use forward::{Error, LogitPositions};
+use forward::LogitPositions;
 use serde_json::{Value, json};
 use tensor::Dtype;
 
@@ -229,7 +229,7 @@ fn a_call_that_is_stopped_leaves_the_cache_as_it_was() {
         let mut cache = model.cache(1).expect("a few bytes");
         model.forward(&tokens[..25], 1, &mut cache, LogitPositions::Last, ON).expect("known ids");
         let stopped = model.forward(&tokens[20..], 1, &mut cache, LogitPositions::All, &StopAfter::new(1));
-        assert!(matches!(stopped, Err(Error::Cancelled(_))) && cache.len() == 25, "{name}");
+        assert!(stopped.is_err_and(|error| error.is_cancelled()) && cache.len() == 25, "{name}");
         let found = model.forward(&tokens[25..], 1, &mut cache, LogitPositions::All, ON).expect("known ids");
         let expected = random.logits_of_parts(&tokens, &[25, 10]);
         let error = error(&found, &expected[25..]);
@@ -245,6 +245,6 @@ fn a_call_that_is_stopped_after_its_first_piece_leaves_the_cache_as_it_was() {
         model.forward(&tokens(3, 8), 1, &mut cache, LogitPositions::Last, ON).expect("known ids");
         // Each piece of 512 tokens goes through two layers.
         let stopped = model.forward(&tokens(700, 8), 1, &mut cache, LogitPositions::Last, &StopAfter::new(3));
-        assert!(matches!(stopped, Err(Error::Cancelled(_))) && cache.len() == 3, "{}", cache.len());
+        assert!(stopped.is_err_and(|error| error.is_cancelled()) && cache.len() == 3, "{}", cache.len());
     }
 }

@@ -10,16 +10,25 @@ pub(super) fn failed(error: impl StdError + Send + Sync + 'static) -> ModelError
 
 /// Maps an error of the runtime to a client error, a model failure or a cancellation.
 pub(super) fn classify(error: runtime::Error) -> ModelError {
+    use forward::Problem;
     use runtime::Error;
+
     match error {
-        Error::Cancelled => ModelError::Cancelled,
+        error if error.is_cancelled() => ModelError::Cancelled,
         error @ (Error::Input(_) | Error::NoOutput { .. }) => ModelError::Input(Box::new(error)),
-        Error::Model(
-            error @ (forward::Error::Tokens { .. }
-            | forward::Error::TokenIds { .. }
-            | forward::Error::PastShape { .. }
-            | forward::Error::Memory { .. }),
-        ) => ModelError::Input(Box::new(error)),
+        Error::Model(error)
+            if matches!(
+                error.detail(),
+                Some(
+                    Problem::Tokens { .. }
+                        | Problem::TokenIds { .. }
+                        | Problem::PastShape { .. }
+                        | Problem::Memory { .. }
+                )
+            ) =>
+        {
+            ModelError::Input(Box::new(error))
+        }
         error => failed(error),
     }
 }

@@ -66,10 +66,10 @@ fn changed<T>(
     let done = work(&observer).map(|_| ());
     assert!(observer.is_done.into_inner(), "the change was never made: {done:?}");
     match done {
-        Err(Error::Open(error)) => match *error {
-            open::Error::Changed(changed) => (changed.path, changed.change),
-            error => panic!("{error}"),
-        },
+        Err(Error::Located(error)) => {
+            let FileChanged { path, change } = error.downcast().expect("its input changed");
+            (path, change)
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -74,7 +74,7 @@ fn stop_everywhere<T: std::fmt::Debug>(
                 assert!(steps > 0, "nothing asked the observer");
                 return report;
             }
-            Err(Error::Cancelled) => is_clean(),
+            Err(error) if error.is_cancelled() => is_clean(),
             Err(error) => panic!("after {steps} steps: {error}"),
         }
     }
@@ -184,7 +184,7 @@ fn what_is_not_a_packed_carton_is_rejected_by_kind() {
     let error = verify(&VerifyOptions::new(folder.path().join("no")), &()).expect_err("no file");
     assert!(matches!(error, Error::Reader { .. }), "{error}");
     let error = contents("s3://a/b.carton".as_ref()).expect_err("an address");
-    assert!(matches!(error, Error::Store(output::Error::Remote { .. })), "{error}");
+    assert!(error.to_string().ends_with(" is not a local path"), "{error}");
     let unpacked = unpack(&UnpackOptions::new(&carton), &()).expect("it can be unpacked").output;
     let error = unpack(&UnpackOptions::new(&unpacked), &()).expect_err("a folder");
     assert!(matches!(error, Error::IsFolder { .. }), "{error}");

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use byte_source::{ProgressReporter, ReadError};
+use byte_source::ProgressReporter;
 use tensor::{ElementReader, RecordChecks, Tensor};
 
 use crate::compare::segments::{Buffers, READ_LEN, Segment, Segments, UnreadItem};
@@ -75,7 +75,7 @@ impl<'c> PairReader<'c> {
         let ours = ours.get_mut(..len).unwrap_or_default();
         let theirs = theirs.get_mut(..len).unwrap_or_default();
         let item = self.item;
-        let failed = |is_second| move |reason: ReadError| UnreadItem { item, is_second, reason };
+        let failed = |is_second| move |reason: byte_source::Error| UnreadItem { item, is_second, reason };
         self.first.read(at, ours).map_err(failed(false))?;
         self.second.read(at, theirs).map_err(failed(true))?;
         Ok((ours, theirs))

@@ -1,6 +1,6 @@
 //! Comparison of two checkpoints or cartons.
 
-use byte_source::{Action, Observer, ProgressReporter, ReadError};
+use byte_source::{Action, NotRepresentable, Observer, ProgressReporter};
 use foldhash::{HashMap, HashMapExt, HashSet};
 use tensor::{CompoundKind, CompoundTensor, RecordChecks, Tensor, Tensors, ViewId};
 
@@ -31,7 +31,7 @@ pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport
     let checks = RecordChecks::new(a.tensors().iter().chain(b.tensors().iter()).map(|(_, tensor)| tensor));
     let comparison = Comparison { a: &a, b: &b, checks: &checks, tolerance: options.tolerance, observer };
     let (mut tensors, mut counts) = comparison.run()?;
-    checks.verify(observer).map_err(|reason| open::Error::unread_input(&b.path, reason))?;
+    checks.verify(observer).map_err(|reason| Error::from(open::Error::from(reason.in_file(&b.path))))?;
     a.check_unchanged()?;
     b.check_unchanged()?;
     let ValueDifferences { rows: mut values, cut } =
@@ -245,7 +245,8 @@ impl Comparison<'_> {
             match first_differences(&[(&cast, to)], self.checks, self.work("")) {
                 Ok(first) if first == [None] => return Ok(true),
                 // A number may be out of the range of the integers.
-                Ok(_) | Err(UnreadItem { reason: ReadError::NotRepresentable(_), .. }) => {}
+                Ok(_) => {}
+                Err(unread) if unread.reason.detail::<NotRepresentable>().is_some() => {}
                 Err(unread) => return Err(self.unread_at(place, unread)),
             }
         }
@@ -279,7 +280,7 @@ impl Comparison<'_> {
     fn unread_at(&self, (a, b): (usize, usize), unread: UnreadItem) -> Error {
         let (input, position) = if unread.is_second { (self.b, b) } else { (self.a, a) };
         let name = input.tensors().get_index(position).map_or("", |(name, _)| name);
-        open::Error::unread_tensor(&input.path, name, unread.reason)
+        open::Error::from(unread.reason.in_tensor(name).in_file(&input.path)).into()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use byte_source::{Observer, ReadError};
+use byte_source::Observer;
 use serde::Serialize;
 use tensor::{ElementReader, RecordChecks, Tensor};
 
@@ -89,7 +89,7 @@ pub(crate) fn find_rearrangement(
     b: &Tensor,
     keys: HashKeys,
     observer: &dyn Observer,
-) -> Result<Rearrangement, ReadError> {
+) -> Result<Rearrangement, byte_source::Error> {
     for dims in dim_orders(a.shape(), b.shape()) {
         if let Some(view) = permuted(a, &dims)
             && view.has_elements_of(b, observer)?
@@ -141,7 +141,7 @@ fn find_slices(
     dim: usize,
     keys: HashKeys,
     observer: &dyn Observer,
-) -> Result<Option<Rearrangement>, ReadError> {
+) -> Result<Option<Rearrangement>, byte_source::Error> {
     let rows = a.shape().get(dim).copied().unwrap_or(0);
     if !(2..=ROWS_MAX).contains(&rows) {
         return Ok(None);
@@ -188,7 +188,11 @@ fn find_slices(
 }
 
 /// Hashes the slices of a tensor along its first dimension.
-fn slice_hashes(tensor: &Tensor, keys: HashKeys, observer: &dyn Observer) -> Result<Vec<u64>, ReadError> {
+fn slice_hashes(
+    tensor: &Tensor,
+    keys: HashKeys,
+    observer: &dyn Observer,
+) -> Result<Vec<u64>, byte_source::Error> {
     let rows = tensor.shape().first().copied().unwrap_or(0);
     let row = tensor.nbytes().checked_div(rows).unwrap_or(0);
     let checks = RecordChecks::default();
@@ -216,7 +220,11 @@ fn slice_hashes(tensor: &Tensor, keys: HashKeys, observer: &dyn Observer) -> Res
 ///
 /// # Errors
 /// When a tensor cannot be read, or `observer` stops the work.
-pub(crate) fn have_same_order(a: &Tensor, b: &Tensor, observer: &dyn Observer) -> Result<bool, ReadError> {
+pub(crate) fn have_same_order(
+    a: &Tensor,
+    b: &Tensor,
+    observer: &dyn Observer,
+) -> Result<bool, byte_source::Error> {
     if a.shape() == b.shape() {
         return a.has_elements_of(b, observer);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use byte_source::{ProgressReporter, ReadError, on_all_cores};
+use byte_source::{ProgressReporter, on_all_cores};
 use tensor::Tensor;
 
 /// Length of a read in bytes: two of them stay in the cache of a core.
@@ -18,7 +18,7 @@ pub(crate) struct UnreadItem {
     pub(crate) item: usize,
     /// True if the tensor of the second input cannot be read.
     pub(crate) is_second: bool,
-    pub(crate) reason: ReadError,
+    pub(crate) reason: byte_source::Error,
 }
 
 /// Segment of an item, in elements.

@@ -5,7 +5,7 @@ use foldhash::{HashMap, HashMapExt};
 use pickle_vm::PickleLimits;
 use tensor::{Budget, Tensor, UnreadTensor, ViewId, hash_elements};
 
-use open::{Error, Result};
+use open::Result;
 
 use crate::{InspectOptions, Observer, TensorHash, TensorRow};
 
@@ -43,7 +43,7 @@ pub(crate) fn hash_rows(
     let found = found.map_err(|UnreadTensor { position, reason }| {
         let row = hashed.get(position).and_then(|number| rows.get(*number));
         let name = row.map_or_else(String::new, |row| row.name.clone());
-        Error::unread_tensor(options.input.path(), &name, reason)
+        reason.in_tensor(&name).in_file(options.input.path())
     })?;
     for (number, hash) in hashed.into_iter().zip(found) {
         if let Some(row) = rows.get_mut(number) {

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use byte_source::{Action, Observer, ProgressUpdate, ReadError};
+use byte_source::{Action, Observer, ProgressUpdate};
 use foldhash::{HashMap, HashMapExt};
-use open::{Error, Result, complex, float};
+use open::{Result, complex, float};
 use pickle_vm::PickleLimits;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -93,7 +93,7 @@ pub(crate) fn add_statistics(
         observer.check()?;
         let done = done.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         observer.progress(ProgressUpdate { name: &name, action: Action::Verify, done, total: Some(total) });
-        Ok::<(), ReadError>(())
+        Ok::<(), byte_source::Error>(())
     };
     for row in rows {
         let RowView::Strided(tensor) = &row.view else {
@@ -107,8 +107,9 @@ pub(crate) fn add_statistics(
         }
         row.statistics = RowStatistics::None;
         if budget.spend(tensor) {
-            let statistics = tensor.statistics(with_histograms, &on_window);
-            let statistics = statistics.map_err(|reason| Error::unread_tensor(file, &row.name, reason))?;
+            let statistics = tensor
+                .statistics(with_histograms, &on_window)
+                .map_err(|error| error.in_tensor(&row.name).in_file(file))?;
             if let Some(statistics) = statistics {
                 row.statistics = RowStatistics::Known(Arc::new(statistics));
             }

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 pub(crate) fn steps(options: &ReportOptions, range: Range<u64>) -> Result<Json> {
     let (path, pickles) = crate::open_pickles(&options.input)?;
     let at = |reason| Error::at(&path)(reason);
-    let pickle = pickles.pickle(None).map_err(|error| at(Error::Checkpoint(error)))?;
+    let pickle = pickles.pickle(None).map_err(|error| at(error.into()))?;
     let annotate = |heap: &pickle_vm::Heap<'_>, id: ObjectId| annotate(pickles.container(), heap, id);
     let recording =
         record(pickle, pickles.limits(), range, &annotate).map_err(|error| at(Error::Pickle(error)))?;

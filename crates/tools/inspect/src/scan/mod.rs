@@ -249,9 +249,7 @@ impl Scanner<'_> {
 
     /// Scans a file or all files of a folder that are not on this machine.
     fn scan_elsewhere(&mut self, input: &Location) -> Result<()> {
-        let unread = |reason| {
-            Error::from_read_error(reason, |reason| Error::Io { path: input.path().to_owned(), reason })
-        };
+        let unread = |error: byte_source::Error| Error::from(error.in_file(input.path()));
         if !input.is_folder() {
             return self.scan_source(&input.open().map_err(unread)?, input, false);
         }
@@ -324,12 +322,15 @@ impl Scanner<'_> {
         in_folder: bool,
         classes: &dyn Fn() -> Vec<CustomClass>,
     ) -> Result<()> {
+        let is_other_format = |error: &torch_import::Error| {
+            matches!(error.detail(), Some(torch_import::Problem::Format { .. }))
+        };
         let scan = match scan {
             Ok(scan) => scan,
-            Err(torch_import::Error::Cancelled(_)) => return Err(Error::Cancelled.into()),
+            Err(error) if error.is_cancelled() => return Err(error.into()),
             // Folders contain other files too, which are skipped. A file with the name of a checkpoint has to be checked by
             // the user.
-            Err(error @ torch_import::Error::Format { .. }) if !is_named_as_checkpoint(path) => {
+            Err(error) if is_other_format(&error) && !is_named_as_checkpoint(path) => {
                 let classes = classes();
                 if !classes.is_empty() {
                     self.summary.count(Verdict::Unknown);
@@ -341,7 +342,7 @@ impl Scanner<'_> {
                 self.summary.skipped = self.summary.skipped.saturating_add(1);
                 return Ok(());
             }
-            Err(error @ torch_import::Error::Format { .. }) => return self.not_a_checkpoint(path, &error),
+            Err(error) if is_other_format(&error) => return self.not_a_checkpoint(path, &error),
             Err(error) => return self.not_scanned(path, error.to_string()),
         };
         let verdict = judge_scan(&scan);

@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use byte_source::{ReadError, Source, WINDOW, Window};
+use byte_source::{Source, WINDOW, Window};
 use bytes::Bytes;
 
+use crate::Error;
 use crate::read::entry::{Entry, compare_headers};
 use crate::read::record::{EndRecords, Header, Tail};
-use crate::{Error, Result};
 
 /// Maximum length of the directory in bytes, enough for ten million entries.
 const DIRECTORY_MAX: u64 = 1 << 30;
@@ -35,13 +35,13 @@ pub(crate) struct TailBytes {
 
 impl TailBytes {
     /// Reads the end records, then the part of the directory that precedes them.
-    pub(crate) fn of(file: &dyn Source) -> Result<Self> {
+    pub(crate) fn of(file: &dyn Source) -> byte_source::Result<Self> {
         if !file.is_mappable() {
             return Self::read(file);
         }
         match Self::read_short(file) {
             Some(short) => Ok(short),
-            None => Ok(Self { bytes: bytes_of(file, 0..file.len())?, start: 0 }),
+            None => Ok(Self { bytes: file.share(0..file.len())?, start: 0 }),
         }
     }
 
@@ -55,30 +55,25 @@ impl TailBytes {
         (end.directory_offset >= start && has_locator).then_some(Self { bytes, start })
     }
 
-    fn read(file: &dyn Source) -> Result<Self> {
+    fn read(file: &dyn Source) -> byte_source::Result<Self> {
         let len = file.len();
         let last = len.saturating_sub(EndRecords::END_RECORDS_MAX);
-        let bytes = bytes_of(file, last..len)?;
+        let bytes = file.share(last..len)?;
         let end = EndRecords::read(Tail { bytes: &bytes, start: last })?;
         let start = end.directory_offset;
         if start >= last {
             return Ok(Self { bytes, start: last });
         }
         if end.directory_len > DIRECTORY_MAX || len.saturating_sub(start) > DIRECTORY_MAX {
-            return Err(Error::DirectoryTooLong { len: end.directory_len, max: DIRECTORY_MAX });
+            return Err(Error::DirectoryTooLong { len: end.directory_len, max: DIRECTORY_MAX }.into());
         }
-        let first = bytes_of(file, start..last)?;
+        let first = file.share(start..last)?;
         Ok(Self { bytes: [first, bytes].concat().into(), start })
     }
 
     pub(crate) fn tail(&self) -> Tail<'_> {
         Tail { bytes: &self.bytes, start: self.start }
     }
-}
-
-fn bytes_of(file: &dyn Source, range: Range<u64>) -> Result<Bytes> {
-    let offset = range.start;
-    file.share(range).map_err(|reason| Error::RecordUnreadable { offset, reason: reason.to_string() })
 }
 
 /// Source that reads and checks the local header of an entry when bytes of the entry are first read.
@@ -149,7 +144,7 @@ impl LazyHeaders {
     }
 
     /// Reads the local header of an entry, and those of the next entries if they are close.
-    fn locate_near<'p>(&'p self, place: &'p LazyEntry) -> Result<&'p LocatedEntry, ReadError> {
+    fn locate_near<'p>(&'p self, place: &'p LazyEntry) -> byte_source::Result<&'p LocatedEntry> {
         let is_close = place.limit.saturating_sub(place.header_offset) < NEAR_READ_LEN / 2;
         let len = if is_close { NEAR_READ_LEN } else { 0 };
         let end = place.range_with_header(place.data.start).end;
@@ -172,7 +167,7 @@ impl LazyHeaders {
     }
 
     /// Reads only the local header of an entry.
-    fn locate_entry(&self, place: &LazyEntry) -> Result<(), ReadError> {
+    fn locate_entry(&self, place: &LazyEntry) -> byte_source::Result<()> {
         let block = self.file.read_range(place.range_with_header(place.data.start))?;
         self.located(place, &block, place.data.start)?;
         Ok(())
@@ -184,10 +179,9 @@ impl LazyHeaders {
         place: &'p LazyEntry,
         block: &Bytes,
         asked: u64,
-    ) -> Result<&'p LocatedEntry, ReadError> {
-        let wrong = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error);
-        let central = Header::central(self.directory.tail(), place.line).map_err(wrong)?;
-        let none = || wrong(Error::NoLocal { name: central.display_name(), offset: place.header_offset });
+    ) -> byte_source::Result<&'p LocatedEntry> {
+        let central = Header::central(self.directory.tail(), place.line)?;
+        let none = || Error::NoLocal { name: central.display_name(), offset: place.header_offset };
         let span = Header::local_span(block).ok_or_else(none)?;
         let end = place.header_offset.saturating_add(span as u64);
         // An extra field can have up to 64 KiB, more than the block.
@@ -197,12 +191,12 @@ impl LazyHeaders {
             self.file.read_range(place.header_offset..end)?
         };
         let local = Header::local(&header).ok_or_else(none)?;
-        compare_headers(&central, &local).map_err(wrong)?;
+        compare_headers(&central, &local)?;
         let start = place.header_offset.saturating_add(local.span);
         let extra = start.saturating_sub(place.data.start);
         if place.data.end.saturating_add(extra) > place.limit {
             let (name, end) = (central.display_name(), place.data.end.saturating_add(extra));
-            return Err(wrong(Error::PastEnd { name, end, limit: place.limit }).into());
+            return Err(Error::PastEnd { name, end, limit: place.limit }.into());
         }
         let within =
             |offset: u64| usize::try_from(offset.saturating_sub(place.data.start)).unwrap_or(usize::MAX);
@@ -220,7 +214,7 @@ impl LazyHeaders {
         place: &LazyEntry,
         range: &Range<u64>,
         block: &Bytes,
-    ) -> Result<Bytes, ReadError> {
+    ) -> byte_source::Result<Bytes> {
         let found = self.located(place, block, range.end)?;
         let in_block = |offset: u64| {
             let at = offset.saturating_add(found.extra).saturating_sub(place.header_offset);
@@ -239,7 +233,7 @@ impl LazyHeaders {
     }
 
     /// Reads data of an entry whose local header was read.
-    fn read_located(&self, found: &LocatedEntry, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_located(&self, found: &LocatedEntry, buffer: &mut [u8], offset: u64) -> byte_source::Result<()> {
         let kept = offset.checked_sub(found.surplus_offset).and_then(|from| usize::try_from(from).ok());
         let kept = kept.and_then(|from| found.surplus.get(from..)).unwrap_or_default();
         let (known, rest) = buffer.split_at_mut(kept.len().min(buffer.len()));
@@ -286,11 +280,11 @@ impl Source for LazyHeaders {
         self.file.is_empty()
     }
 
-    fn read_range(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    fn read_range(&self, range: Range<u64>) -> byte_source::Result<Bytes> {
         Ok(self.read_ranges(&[range])?.into_iter().next().unwrap_or_default())
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ReadError> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> byte_source::Result<()> {
         let Some(place) = self.entry_containing(offset) else { return self.file.read_at(buffer, offset) };
         let end = offset.saturating_add(buffer.len() as u64);
         if end > place.data.end {
@@ -304,7 +298,7 @@ impl Source for LazyHeaders {
         Ok(())
     }
 
-    fn read_window(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_window(&self, range: Range<u64>) -> byte_source::Result<Window> {
         if let Some(range) = self.range_in_file(&range) {
             return self.file.read_window(range);
         }
@@ -322,14 +316,14 @@ impl Source for LazyHeaders {
         }
     }
 
-    fn read_first(&self, range: Range<u64>) -> Result<Window, ReadError> {
+    fn read_first(&self, range: Range<u64>) -> byte_source::Result<Window> {
         match self.range_in_file(&range) {
             Some(range) => self.file.read_first(range),
             None => self.read_window(range),
         }
     }
 
-    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, ReadError> {
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> byte_source::Result<Vec<Bytes>> {
         let place =
             |range: &Range<u64>| self.entry_containing(range.start).filter(|_| range.start < range.end);
         let mut asked = Vec::with_capacity(ranges.len());
@@ -365,7 +359,7 @@ impl Source for LazyHeaders {
     }
 
     /// Shares a long range; the local header of its entry is read first. A short range of an entry is read with the header.
-    fn share(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+    fn share(&self, range: Range<u64>) -> byte_source::Result<Bytes> {
         let is_long = range.end.saturating_sub(range.start) > WINDOW as u64;
         if let Some(place) = self.entry_containing(range.start)
             && place.found.get().is_none()
@@ -397,7 +391,7 @@ impl Source for LazyHeaders {
         self.file.file()
     }
 
-    fn locate(&self, range: Range<u64>) -> Result<Range<u64>, ReadError> {
+    fn locate(&self, range: Range<u64>) -> byte_source::Result<Range<u64>> {
         let Some(place) = self.entry_containing(range.start) else { return self.file.locate(range) };
         let found = match place.found.get() {
             Some(found) => found,
@@ -407,7 +401,7 @@ impl Source for LazyHeaders {
         self.file.locate(at(range.start)..at(range.end))
     }
 
-    fn check_unchanged(&self) -> Result<(), ReadError> {
+    fn check_unchanged(&self) -> byte_source::Result<()> {
         self.file.check_unchanged()
     }
 

@@ -401,9 +401,6 @@ fn oddity_kind(error: &Error) -> &'static str {
         Error::NoRecord { .. }
         | Error::NoLocal { .. }
         | Error::PastEnd { .. }
-        | Error::RecordUnreadable { .. }
-        // Nobody cancels a survey.
-        | Error::Cancelled(_)
         | Error::DirectoryTooLong { .. } => "missing",
         Error::NameMismatch { .. }
         | Error::HeaderMismatch { .. }

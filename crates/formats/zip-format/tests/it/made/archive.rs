@@ -159,5 +159,5 @@ pub(crate) fn flaws_of(entries: &[Entry], end: &End) -> Vec<Flaw> {
 }
 
 pub(crate) fn error(entries: &[Entry], end: &End) -> Option<Error> {
-    ZipIndex::read(&mapped(&archive(entries, end))).err()
+    ZipIndex::read(&mapped(&archive(entries, end))).err()?.downcast().ok()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use byte_source::{Checks, Source};
 use test_support::RemoteSource;
-use zip_format::{Error, ZipIndex};
+use zip_format::ZipIndex;
 
 use super::archive::{End, Entry, ONE, archive, extra};
 
@@ -25,7 +25,7 @@ fn entry(name: &'static str, local_extra: usize) -> Entry {
 /// The index, the source that reads local headers with their data, and what it reads from.
 type Opened = (ZipIndex, Arc<dyn Source>, Arc<RemoteSource>);
 
-fn open(entries: &[Entry]) -> Result<Opened, Error> {
+fn open(entries: &[Entry]) -> byte_source::Result<Opened> {
     let here = u16::try_from(entries.len()).expect("few");
     let bytes = archive(entries, &End { here, ..ONE });
     let remote = Arc::new(RemoteSource::new("a.zip", bytes));

@@ -67,7 +67,7 @@ impl TrainerLayout for Dcp {
         if file.ends_with(PARTS) {
             return Ok(Container::parts_from_source(source));
         }
-        Container::from_source(source).map_err(|reason| Error::File { file, reason: Box::new(reason) })
+        Container::from_source(source).map_err(|reason| Error::File { file, reason })
     }
 
     fn join(&self, containers: &[Container], observer: &dyn Observer) -> Result<JoinedCheckpoint> {
@@ -79,7 +79,7 @@ impl TrainerLayout for Dcp {
         for container in described {
             let file = file_name(container);
             if let Some((name, trainer)) = COMMON.into_iter().find(|(name, _)| *name == file) {
-                let fail = |reason| Error::File { file: name.to_owned(), reason: Box::new(reason) };
+                let fail = |reason| Error::File { file: name.to_owned(), reason };
                 common = Some((trainer, Checkpoint::read(container).map_err(fail)?));
             } else {
                 metadata.push(read_objects(container)?);
@@ -118,7 +118,7 @@ impl TrainerLayout for Dcp {
             assembly.push_checkpoint(&ItemPath::default(), common);
         }
         assembly.set_optimizer_keys(optimizer_keys(entries.iter().map(|(name, _)| merged.path_of(name))));
-        let checkpoint = assembly.finish().map_err(|reason| Error::Assemble(Box::new(reason)))?;
+        let checkpoint = assembly.finish()?;
         Ok(JoinedCheckpoint { checkpoint, summary })
     }
 }
@@ -155,7 +155,7 @@ fn tiles(
 fn read_objects(container: &Container) -> Result<(String, PickledObjects)> {
     let file = file_name(container);
     let objects = PickledObjects::read(container);
-    let failed = |reason| Error::File { file: file.clone(), reason: Box::new(reason) };
+    let failed = |reason| Error::File { file: file.clone(), reason };
     match objects.map_err(failed)? {
         Some(objects) => Ok((file, objects)),
         None => Err(Error::Metadata { file, offset: 0, reason: "it is not a pickle".to_owned() }),

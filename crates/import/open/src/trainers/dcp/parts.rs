@@ -148,10 +148,9 @@ impl<'c> PartFiles<'c> {
 /// Returns true if the bytes of a range start as those of a zip archive.
 fn starts_as_zip(source: &dyn Source, range: &Range<u64>) -> Result<bool> {
     let end = range.end.min(range.start.saturating_add(ZIP.len() as u64));
-    let start = source.read_range(range.start..end).map_err(|reason| Error::File {
-        file: source.path().display().to_string(),
-        reason: Box::new(reason.into()),
-    })?;
+    let start = source
+        .read_range(range.start..end)
+        .map_err(|reason| Error::File { file: source.path().display().to_string(), reason: reason.into() })?;
     Ok(start.as_ref() == ZIP)
 }
 
@@ -162,7 +161,7 @@ fn outside_file(name: &str, place: &Place<'_>, found: u64) -> Error {
 
 fn part_error(name: &str, place: &Place<'_>, reason: torch_import::Error) -> Error {
     let (tensor, file) = (name.to_owned(), place.file.to_string());
-    Error::Part { tensor, file, offset: place.offset, reason: Box::new(reason) }
+    Error::Part { tensor, file, offset: place.offset, reason }
 }
 
 fn not_a_tensor(name: &str, place: &Place<'_>) -> Error {

@@ -88,10 +88,8 @@ impl DecompressedParts {
     pub(super) fn finish(&mut self) -> Result<()> {
         let Some(out) = self.out.take() else { return Ok(()) };
         let path = Path::new("the decompressed parts");
-        let file = MappedFile::from_file(&out, path).map_err(|reason| Error::File {
-            file: path.display().to_string(),
-            reason: Box::new(reason.into()),
-        })?;
+        let file = MappedFile::from_file(&out, path)
+            .map_err(|reason| Error::File { file: path.display().to_string(), reason: reason.into() })?;
         self.source = Some(Arc::new(file));
         Ok(())
     }
@@ -107,6 +105,6 @@ impl DecompressedParts {
 }
 
 fn temporary(path: &Path, reason: std::io::Error) -> Error {
-    let reason = Box::new(torch_import::Error::TemporaryFile(reason));
+    let reason = torch_import::Problem::TemporaryFile(reason).into();
     Error::File { file: path.display().to_string(), reason }
 }

@@ -87,7 +87,7 @@ impl TrainerLayout for MegatronRanks {
             assembly.push_checkpoint(&ItemPath::from_keys(&[OPTIMIZER, &optimizer.0]), optimizer.1);
         }
         assembly.set_optimizer_keys(vec![OPTIMIZER.to_owned()]);
-        let mut checkpoint = assembly.finish().map_err(|reason| Error::Assemble(Box::new(reason)))?;
+        let mut checkpoint = assembly.finish()?;
         if count > 0 {
             checkpoint.notes.push(CheckpointNote::ValuesLeftOut { files, count });
         }
@@ -224,8 +224,9 @@ impl<'r> Grid<'r> {
                         let tensor = join_parts(name, &new, piece, ranks, summary)?;
                         joined.push((new, tensor));
                     } else if layer_number(&new).is_some() {
-                        let reason = torch_import::Error::DuplicateInParts { name: new };
-                        return Err(Error::Assemble(Box::new(reason)));
+                        return Err(Error::Located(
+                            torch_import::Problem::DuplicateInParts { name: new }.into(),
+                        ));
                     }
                 }
             }

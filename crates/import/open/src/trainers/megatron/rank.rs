@@ -47,7 +47,7 @@ struct Arguments {
 impl MegatronRank {
     pub(super) fn read(container: &Container) -> Result<Self> {
         let file = file_of(container.path());
-        let fail = |reason| Error::File { file: file.clone(), reason: Box::new(reason) };
+        let fail = |reason| Error::File { file: file.clone(), reason };
         let mut rest = Checkpoint::read(container).map_err(fail)?;
         let folder = Path::new(&file).parent().and_then(Path::to_str).and_then(RankFolder::parse);
         let arguments = Arguments::read(&rest, &file)?;

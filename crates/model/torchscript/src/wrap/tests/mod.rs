@@ -240,7 +240,7 @@ fn records_for_mobile_devices_are_left_out() {
     let kept: Vec<&str> = converted.archive.kept_records().iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(kept, ["code/__torch__/net.py", "version", "extra/a"]);
     let error = scripted(archive("", mobile), &ScriptOptions::default()).expect_err("no source text");
-    assert!(matches!(error, Error::MobileOnly), "{error}");
+    assert_eq!(error.code(), "torchscript::MobileOnly", "{error}");
     assert_eq!(uncallable(archive("", &[])), "there is no code of the class __torch__.net.Net");
 }
 
@@ -404,7 +404,7 @@ fn names_of_outputs_fit_the_type_of_the_result() {
     ] {
         let refused = outcome(returns, names);
         assert!(
-            matches!(refused, Err(Error::OutputNameCount { expected, .. }) if expected == count),
+            refused.as_ref().is_err_and(|error| matches!(error.detail(), Some(Problem::OutputNameCount { expected, .. }) if *expected == count)),
             "{returns}: {refused:?}"
         );
     }
@@ -415,7 +415,7 @@ fn records_have_a_largest_length() {
     let read = |len| read_record("x", &Storage::owned(vec![7; len]), 3);
     assert_eq!(read(3).expect("short enough"), [7; 3]);
     for len in [4, 5] {
-        assert!(matches!(read(len), Err(Error::LargeRecord { .. })));
+        assert!(read(len).is_err_and(|error| error.code() == "torchscript::LargeRecord"));
     }
 }
 
@@ -434,6 +434,6 @@ fn a_module_of_dicts_can_be_kept_as_it_is() {
         ", d: Dict[str, Tensor]) -> Dict[str, int]",
     ] {
         let error = scripted(archive(&net(signature), &[]), &keep).expect_err("no dict");
-        assert!(matches!(error, Error::NoDictForward { .. }), "{signature}: {error}");
+        assert_eq!(error.code(), "torchscript::NoDictForward", "{signature}: {error}");
     }
 }

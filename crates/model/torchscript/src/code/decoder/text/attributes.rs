@@ -4,7 +4,7 @@ use decoder::{Activation, Decoder};
 
 use super::super::positions::RotaryPositions;
 use crate::module_tree::AttributeValue;
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 type NamedValues = Vec<(String, AttributeValue)>;
 
@@ -129,7 +129,7 @@ fn layers(decoder: &Decoder) -> Result<NamedValues> {
 
 fn size_attribute(name: &str, value: u64) -> Result<(String, AttributeValue)> {
     let value =
-        i64::try_from(value).map_err(|_| Error::TooLarge { tensor: name.to_owned(), number: value })?;
+        i64::try_from(value).map_err(|_| Problem::TooLarge { tensor: name.to_owned(), number: value })?;
     Ok((name.to_owned(), AttributeValue::Int(value)))
 }
 
