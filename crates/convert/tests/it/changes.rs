@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use byte_source::{FileChange, Observer, ProgressUpdate, WINDOW};
-use convert::{ConvertOptions, ConvertReport, Error, convert};
+use byte_source::{FileChange, FileChanged, FileError, Observer, ProgressUpdate, WINDOW};
+use convert::{ConvertOptions, ConvertReport, convert};
 use test_support::safetensors;
 
 const MIB: usize = WINDOW;

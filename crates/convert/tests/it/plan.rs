@@ -6,7 +6,7 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use byte_source::{ErrorKind, MappedFile, Notice, Observer, ProgressUpdate};
+use byte_source::{MappedFile, Notice, Observer, ProgressUpdate};
 use convert::{
     CartonOptions, ConvertOptions, Error, Note, OutputKind, PlannedConversion, SafetensorsOptions, Target,
     TorchOptions, TritonOptions, convert,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use byte_source::{Action, FileChange, ProgressUpdate};
+use byte_source::{Action, FileChange, FileChanged, ProgressUpdate};
 use carton_tools::{
     Error, Observer, PackCompression, PackOptions, ResolveOptions, ShrinkOptions, UnpackOptions, pack,
     resolve, shrink, unpack,
