@@ -24,7 +24,7 @@ pub(super) fn print_commands(out: &mut dyn Write, commands: &[CartonCommand]) ->
     Ok(())
 }
 
-pub(super) fn of_runnable(runnable: &Runnable) -> Vec<CartonCommand> {
+pub(super) fn for_runnable(runnable: &Runnable) -> Vec<CartonCommand> {
     let is_model = matches!(runnable.kind(), RunnableKind::Decoder(_));
     let file = shell_quoted_path(runnable.path());
     let run = format!("torch2carton run {file}");
@@ -50,7 +50,7 @@ pub(super) fn of_runnable(runnable: &Runnable) -> Vec<CartonCommand> {
 }
 
 /// Returns the commands for a carton whose contents are known. A compressed model is not decompressed to find them.
-pub(super) fn of_contents(path: &Path, report: &ContentsReport) -> Vec<CartonCommand> {
+pub(super) fn from_contents(path: &Path, report: &ContentsReport) -> Vec<CartonCommand> {
     let file = shell_quoted_path(path);
     let run = format!("torch2carton run {file}");
     let verify = (
@@ -61,8 +61,8 @@ pub(super) fn of_contents(path: &Path, report: &ContentsReport) -> Vec<CartonCom
     let is_stored = model.is_some_and(|row| row.nbytes == row.packed_nbytes && !row.link);
     let mut commands = match (is_stored, model.is_some()) {
         (true, _) => match Runnable::open(path, &RunnableOptions::default(), &()) {
-            Ok(runnable) => of_runnable(&runnable),
-            Err(runtime::Error::ForeignCode { .. }) => of_foreign_code(path, report),
+            Ok(runnable) => for_runnable(&runnable),
+            Err(runtime::Error::ForeignCode { .. }) => for_foreign_code(path, report),
             Err(_) => Vec::new(),
         },
         (false, true) => vec![(run, "decompresses the model, and says what it can do".to_owned())],
@@ -77,7 +77,7 @@ pub(super) fn of_contents(path: &Path, report: &ContentsReport) -> Vec<CartonCom
 }
 
 /// Returns the commands for a module whose code cannot run here.
-pub(super) fn of_foreign_code(path: &Path, report: &ContentsReport) -> Vec<CartonCommand> {
+pub(super) fn for_foreign_code(path: &Path, report: &ContentsReport) -> Vec<CartonCommand> {
     let folder = if path.is_file() { carton_tools::default_unpack_folder(path) } else { path.to_owned() };
     let quoted = |path: &Path| format!("{:?}", path.display().to_string());
     let mut commands = Vec::new();

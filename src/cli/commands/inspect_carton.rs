@@ -39,7 +39,7 @@ pub(crate) fn inspect(
     // A pipe cannot be named in another command.
     if advise && !quiet && report.file != "-" {
         writeln!(out)?;
-        carton_commands::print_commands(&mut out, &carton_commands::of_contents(path, &report))?;
+        carton_commands::print_commands(&mut out, &carton_commands::from_contents(path, &report))?;
     }
     out.flush()?;
     report.notes.iter().for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));

@@ -32,7 +32,7 @@ pub(super) fn print_overview(runnable: &Runnable) -> Result<()> {
         writeln!(out, "  {DIM}tokenizer{DIM:#}  {tokenizer}")?;
     }
     writeln!(out)?;
-    carton_commands::print_commands(&mut out, &carton_commands::of_runnable(runnable))?;
+    carton_commands::print_commands(&mut out, &carton_commands::for_runnable(runnable))?;
     Ok(out.flush()?)
 }
 
@@ -54,7 +54,7 @@ pub(super) fn print_overview_of_code(carton: &Carton) -> Result<()> {
         }
     }
     writeln!(out)?;
-    carton_commands::print_commands(&mut out, &carton_commands::of_foreign_code(path, &report))?;
+    carton_commands::print_commands(&mut out, &carton_commands::for_foreign_code(path, &report))?;
     Ok(out.flush()?)
 }
 

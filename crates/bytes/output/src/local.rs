@@ -85,7 +85,7 @@ impl LocalOutput {
         std::fs::create_dir_all(parent).map_err(|error| cannot_create(parent, &error))?;
         remove_abandoned(parent);
         require_free_space(needed, parent)?;
-        let mode = Permissions::of_replaced(&target).map_or(permissions::NEW, Permissions::while_written);
+        let mode = Permissions::from_replaced(&target).map_or(permissions::NEW, Permissions::while_written);
         let make = || {
             permissions::with_mode(Builder::new().prefix(TEMPORARY_PREFIX).suffix(".partial"), mode)
                 .tempfile_in(parent)
@@ -148,7 +148,7 @@ impl LocalOutput {
         }
         // The mark comes first: a file that its owner may not write takes no extended attribute.
         let is_marked = mark_own_output(self.file.as_file());
-        if let Some(permissions) = Permissions::of_replaced(&self.target) {
+        if let Some(permissions) = Permissions::from_replaced(&self.target) {
             permissions.set_on(self.file.as_file());
         }
         Ok(is_marked)

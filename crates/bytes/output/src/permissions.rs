@@ -32,7 +32,7 @@ impl Permissions {
 #[cfg(unix)]
 impl Permissions {
     /// Returns the permissions of the regular file at `target`; `None` if there is none.
-    pub(crate) fn of_replaced(target: &Path) -> Option<Self> {
+    pub(crate) fn from_replaced(target: &Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
         let metadata = target.symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
         Some(Self { mode: metadata.mode() & KEPT, group: metadata.gid() })
@@ -51,7 +51,7 @@ impl Permissions {
 
 #[cfg(not(unix))]
 impl Permissions {
-    pub(crate) fn of_replaced(_: &Path) -> Option<Self> {
+    pub(crate) fn from_replaced(_: &Path) -> Option<Self> {
         None
     }
 

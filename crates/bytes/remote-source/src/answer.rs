@@ -9,14 +9,14 @@ use crate::{Error, Result};
 
 /// Range of a file that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestedBytes {
     /// Bytes from the first offset up to the second one; the file may end before it.
     Range(Range<u64>),
     /// The last bytes of the file.
     Last(u64),
 }
 
-impl Asked {
+impl RequestedBytes {
     /// Returns the value of the `Range` header.
     pub(crate) fn header(&self) -> String {
         match self {
@@ -87,7 +87,7 @@ pub(crate) struct Accepted {
 }
 
 /// Accepts the answer to `asked`. An answer with the whole file is accepted if no more was asked for.
-pub(crate) fn accept(response: Response<Body>, asked: &Asked, address: &str) -> Result<Accepted> {
+pub(crate) fn accept(response: Response<Body>, asked: &RequestedBytes, address: &str) -> Result<Accepted> {
     let wrong = |reason: String| Err(Error::Answer { address: address.to_owned(), reason });
     check_encoding(&response, address)?;
     let length: Option<u64> = header(&response, "content-length").and_then(|length| length.parse().ok());
@@ -124,7 +124,7 @@ pub(crate) fn accept(response: Response<Body>, asked: &Asked, address: &str) -> 
             match (len, asked) {
                 (Some(len), _) if asked.within(len).is_empty() => (0..0, len),
                 // Some servers do not know ranges at the end.
-                (_, Asked::Last(_)) => return Err(Error::NoRanges { address: address.to_owned() }),
+                (_, RequestedBytes::Last(_)) => return Err(Error::NoRanges { address: address.to_owned() }),
                 _ => return wrong(format!("it refuses the bytes {}", asked.header())),
             }
         }

@@ -11,7 +11,7 @@ use futures_util::TryStreamExt;
 use object_store::path::Path as ObjectPath;
 use object_store::{Attribute, GetOptions, GetRange, ObjectMeta, ObjectStore};
 
-use crate::answer::{Asked, Version};
+use crate::answer::{RequestedBytes, Version};
 use crate::client::Client;
 use crate::connector::{Condition, NO_ETAG};
 use crate::credentials::StoreBuilder;
@@ -78,7 +78,7 @@ impl Bucket {
     ///
     /// # Errors
     /// When the service refuses it, sends something else, or has another version of the object.
-    pub(crate) fn fetch(&self, key: &str, asked: &Asked, version: Option<&Version>) -> Result<Part> {
+    pub(crate) fn fetch(&self, key: &str, asked: &RequestedBytes, version: Option<&Version>) -> Result<Part> {
         let address = BucketAddress { key: key.to_owned(), ..self.address.clone() }.to_string();
         let mut part = self.fetch_once(key, asked, version, &address)?;
         let end = asked.within(part.version.len).end;
@@ -90,7 +90,7 @@ impl Bucket {
         received.extend(&part.bytes);
         while part.range.start.saturating_add(received.len()) < end {
             pause(1, None, &address, &|| self.client.options.is_stopped())?;
-            let rest = Asked::Range(part.range.start.saturating_add(received.len())..end);
+            let rest = RequestedBytes::Range(part.range.start.saturating_add(received.len())..end);
             let next = self.fetch_once(key, &rest, Some(&part.version), &address)?;
             received.extend(&next.bytes);
         }
@@ -100,10 +100,16 @@ impl Bucket {
     }
 
     /// Requests a range of an object. Of a body that broke off, the part has the first bytes, at least one.
-    fn fetch_once(&self, key: &str, asked: &Asked, version: Option<&Version>, address: &str) -> Result<Part> {
+    fn fetch_once(
+        &self,
+        key: &str,
+        asked: &RequestedBytes,
+        version: Option<&Version>,
+        address: &str,
+    ) -> Result<Part> {
         let range = match asked {
-            Asked::Range(range) => GetRange::Bounded(range.clone()),
-            Asked::Last(count) => GetRange::Suffix(*count),
+            RequestedBytes::Range(range) => GetRange::Bounded(range.clone()),
+            RequestedBytes::Last(count) => GetRange::Suffix(*count),
         };
         let options = GetOptions { range: Some(range), ..GetOptions::default() };
         let path = self.path_of(key)?;

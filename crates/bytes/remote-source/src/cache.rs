@@ -50,7 +50,7 @@ impl RangeCache {
         fs::create_dir_all(folder)?;
         let line = format!("{}\n{etag}\n", version.len);
         fs::write(file(folder, address, "head"), &line)?;
-        Ok(Some(Self::of_version(folder, &format!("{address}\n{line}"))?))
+        Ok(Some(Self::for_version(folder, &format!("{address}\n{line}"))?))
     }
 
     pub(crate) fn open_last(folder: &Path, address: &str) -> Option<(Self, Version)> {
@@ -58,10 +58,10 @@ impl RangeCache {
         let (len, etag) = line.trim_end().split_once('\n')?;
         let version =
             Version { len: len.parse().ok()?, etag: Some(etag.to_owned()), modified: None, commit: None };
-        Some((Self::of_version(folder, &format!("{address}\n{line}")).ok()?, version))
+        Some((Self::for_version(folder, &format!("{address}\n{line}")).ok()?, version))
     }
 
-    fn of_version(folder: &Path, key: &str) -> io::Result<Self> {
+    fn for_version(folder: &Path, key: &str) -> io::Result<Self> {
         let open =
             |path: PathBuf| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let data = open(file(folder, key, "data"))?;

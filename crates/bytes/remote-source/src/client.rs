@@ -15,7 +15,7 @@ use ureq::{Agent, Body};
 use url::Url;
 
 use crate::address::shown_url;
-use crate::answer::{Accepted, Asked, Version, accept, header};
+use crate::answer::{Accepted, RequestedBytes, Version, accept, header};
 use crate::body::{DOCUMENT_LEN, connection_error, finish, message, receive, receive_document, slowest};
 use crate::guard::{AddressGuard, PrivateAddress, PrivateHosts};
 use crate::ip::is_public_address;
@@ -88,7 +88,7 @@ impl Client {
     pub(crate) fn fetch(
         &self,
         target: &RangeTarget,
-        asked: &Asked,
+        asked: &RequestedBytes,
         version: Option<&Version>,
     ) -> Result<Part> {
         let start = Instant::now();
@@ -97,7 +97,7 @@ impl Client {
         let (mut tries, is_stopped) = (Tries::default(), || self.options.is_stopped());
         loop {
             let rest = match &range {
-                Some(range) => Asked::Range(range.start.saturating_add(received.len())..range.end),
+                Some(range) => RequestedBytes::Range(range.start.saturating_add(received.len())..range.end),
                 None => asked.clone(),
             };
             let before = received.len();
@@ -157,7 +157,7 @@ impl Client {
         while let Some(range) = ranges.get(number) {
             let before = (number, received.as_ref().map_or(0, RangeBuffer::len));
             let rest = range.start.saturating_add(before.1)..end;
-            let outcome = self.connect(target, &Asked::Range(rest.clone())).and_then(|accepted| {
+            let outcome = self.connect(target, &RequestedBytes::Range(rest.clone())).and_then(|accepted| {
                 version.check(&accepted.version, &target.address)?;
                 let mut reader = accepted.body.map(Body::into_reader);
                 while let (Some(range), Some(reader)) = (ranges.get(number), &mut reader) {
@@ -215,7 +215,7 @@ impl Client {
     }
 
     /// Follows redirects, and checks the response that is not one.
-    fn connect(&self, target: &RangeTarget, asked: &Asked) -> Result<Accepted, Failure> {
+    fn connect(&self, target: &RangeTarget, asked: &RequestedBytes) -> Result<Accepted, Failure> {
         let (response, commit) = self.follow(target, Some(&asked.header()), asked.len_max())?;
         let mut accepted = accept(response, asked, &target.address)?;
         accepted.version.commit = commit;

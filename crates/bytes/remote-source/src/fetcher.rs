@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::answer::{Asked, Version};
+use crate::answer::{RequestedBytes, Version};
 #[cfg(feature = "buckets")]
 use crate::bucket::Bucket;
 use crate::cache::RangeCache;
@@ -57,7 +57,7 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    pub(crate) fn fetch_part(&self, asked: &Asked, version: Option<&Version>) -> Result<Part> {
+    pub(crate) fn fetch_part(&self, asked: &RequestedBytes, version: Option<&Version>) -> Result<Part> {
         match &self.place {
             Place::Url(target) => self.client.fetch(target, asked, version),
             #[cfg(feature = "buckets")]
@@ -120,7 +120,7 @@ impl Fetcher {
             return Ok(bytes);
         }
         let (start, len) = (range.start, range.end.saturating_sub(range.start));
-        let part = self.fetch_part(&Asked::Range(range), Some(version))?;
+        let part = self.fetch_part(&RequestedBytes::Range(range), Some(version))?;
         if part.bytes.len() as u64 != len {
             let reason = format!("it has {} bytes, expected {len}", part.bytes.len());
             return Err(Error::Answer { address: self.place.address(), reason });

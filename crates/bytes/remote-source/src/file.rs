@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use byte_source::{Source, Window};
 use bytes::Bytes;
 
-use crate::answer::{Asked, Version};
+use crate::answer::{RequestedBytes, Version};
 use crate::cache::RangeCache;
 use crate::client::Client;
 use crate::fetcher::{Fetcher, Place};
@@ -74,20 +74,20 @@ impl RemoteFile {
         if options.offline {
             return Self::open_cached(fetcher, path, listed.as_ref(), has_end, edge);
         }
-        let ask = |asked: Asked| {
+        let ask = |asked: RequestedBytes| {
             let fetcher = Arc::clone(&fetcher);
             Slot::start(move || fetcher.fetch_part(&asked, None))
         };
         // A short file is read at once, and an empty one has nothing that could be asked for.
         let first = match len {
             Some(0) => None,
-            Some(len) if len <= edge.saturating_add(end) => Some(ask(Asked::Range(0..len))),
-            _ => Some(ask(Asked::Range(0..edge))),
+            Some(len) if len <= edge.saturating_add(end) => Some(ask(RequestedBytes::Range(0..len))),
+            _ => Some(ask(RequestedBytes::Range(0..edge))),
         };
         let ask_last = |len: Option<u64>| match len {
-            None => Some(ask(Asked::Last(end))),
+            None => Some(ask(RequestedBytes::Last(end))),
             Some(len) if len <= edge.saturating_add(end) => None,
-            Some(len) => Some(ask(Asked::Range(len.saturating_sub(end)..len))),
+            Some(len) => Some(ask(RequestedBytes::Range(len.saturating_sub(end)..len))),
         };
         let is_parallel = len.is_some() || fetcher.place.has_suffix_ranges();
         let mut last = if has_end && is_parallel { ask_last(len) } else { None };
@@ -103,13 +103,13 @@ impl RemoteFile {
         }
         if has_end && !is_parallel {
             let rest = edge.max(version.len.saturating_sub(end))..version.len;
-            last = (!rest.is_empty()).then(|| ask(Asked::Range(rest)));
+            last = (!rest.is_empty()).then(|| ask(RequestedBytes::Range(rest)));
         }
         if let Some(last) = last {
             let last = match last.wait(options) {
                 // Some servers send ranges from the start only.
                 Err(Error::NoRanges { .. }) if len.is_none() => {
-                    ask(Asked::Range(version.len.saturating_sub(end)..version.len)).wait(options)?
+                    ask(RequestedBytes::Range(version.len.saturating_sub(end)..version.len)).wait(options)?
                 }
                 last => last?,
             };

@@ -28,7 +28,7 @@ struct FreeBuffers {
 }
 
 impl FreeBuffers {
-    fn of_len(&mut self, len: usize) -> &mut Vec<Vec<u8>> {
+    fn with_len(&mut self, len: usize) -> &mut Vec<Vec<u8>> {
         if len as u64 <= PIECE { &mut self.pieces } else { &mut self.chunks }
     }
 }
@@ -53,7 +53,7 @@ impl RangeBuffers {
         let kept = if free.strong_count() > 0 {
             let len = if expected as u64 <= PIECE { PIECE } else { CHUNK };
             let len = usize::try_from(len).unwrap_or(usize::MAX);
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).of_len(len).pop();
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).with_len(len).pop();
             kept.unwrap_or_else(|| vec![0; len])
         } else {
             vec![0; expected.min(chunk)]
@@ -131,7 +131,7 @@ impl Drop for RangeBuffer {
     fn drop(&mut self) {
         let Some(free) = self.free.upgrade() else { return };
         let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = free.of_len(self.bytes.len());
+        let free = free.with_len(self.bytes.len());
         if free.len() < FREE_MAX {
             free.push(std::mem::take(&mut self.bytes));
         }

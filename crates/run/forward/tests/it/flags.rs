@@ -125,7 +125,7 @@ fn each_flag_is_what_its_formula_says() {
             (Dtype::Float16, 70, 2e-5),
             (Dtype::BFloat16, 8, 2e-5),
         ] {
-            let random = Random::of_record(&kind, dtype, 11);
+            let random = Random::from_record(&kind, dtype, 11);
             let tokens = tokens(count, 3);
             let error = error(&logits(&model(&random, 2), &tokens), &random.logits(&tokens));
             assert!(error < tolerance, "{name} in {dtype}: {error}");
@@ -136,7 +136,7 @@ fn each_flag_is_what_its_formula_says() {
 #[test]
 fn each_flag_changes_the_logits() {
     let run = |kind: &Kind| {
-        let random = Random::of_record(kind, Dtype::Float64, 11);
+        let random = Random::from_record(kind, Dtype::Float64, 11);
         random.logits(&tokens(70, 3)).concat()
     };
     let llama = run(&plain());
@@ -150,7 +150,7 @@ fn each_flag_changes_the_logits() {
 fn calls_with_a_cache_are_what_the_formulas_say() {
     let parts = [25, 1, 1, 9, 1, 1, 68, 1, 1];
     for (name, kind) in kinds() {
-        let random = Random::of_record(&kind, Dtype::Float32, 12);
+        let random = Random::from_record(&kind, Dtype::Float32, 12);
         let model = model(&random, 2);
         let sequences = [tokens(108, 4), tokens(108, 9)];
         let mut cache = model.cache(2).expect("a few bytes");
@@ -177,7 +177,7 @@ fn calls_with_a_cache_are_what_the_formulas_say() {
 fn a_text_that_goes_through_the_layers_in_pieces_has_the_angles_of_its_length() {
     // More tokens than go through the layers at once.
     for (name, kind) in kinds().into_iter().filter(|(name, _)| ["dynamic", "longrope"].contains(name)) {
-        let random = Random::of_record(&kind, Dtype::Float64, 13);
+        let random = Random::from_record(&kind, Dtype::Float64, 13);
         let tokens = tokens(700, 5);
         let error = error(&logits(&model(&random, 2), &tokens), &random.logits(&tokens));
         assert!(error < 2e-7, "{name}: {error}");
@@ -187,7 +187,7 @@ fn a_text_that_goes_through_the_layers_in_pieces_has_the_angles_of_its_length() 
 #[test]
 fn the_last_rows_and_other_numbers_of_threads_are_the_same() {
     for (name, kind) in kinds() {
-        let random = Random::of_record(&kind, Dtype::Float32, 14);
+        let random = Random::from_record(&kind, Dtype::Float32, 14);
         let tokens = tokens(90, 6);
         let run = |threads, rows| {
             let model = model(&random, threads);
@@ -224,7 +224,7 @@ impl Observer for StopAfter {
 #[test]
 fn a_call_that_is_stopped_leaves_the_cache_as_it_was() {
     for (name, kind) in kinds() {
-        let random = Random::of_record(&kind, Dtype::Float64, 15);
+        let random = Random::from_record(&kind, Dtype::Float64, 15);
         let (model, tokens) = (model(&random, 2), tokens(35, 7));
         let mut cache = model.cache(1).expect("a few bytes");
         model.forward(&tokens[..25], 1, &mut cache, LogitPositions::Last, ON).expect("known ids");
@@ -240,7 +240,7 @@ fn a_call_that_is_stopped_leaves_the_cache_as_it_was() {
 #[test]
 fn a_call_that_is_stopped_after_its_first_piece_leaves_the_cache_as_it_was() {
     for dtype in [Dtype::Float32, Dtype::Float64] {
-        let model = model(&Random::of_record(&plain(), dtype, 16), 2);
+        let model = model(&Random::from_record(&plain(), dtype, 16), 2);
         let mut cache = model.cache(1).expect("a few bytes");
         model.forward(&tokens(3, 8), 1, &mut cache, LogitPositions::Last, ON).expect("known ids");
         // Each piece of 512 tokens goes through two layers.

@@ -166,7 +166,7 @@ impl Random {
     }
 
     /// A model of tensors in a file that has the decoder of a record.
-    pub(crate) fn of_record(kind: &Kind, dtype: Dtype, seed: u64) -> Self {
+    pub(crate) fn from_record(kind: &Kind, dtype: Dtype, seed: u64) -> Self {
         let placeholder = |name: String| {
             let tensor = Tensor::new(dtype, vec![0], vec![1], 0, Storage::owned(Vec::new()));
             (name, tensor.expect("no elements"))

@@ -41,12 +41,12 @@ pub(super) struct ExpansionLimits {
 
 impl ExpansionLimits {
     /// Returns the bounds for Llama 3's format: each byte becomes a character of up to two bytes, and the reverse.
-    pub(super) fn of_tiktoken(file: &str, longest: usize) -> Result<Self> {
+    pub(super) fn from_tiktoken(file: &str, longest: usize) -> Result<Self> {
         let work = ModelWork::new(file, longest, &[], None)?;
         Ok(Self { encoded: 2, decoded: 2, longest: longest as u64, work, joins_bytes: false })
     }
 
-    pub(super) fn of_json(file: &str, bytes: &[u8]) -> Result<Self> {
+    pub(super) fn from_json(file: &str, bytes: &[u8]) -> Result<Self> {
         let invalid =
             |error: serde_json::Error| Error::Invalid { file: file.to_owned(), reason: error.to_string() };
         let outline: TokenizerOutline = serde_json::from_slice(bytes).map_err(invalid)?;

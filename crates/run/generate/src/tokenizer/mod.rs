@@ -86,13 +86,13 @@ impl Tokenizer {
             "vocab.json" | "vocab.txt" => unsupported("a vocabulary without tokenizer.json"),
             _ if is_model && tiktoken::is_tiktoken(bytes) => {
                 let TiktokenFile { tokenizer: inner, stops, longest } = tiktoken::read(name, bytes)?;
-                let limits = ExpansionLimits::of_tiktoken(name, longest)?;
+                let limits = ExpansionLimits::from_tiktoken(name, longest)?;
                 let patterns = Patterns::of(name, &inner)?;
                 Ok(Self { inner, file: file(), limits, patterns, stops })
             }
             _ if is_model => unsupported("a SentencePiece model"),
             _ => {
-                let limits = ExpansionLimits::of_json(name, bytes)?;
+                let limits = ExpansionLimits::from_json(name, bytes)?;
                 // `from_bytes` is generic and would compile the whole deserializer a second time, in this crate.
                 let mut inner: HuggingFace = catch_panics(name, || std::str::from_utf8(bytes)?.parse())
                     .map_err(|error| as_file_error(name, error))?;

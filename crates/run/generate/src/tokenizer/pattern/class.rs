@@ -22,7 +22,7 @@ impl Class {
                 let text = std::str::from_utf8(&literal.0).ok()?;
                 let mut characters = text.chars();
                 let first = characters.next()?;
-                characters.next().is_none().then(|| Self::of_char(first, false))
+                characters.next().is_none().then(|| Self::from_char(first, false))
             }
             HirKind::Class(HirClass::Bytes(class)) => {
                 let class = class.to_unicode_class()?;
@@ -32,7 +32,7 @@ impl Class {
         }
     }
 
-    pub(super) fn of_char(character: char, ignore_case: bool) -> Self {
+    pub(super) fn from_char(character: char, ignore_case: bool) -> Self {
         let mut class = ClassUnicode::new([ClassUnicodeRange::new(character, character)]);
         if ignore_case {
             // Without tables of cases, only the character itself remains.

@@ -105,7 +105,7 @@ impl Program {
                 }
             }
             Expr::Delegate { inner, size: 0, .. } if inner == END_OF_LINES => {
-                let class = self.class(Class::of_char('\n', false));
+                let class = self.class(Class::from_char('\n', false));
                 self.steps.push(Step::Run { class, least: 0, most: usize::MAX });
                 self.steps.push(Step::Assert(Assertion::EndText));
             }
@@ -250,7 +250,7 @@ fn characters(expr: &Expr) -> Vec<Class> {
     match expr {
         Expr::Any { newline } => vec![Class::any(*newline)],
         Expr::Literal { val, casei } => {
-            val.chars().map(|character| Class::of_char(character, *casei)).collect()
+            val.chars().map(|character| Class::from_char(character, *casei)).collect()
         }
         _ => Vec::new(),
     }
