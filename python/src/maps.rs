@@ -59,7 +59,11 @@ impl Maps {
     ///
     /// # Errors
     /// Those of [`Source::locate`].
-    pub(crate) fn memory(&self, storage: &Storage, range: Range<u64>) -> Result<Option<Memory>, byte_source::Error> {
+    pub(crate) fn memory(
+        &self,
+        storage: &Storage,
+        range: Range<u64>,
+    ) -> Result<Option<Memory>, byte_source::Error> {
         let region = storage.region().filter(|_| self.backend == Backend::Map);
         let Some(region) = region else { return Ok(None) };
         let Some(map) = self.map(region.source()) else { return Ok(None) };

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use torch2carton::crates::byte_source::{self, 
+use torch2carton::crates::byte_source::{
     self, BufferSource, Listing, LocalStore, Location, OpenedFile, Stat, Store, Upload,
 };
 use torch2carton::crates::carton_tools;

@@ -4,7 +4,7 @@
     public_names.py [FOLDER...]
 
 The exit status is 1 if a public item other than a field or a variant has no documentation, or if a type has the name of a type in two
-other crates (`Error` and `Result` may). Private types count, too: a search for a name should find one idea. Needs Python's
+other crates (`Error`, `Result` and `Problem`, the details of errors, may). Private types count, too: a search for a name should find one idea. Needs Python's
 standard library and git.
 """
 
@@ -20,7 +20,7 @@ ITEM = re.compile(
     r"(?P<kind>fn|struct|enum|trait|type|const|static|mod) (?P<name>\w+)"
 )
 TYPES = {"struct", "enum", "trait", "type"}
-COMMON = {"Error", "Result"}
+COMMON = {"Error", "Problem", "Result"}
 
 
 def crate_of(file):

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 const HUB_RUN: u64 = 4 * CHUNK;
 
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum FilePlace {
     Url(RangeTarget),
     #[cfg(feature = "buckets")]
     Object {
@@ -27,7 +27,7 @@ pub(crate) enum Place {
     },
 }
 
-impl Place {
+impl FilePlace {
     /// Returns the address of the file, for messages.
     pub(crate) fn address(&self) -> String {
         match self {
@@ -51,7 +51,7 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     pub(crate) client: Arc<Client>,
-    pub(crate) place: Place,
+    pub(crate) place: FilePlace,
     /// Ranges that were read before, once the version is known.
     pub(crate) cache: OnceLock<RangeCache>,
 }
@@ -59,9 +59,9 @@ pub(crate) struct Fetcher {
 impl Fetcher {
     pub(crate) fn fetch_part(&self, asked: &RequestedBytes, version: Option<&Version>) -> Result<Part> {
         match &self.place {
-            Place::Url(target) => self.client.fetch(target, asked, version),
+            FilePlace::Url(target) => self.client.fetch(target, asked, version),
             #[cfg(feature = "buckets")]
-            Place::Object { bucket, key } => bucket.fetch(key, asked, version),
+            FilePlace::Object { bucket, key } => bucket.fetch(key, asked, version),
         }
     }
 
@@ -83,9 +83,9 @@ impl Fetcher {
     )]
     fn target(&self) -> Option<&RangeTarget> {
         match &self.place {
-            Place::Url(target) => Some(target),
+            FilePlace::Url(target) => Some(target),
             #[cfg(feature = "buckets")]
-            Place::Object { .. } => None,
+            FilePlace::Object { .. } => None,
         }
     }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::answer::{RequestedBytes, Version};
 use crate::cache::RangeCache;
 use crate::client::Client;
-use crate::fetcher::{Fetcher, Place};
+use crate::fetcher::{Fetcher, FilePlace};
 use crate::read_ahead::ReadAhead;
 use crate::slot::Slot;
 use crate::target::{Part, RangeTarget};
@@ -59,7 +59,7 @@ impl RemoteFile {
     /// When the server refuses the file or does not send ranges, or the file has another length.
     pub(crate) fn open_place(
         client: &Arc<Client>,
-        place: Place,
+        place: FilePlace,
         listed: Option<Version>,
         edge: u64,
     ) -> Result<Self> {
@@ -226,18 +226,18 @@ impl RemoteFile {
     }
 }
 
-fn place(address: &Address, options: &RemoteOptions) -> Result<Place> {
+fn place(address: &Address, options: &RemoteOptions) -> Result<FilePlace> {
     let shown = address.to_string();
     match address {
         Address::Http(url) => {
             let (url, address) = (url.clone(), shown);
-            Ok(Place::Url(RangeTarget { url, token: None, is_resolved: false, address }))
+            Ok(FilePlace::Url(RangeTarget { url, token: None, is_resolved: false, address }))
         }
         Address::Hub(hub) if hub.path.is_empty() => Err(Error::Repository { address: shown }),
-        Address::Hub(hub) => Ok(Place::Url(hub::file_target(hub, hub.revision(), options)?)),
+        Address::Hub(hub) => Ok(FilePlace::Url(hub::file_target(hub, hub.revision(), options)?)),
         #[cfg(feature = "buckets")]
         Address::Bucket(bucket) => {
-            Ok(Place::Object { bucket: options.bucket(bucket)?, key: bucket.key.clone() })
+            Ok(FilePlace::Object { bucket: options.bucket(bucket)?, key: bucket.key.clone() })
         }
         #[cfg(not(feature = "buckets"))]
         Address::Bucket(_) => Err(Error::Disabled { address: shown }),

@@ -16,7 +16,7 @@ use crate::answer::Version;
 use crate::bucket::Bucket;
 use crate::cache::{get_document, put_document};
 use crate::client::Client;
-use crate::fetcher::Place;
+use crate::fetcher::FilePlace;
 use crate::file::EDGE;
 use crate::listing::{HubListing, index_files, is_plain_path};
 use crate::slot::Slot;
@@ -32,7 +32,7 @@ const PARALLEL_MAX: usize = 16;
 const LISTING_MAX: u64 = 64 << 20;
 
 /// Where a file is, and its version if it was listed.
-type FolderFile = (Place, Option<Version>);
+type FolderFile = (FilePlace, Option<Version>);
 
 /// Folder on the Hub or in a bucket, or the files that an index on a web server names, as a [`Store`]. Its files were listed once,
 /// and are those of that moment.
@@ -74,7 +74,7 @@ impl RemoteFolder {
             let file = HubAddress { path: inside, ..address.clone() };
             let listed = |len| Version { len, commit: Some(commit.clone()), ..Version::default() };
             let version = len.map(listed);
-            files.insert(name, (Place::Url(hub::file_target(&file, &commit, options)?), version));
+            files.insert(name, (FilePlace::Url(hub::file_target(&file, &commit, options)?), version));
         }
         let last = address.path.rsplit('/').next().filter(|name| !name.is_empty());
         let name = last.or_else(|| address.repository.rsplit('/').next()).unwrap_or_default().to_owned();
@@ -90,7 +90,7 @@ impl RemoteFolder {
         let place = |name: &str| {
             let key =
                 if address.key.is_empty() { name.to_owned() } else { format!("{}/{name}", address.key) };
-            Place::Object { bucket: bucket.clone(), key }
+            FilePlace::Object { bucket: bucket.clone(), key }
         };
         let objects = bucket.list(&address.key, is_flat)?.into_iter();
         let objects = objects.filter(|(name, _)| is_plain_path(name));
@@ -116,7 +116,7 @@ impl RemoteFolder {
         };
         let index_name = url.path().rsplit('/').next().unwrap_or_default().to_owned();
         let target = next_to(&index_name);
-        let index = RemoteFile::open_place(&client, Place::Url(target.clone()), None, EDGE)?;
+        let index = RemoteFile::open_place(&client, FilePlace::Url(target.clone()), None, EDGE)?;
         let answer = |reason| Error::Answer { address: target.address.clone(), reason };
         if index.len() > LISTING_MAX {
             return Err(answer(format!("it has more than {LISTING_MAX} bytes")));
@@ -125,19 +125,21 @@ impl RemoteFolder {
         let mut files: HashMap<String, FolderFile> = index_files(&text)
             .map_err(answer)?
             .into_iter()
-            .map(|name| (name.clone(), (Place::Url(next_to(&name)), None)))
+            .map(|name| (name.clone(), (FilePlace::Url(next_to(&name)), None)))
             .collect();
         let mut opened = HashMap::from([(index_name.clone(), Arc::new(index))]);
-        files.insert(index_name, (Place::Url(target), None));
+        files.insert(index_name, (FilePlace::Url(target), None));
         let open = |name: &&str| {
             let (client, target) = (Arc::clone(&client), next_to(name));
-            Slot::start(move || match RemoteFile::open_place(&client, Place::Url(target), None, SHARD_EDGE) {
-                Ok(file) => Ok(Some(Arc::new(file))),
-                // A bucket that does not let everybody list it answers 403 for files that are not there.
-                Err(Error::NotFound { .. } | Error::Denied { status: 403, .. } | Error::Offline { .. }) => {
-                    Ok(None)
+            Slot::start(move || {
+                match RemoteFile::open_place(&client, FilePlace::Url(target), None, SHARD_EDGE) {
+                    Ok(file) => Ok(Some(Arc::new(file))),
+                    // A bucket that does not let everybody list it answers 403 for files that are not there.
+                    Err(
+                        Error::NotFound { .. } | Error::Denied { status: 403, .. } | Error::Offline { .. },
+                    ) => Ok(None),
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
             })
         };
         for documents in documents.chunks(PARALLEL_MAX) {
@@ -145,7 +147,7 @@ impl RemoteFolder {
             for (name, slot) in documents.iter().zip(slots) {
                 if let Some(file) = slot.wait(options)? {
                     opened.insert((*name).to_owned(), file);
-                    files.insert((*name).to_owned(), (Place::Url(next_to(name)), None));
+                    files.insert((*name).to_owned(), (FilePlace::Url(next_to(name)), None));
                 }
             }
         }
@@ -170,7 +172,7 @@ impl RemoteFolder {
             folder.clone_into(&mut path);
             let target =
                 RangeTarget { url: url.clone(), token: None, is_resolved: false, address: address.clone() };
-            files.insert(name.to_owned(), (Place::Url(target), None));
+            files.insert(name.to_owned(), (FilePlace::Url(target), None));
         }
         let name = path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("model").to_owned();
         Ok(Self::new(path, name, options.client()?, files, HashMap::new()))

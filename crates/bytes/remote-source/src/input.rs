@@ -11,7 +11,7 @@ use byte_source::Source;
 #[cfg(feature = "http")]
 use crate::BucketAddress;
 #[cfg(feature = "buckets")]
-use crate::fetcher::Place;
+use crate::fetcher::FilePlace;
 #[cfg(feature = "buckets")]
 use crate::file::EDGE;
 use crate::{Address, Error, RemoteOptions, Result};
@@ -161,7 +161,7 @@ fn open_in_bucket(
     let is_folder = !name.contains('.');
     let mut missing = None;
     if !is_folder && !is_set && !neighbours.of_files {
-        let place = Place::Object { bucket: bucket.clone(), key: address.key.clone() };
+        let place = FilePlace::Object { bucket: bucket.clone(), key: address.key.clone() };
         match RemoteFile::open_place(&client, place, None, EDGE) {
             Err(error @ Error::NotFound { .. }) => missing = Some(error),
             opened => return Ok(into_location(opened?)),
@@ -184,7 +184,7 @@ fn open_in_bucket(
     }
     if is_folder && !name.is_empty() {
         // An object may have a name without an extension.
-        let place = Place::Object { bucket, key: address.key.clone() };
+        let place = FilePlace::Object { bucket, key: address.key.clone() };
         return Ok(into_location(RemoteFile::open_place(&client, place, None, EDGE)?));
     }
     Err(Error::NotFound { address: address.to_string(), message: "the bucket has no such object".to_owned() })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use byte_source::{Listing, Source, Stat, Store, Upload};
 
 use crate::bucket::Bucket;
-use crate::fetcher::Place;
+use crate::fetcher::FilePlace;
 use crate::file::EDGE;
 use crate::upload::BucketUpload;
 use crate::{Address, Error, RemoteFile, RemoteOptions, Result};
@@ -58,7 +58,7 @@ impl Store for BucketOutputs {
         let open = |path: &PathBuf| {
             let (bucket, key) = self.object(path)?;
             let client = Arc::clone(&bucket.client);
-            let file = RemoteFile::open_place(&client, Place::Object { bucket, key }, None, EDGE)?;
+            let file = RemoteFile::open_place(&client, FilePlace::Object { bucket, key }, None, EDGE)?;
             Ok(Arc::new(file) as Arc<dyn Source>)
         };
         files.iter().map(open).collect()

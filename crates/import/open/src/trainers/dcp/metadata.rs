@@ -27,7 +27,7 @@ pub(super) struct DcpMetadata<'h> {
     pub(super) entries: Vec<(Cow<'h, str>, DcpEntry)>,
     positions: HashMap<Cow<'h, str>, usize>,
     /// Places of the parts by name and start; a value has no start.
-    places: HashMap<Cow<'h, str>, HashMap<Option<Vec<u64>>, Place<'h>>>,
+    places: HashMap<Cow<'h, str>, HashMap<Option<Vec<u64>>, PartPlace<'h>>>,
     /// Keys of nested dicts and lists of which a name was joined, if the trainer recorded them.
     paths: HashMap<Cow<'h, str>, Vec<Cow<'h, str>>>,
     /// Name of the metadata file, for messages.
@@ -54,7 +54,7 @@ pub(super) struct TensorEntry {
 
 /// Place of a part in a file.
 #[derive(Debug)]
-pub(super) struct Place<'h> {
+pub(super) struct PartPlace<'h> {
     pub(super) file: Cow<'h, str>,
     /// Offset and length in bytes.
     pub(super) offset: u64,
@@ -159,7 +159,7 @@ impl<'h> DcpMetadata<'h> {
     }
 
     /// Returns the place of a value, or of the part of a tensor that starts at `start`.
-    pub(super) fn place(&self, name: &str, start: Option<&[u64]>) -> Result<&Place<'h>> {
+    pub(super) fn place(&self, name: &str, start: Option<&[u64]>) -> Result<&PartPlace<'h>> {
         let start = start.map(<[u64]>::to_vec);
         let found = self.places.get(name).and_then(|places| places.get(&start));
         let missing = || Error::NoPlace {
@@ -171,7 +171,7 @@ impl<'h> DcpMetadata<'h> {
     }
 
     /// Returns all places with the names of their tensors or values.
-    pub(super) fn places(&self) -> impl Iterator<Item = (&str, &Place<'h>)> {
+    pub(super) fn places(&self) -> impl Iterator<Item = (&str, &PartPlace<'h>)> {
         self.places.iter().flat_map(|(name, places)| places.values().map(move |place| (name.as_ref(), place)))
     }
 
@@ -257,7 +257,7 @@ fn read_place<'h>(
     index: ObjectId,
     value: ObjectId,
     limit: &mut WorkLimit<'_>,
-) -> Result<(PartKey<'h>, Place<'h>)> {
+) -> Result<(PartKey<'h>, PartPlace<'h>)> {
     let name = objects.text(objects.required(index, "fqn")?, "the name of a part")?;
     let start = objects.attribute(index, "offset")?.filter(|start| !objects.heap.is_none(*start));
     let start = start.map(|start| objects.sizes(start, "the start of a part")).transpose()?;
@@ -272,5 +272,5 @@ fn read_place<'h>(
     let transforms =
         list.iter().map(|item| objects.text(*item, "a transformation")).collect::<Result<_>>()?;
     let metadata = objects.file.to_owned();
-    Ok(((name, start), Place { file, offset, len, transforms, metadata }))
+    Ok(((name, start), PartPlace { file, offset, len, transforms, metadata }))
 }

@@ -13,7 +13,7 @@ use foldhash::{HashMap, HashMapExt};
 use tensor::{Tensor, Tensors};
 use torch_import::{Checkpoint, Container, ContainerFormat};
 
-use super::metadata::{DcpEntry, DcpMetadata, Place};
+use super::metadata::{DcpEntry, DcpMetadata, PartPlace};
 use super::zstd::{DecompressedParts, ZSTD};
 use crate::trainers::{Error, Result};
 
@@ -73,7 +73,7 @@ impl<'c> PartFiles<'c> {
         Ok(())
     }
 
-    pub(super) fn tensor(&mut self, name: &str, place: &Place<'_>) -> Result<Tensor> {
+    pub(super) fn tensor(&mut self, name: &str, place: &PartPlace<'_>) -> Result<Tensor> {
         let (source, range) = self.range(name, place)?;
         if place.transforms.is_empty() && !starts_as_zip(&*source, &range)? {
             return self.safetensors_tensor(name, place, &source);
@@ -85,11 +85,11 @@ impl<'c> PartFiles<'c> {
     }
 
     /// Reads the value of a part, which may contain tensors.
-    pub(super) fn value(&self, name: &str, place: &Place<'_>) -> Result<Checkpoint> {
+    pub(super) fn value(&self, name: &str, place: &PartPlace<'_>) -> Result<Checkpoint> {
         self.checkpoint(name, place)
     }
 
-    fn checkpoint(&self, name: &str, place: &Place<'_>) -> Result<Checkpoint> {
+    fn checkpoint(&self, name: &str, place: &PartPlace<'_>) -> Result<Checkpoint> {
         let fail = |reason: torch_import::Error| part_error(name, place, reason);
         let (source, range) = match self.decompressed.find(place) {
             Some(found) => found,
@@ -102,7 +102,7 @@ impl<'c> PartFiles<'c> {
     }
 
     /// Returns the file of a part, and the part's range in it.
-    fn range(&self, name: &str, place: &Place<'_>) -> Result<(Arc<dyn Source>, Range<u64>)> {
+    fn range(&self, name: &str, place: &PartPlace<'_>) -> Result<(Arc<dyn Source>, Range<u64>)> {
         let (tensor, metadata) = (name.to_owned(), place.metadata.clone());
         let file = place.file.to_string();
         let Some(container) = self.by_name.get(place.file.as_ref()) else {
@@ -124,7 +124,7 @@ impl<'c> PartFiles<'c> {
     fn safetensors_tensor(
         &mut self,
         name: &str,
-        place: &Place<'_>,
+        place: &PartPlace<'_>,
         source: &Arc<dyn Source>,
     ) -> Result<Tensor> {
         let key = (place.file.to_string(), place.offset);
@@ -154,16 +154,16 @@ fn starts_as_zip(source: &dyn Source, range: &Range<u64>) -> Result<bool> {
     Ok(start.as_ref() == ZIP)
 }
 
-fn outside_file(name: &str, place: &Place<'_>, found: u64) -> Error {
-    let Place { offset, len, .. } = *place;
+fn outside_file(name: &str, place: &PartPlace<'_>, found: u64) -> Error {
+    let PartPlace { offset, len, .. } = *place;
     Error::OutsideFile { tensor: name.to_owned(), file: place.file.to_string(), offset, len, found }
 }
 
-fn part_error(name: &str, place: &Place<'_>, reason: torch_import::Error) -> Error {
+fn part_error(name: &str, place: &PartPlace<'_>, reason: torch_import::Error) -> Error {
     let (tensor, file) = (name.to_owned(), place.file.to_string());
     Error::Part { tensor, file, offset: place.offset, reason }
 }
 
-fn not_a_tensor(name: &str, place: &Place<'_>) -> Error {
+fn not_a_tensor(name: &str, place: &PartPlace<'_>) -> Error {
     Error::NotATensor { tensor: name.to_owned(), file: place.file.to_string(), offset: place.offset }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use byte_source::{MappedFile, Source, SourceReader, WINDOW};
 use foldhash::{HashMap, HashMapExt};
 
-use super::metadata::Place;
+use super::metadata::PartPlace;
 use crate::trainers::{Error, Result};
 
 /// Descriptor of the only transformation that PyTorch has.
@@ -46,7 +46,7 @@ impl DecompressedParts {
     pub(super) fn add(
         &mut self,
         name: &str,
-        place: &Place<'_>,
+        place: &PartPlace<'_>,
         source: &dyn Source,
         range: Range<u64>,
         nbytes: Option<u64>,
@@ -95,7 +95,7 @@ impl DecompressedParts {
     }
 
     /// Returns the decompressed bytes of a part; `None` if it is not compressed.
-    pub(super) fn find(&self, place: &Place<'_>) -> Option<(Arc<dyn Source>, Range<u64>)> {
+    pub(super) fn find(&self, place: &PartPlace<'_>) -> Option<(Arc<dyn Source>, Range<u64>)> {
         if place.transforms.is_empty() {
             return None;
         }
