@@ -32,7 +32,7 @@ fn assert_refused_for_its_checksum(input: &str) {
     let output = torch2carton([input.as_os_str(), "-o".as_ref(), target.as_os_str()]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(text.contains("is damaged: the CRC-32 of record `archive/data/0` is"), "{text}");
+    assert!(text.contains("record `archive/data/0` is damaged: its CRC-32 is"), "{text}");
     let left: Vec<_> = scratch.path().read_dir().expect("it is there").collect();
     assert!(left.is_empty(), "{left:?}");
 }
