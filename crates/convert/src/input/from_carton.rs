@@ -84,7 +84,7 @@ fn carton_model(conversion: &PlannedConversion, container: Container, tensors: T
 fn script_model(options: &ConvertOptions, container: &Container, record: String) -> Result<Box<Module>> {
     let at = |reason| reason;
     let records = container.script_records().map_err(at)?;
-    let original = torchscript::unwrap_script(&records).map_err(|reason| reason)?;
+    let original = torchscript::unwrap_script(&records)?;
     if original.is_none() {
         return Err(Error::ForeignModule { record });
     }

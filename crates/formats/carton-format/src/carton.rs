@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use zip_format::{CompressionMethod, ZipIndex};
 
 use crate::entry::ExpectedSums;
-use crate::error::zip_error;
+use crate::error::{file_error, zip_error};
 use crate::link::{MODEL_FOLDER, resolve_link};
 use crate::listing::{folder_entries, zip_entries};
 use crate::{
@@ -61,7 +61,7 @@ impl Carton {
     /// Those of [`open`](Self::open), and of `open_file`.
     pub fn open_with(path: &Path, open_file: fn(&Path) -> OpenedFile) -> Result<Self> {
         if !path.is_dir() {
-            return Self::from_source(open_file(path)?);
+            return Self::from_source(open_file(path).map_err(file_error)?);
         }
         Self::with_manifest(Self { open_file, ..Self::open_unlisted(path)? })
     }
@@ -368,7 +368,7 @@ impl Carton {
     pub fn source(&self, path: &str, observer: &dyn Observer) -> Result<Arc<dyn Source>> {
         let entry = self.file(path)?;
         let Some(((range, _), zip)) = entry.data_and_crc.as_ref().zip(self.zip.as_ref()) else {
-            return Ok((self.open_file)(&self.path.join(&entry.path))?);
+            return (self.open_file)(&self.path.join(&entry.path)).map_err(file_error);
         };
         if entry.method == CompressionMethod::Stored {
             let region = Region::new(zip, range.clone());

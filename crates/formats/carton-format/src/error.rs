@@ -269,6 +269,11 @@ impl From<Cancelled> for Error {
     }
 }
 
+/// Converts an error of opening a file.
+pub(crate) fn file_error(error: byte_source::Error) -> Error {
+    error.downcast().map_or_else(Error::Located, Error::Map)
+}
+
 /// Converts an error of reading a zip file.
 pub(crate) fn zip_error(error: byte_source::Error) -> Error {
     error.downcast().map_or_else(Error::Located, Error::Zip)

@@ -190,16 +190,15 @@ details! {
 impl Problem {
     /// Returns the document that is wrong, with whose name the text begins.
     fn place(&self) -> Place {
-        let file = match self {
+        match self {
             Self::Document { file, .. }
             | Self::MissingHyperparameters { file, has_document: true, .. }
             | Self::MissingKey { file, .. }
             | Self::UnsupportedParam { file, .. }
             | Self::Quantized { file, .. }
-            | Self::InvalidParam { file: Some(file), .. } => file,
-            _ => return Place::default(),
-        };
-        Place::file(file.as_ref())
+            | Self::InvalidParam { file: Some(file), .. } => Place::file(file.as_ref()),
+            _ => Place::default(),
+        }
     }
 }
 
@@ -315,7 +314,8 @@ mod tests {
         ] {
             assert_eq!(error.place().path.as_deref(), document.map(Path::new), "{error}");
             let located = byte_source::Error::from(error).in_file(Path::new("a/config.json")).to_string();
-            assert_eq!(located.starts_with("a/config.json: "), document.is_none(), "{located}");
+            assert!(located.starts_with("a/config.json"), "{located}");
+            assert_eq!(located.matches("config.json").count(), 1, "{located}");
         }
     }
 }

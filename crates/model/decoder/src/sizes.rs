@@ -59,12 +59,8 @@ impl Decoder {
         let (file, keys) = (layout.file, &layout.keys);
         let wrong = |key: &str, found: &dyn Display, expected: String| {
             let file = facts.has_document.then_some(file);
-            Error::from(Problem::InvalidParam {
-                file,
-                key: key.to_owned(),
-                found: found.to_string(),
-                expected,
-            })
+            let (key, found) = (key.to_owned(), found.to_string());
+            Error::from(Problem::InvalidParam { file, key, found, expected })
         };
         let layers = layout.count_layers(tensors.names());
         let n_layers = facts.n_layers.unwrap_or(layers);
@@ -97,7 +93,7 @@ impl Decoder {
             return Err(if facts.heads_from_caller {
                 given(expected).into()
             } else {
-                wrong(keys.n_heads, &n_heads, expected).into()
+                wrong(keys.n_heads, &n_heads, expected)
             });
         }
         if head_dim == 0 || !head_dim.is_multiple_of(2) {
@@ -105,7 +101,6 @@ impl Decoder {
                 given(format!("a number that makes the size of a head even, not {head_dim}")).into()
             } else {
                 wrong(keys.head_dim, &head_dim, "an even number, because RoPE rotates pairs".to_owned())
-                    .into()
             });
         }
         let (rotated, wk) = (facts.rotated.rotary_count(head_dim), layout.weight(0, LayerPart::Wk));
@@ -113,7 +108,7 @@ impl Decoder {
         let n_kv_heads = facts.n_kv_heads.map_or_else(kv_heads, Ok)?;
         if n_kv_heads == 0 || n_heads.checked_rem(n_kv_heads) != Some(0) {
             return Err(if !facts.heads_from_caller {
-                wrong(keys.n_kv_heads, &n_kv_heads, format!("a divisor of {} {n_heads}", keys.n_heads)).into()
+                wrong(keys.n_kv_heads, &n_kv_heads, format!("a divisor of {} {n_heads}", keys.n_heads))
             } else if n_kv_heads == 0 {
                 given(format!("a number that makes a head no larger than the first dimension of `{wk}`"))
                     .into()

@@ -145,12 +145,12 @@ fn newer_storage_class(dtype: Dtype) -> Option<&'static str> {
 
 /// Returns the storage class, in the module `torch`, that TorchScript loads for `dtype`.
 pub(crate) fn storage_class_name(tensor: &str, dtype: Dtype) -> std::result::Result<&'static str, Problem> {
-    Ok(match dtype {
+    match dtype {
         // This class exists in C++ only, not in Python.
         Dtype::Complex32 => Some("ComplexHalfStorage"),
         // Quantized tensors need a quantizer as well as a storage.
         _ if dtype.is_quantized() => None,
         _ => newer_storage_class(dtype).or_else(|| dtype.storage_class()),
     }
-    .ok_or_else(|| Problem::Dtype { tensor: tensor.to_owned(), dtype })?)
+    .ok_or_else(|| Problem::Dtype { tensor: tensor.to_owned(), dtype })
 }

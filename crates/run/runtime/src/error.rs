@@ -123,8 +123,7 @@ impl Error {
         match self {
             Self::Carton { reason, .. } => reason.kind(),
             Self::CartonModel { reason, .. } => reason.kind(),
-            Self::Model(reason) => reason.kind(),
-            Self::Tensor { reason, .. } => reason.kind(),
+            Self::Model(reason) | Self::Tensor { reason, .. } => reason.kind(),
             Self::Runner { .. }
             | Self::ForeignCode { .. }
             | Self::OutputDtype { .. }

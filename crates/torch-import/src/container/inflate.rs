@@ -103,7 +103,7 @@ impl RecordBytes {
     pub(super) fn read(file: &Arc<dyn Source>, range: Range<u64>) -> Result<Self> {
         let is_shared = file.is_mappable();
         if !is_shared && range.end.saturating_sub(range.start) > IN_MEMORY_MAX {
-            return Ok(Self::mapped(local_copy_of(&**file, range)?)?);
+            return Self::mapped(local_copy_of(&**file, range)?);
         }
         let bytes = file.share(range.clone())?;
         Ok(Self { bytes, region: Region::new(file, range).filter(|_| is_shared) })
@@ -152,7 +152,7 @@ pub(super) fn inflate_record(file: &dyn Source, entry: &Entry, checksums: bool) 
     if entry.len > IN_MEMORY_MAX
         && let Some(inflated) = inflate_to_file(file, std::iter::once(entry), checksums)?
     {
-        return Ok(RecordBytes::mapped(inflated)?);
+        return RecordBytes::mapped(inflated);
     }
     let mut bytes = Vec::new();
     inflate_into(SourceReader::new(file, entry.data.clone()), entry, &mut bytes)?;

@@ -184,18 +184,18 @@ pub(crate) fn prefetch_edges(source: Arc<dyn Source>) -> Result<Prefetched> {
 /// Prefetches the first bytes of a source.
 pub(crate) fn prefetch_start(source: Arc<dyn Source>) -> Result<Prefetched> {
     let head = 0..source.len().min(HEAD);
-    Ok(Prefetched::new(source, std::slice::from_ref(&head))?)
+    Prefetched::new(source, std::slice::from_ref(&head))
 }
 
 /// Prefetches the last bytes of a source, too.
 pub(crate) fn prefetch_end(kept: Prefetched) -> Result<Prefetched> {
     let len = kept.len();
-    Ok(kept.and(len.saturating_sub(TAIL).max(len.min(HEAD))..len)?)
+    kept.and(len.saturating_sub(TAIL).max(len.min(HEAD))..len)
 }
 
 /// Returns the bytes at the start of a source by which its format is recognised: all that are in memory.
 pub(crate) fn read_head(source: &dyn Source) -> Result<Bytes> {
-    Ok(share_start(source, 0..source.len(), HEAD)?)
+    share_start(source, 0..source.len(), HEAD)
 }
 
 /// Opens `file` with the reader of its format. A file of another format than a bare pickle is refused by its first bytes.

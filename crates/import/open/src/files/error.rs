@@ -138,9 +138,10 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { reason, .. } => reason.into(),
-            Self::Remote { reason, .. } => reason.kind(),
             Self::NotFound { .. } | Self::DanglingLink { .. } => ErrorKind::Io,
-            Self::Checkpoint { reason, .. } | Self::InconsistentSet { reason, .. } => reason.kind(),
+            Self::Checkpoint { reason, .. }
+            | Self::InconsistentSet { reason, .. }
+            | Self::Remote { reason, .. } => reason.kind(),
             Self::NoPaths => ErrorKind::Option,
             Self::LoneShard { .. }
             | Self::RankPart { .. }

@@ -40,7 +40,7 @@ impl TrainerArchive {
     /// Converts the error of opening the archive at `path`.
     pub fn unread(path: &Path, reason: byte_source::Error) -> Error {
         let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Error::File { file, reason: reason.into() }
+        Error::File { file, reason }
     }
 
     /// Finds the checkpoint in an archive.
@@ -51,8 +51,7 @@ impl TrainerArchive {
         let path = source.path().to_owned();
         let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let fail = |reason: torch_import::Error| Error::File { file: file.clone(), reason };
-        let start =
-            source.read_range(0..source.len().min(GZIP.len() as u64)).map_err(|it| fail(it.into()))?;
+        let start = source.read_range(0..source.len().min(GZIP.len() as u64)).map_err(&fail)?;
         if start.as_ref() == GZIP {
             source = decompress(&*source).map_err(fail)?;
         }
@@ -62,7 +61,7 @@ impl TrainerArchive {
             Some(Arc::new(member) as Arc<dyn Source>)
         });
         let store = Arc::new(members.collect::<MemoryStore>());
-        let open = |paths: &[PathBuf]| store.open(paths).map_err(|reason| fail(reason.into()));
+        let open = |paths: &[PathBuf]| store.open(paths).map_err(&fail);
         let root = list(&Location::new(Arc::<MemoryStore>::clone(&store), &path))?;
         let places = root.listing.folders.iter().map(|name| list(&root.location.join(name)));
         let places = places.collect::<Result<Vec<_>>>()?;

@@ -150,7 +150,7 @@ fn starts_as_zip(source: &dyn Source, range: &Range<u64>) -> Result<bool> {
     let end = range.end.min(range.start.saturating_add(ZIP.len() as u64));
     let start = source
         .read_range(range.start..end)
-        .map_err(|reason| Error::File { file: source.path().display().to_string(), reason: reason.into() })?;
+        .map_err(|reason| Error::File { file: source.path().display().to_string(), reason })?;
     Ok(start.as_ref() == ZIP)
 }
 
