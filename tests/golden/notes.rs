@@ -299,7 +299,7 @@ fn damage_names_the_file_and_the_tensor() {
     write(root.join("a.pth"), damaged);
     let (status, text) = run(root, &["a.pth"]);
     assert_eq!(status, Some(1), "{text}");
-    assert!(text.starts_with("error: tensor `w` in a.pth is damaged"), "{text}");
+    assert!(text.starts_with("error: a.pth: tensor `w`: record `archive/data/0` is damaged"), "{text}");
     assert!(text.contains("; copy the file again") && !text.contains("a.carton"), "{text}");
     let (status, text) = run(root, &["inspect", "--sha256", "a.pth"]);
     assert_eq!(status, Some(1), "{text}");
