@@ -103,7 +103,7 @@ impl Objects {
     }
 
     fn exception(&self, py: Python<'_>, reason: torch_import::Error) -> PyErr {
-        let error = open::files::Error::Checkpoint { path: self.path.clone(), reason: Box::new(reason) };
+        let error = open::files::Error::Checkpoint { path: self.path.clone(), reason };
         errors::exception(py, &Error::from(error), Some(&self.path))
     }
 }

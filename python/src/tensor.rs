@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyBufferError, PyMemoryError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
-use torch2carton::crates::byte_source::{hex, sha256};
+use torch2carton::crates::byte_source::{self, hex, sha256};
 use torch2carton::crates::inspect::InspectOptions;
 use torch2carton::{CompoundKind, Dtype, ErrorKind, Sink, Tensors, Window};
 

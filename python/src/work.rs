@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use torch2carton::crates::byte_source::CancellableSink;
+use torch2carton::crates::byte_source::{self, CancellableSink};
 use torch2carton::{Action, Blob, Observer, ProgressUpdate, Sink};
 
 use crate::errors;
