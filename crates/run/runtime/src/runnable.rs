@@ -198,7 +198,7 @@ impl Runnable {
     /// Runs the carton as [`infer`](Self::infer) does; `observer` can stop the work between the layers of a model.
     ///
     /// # Errors
-    /// Those of [`infer`](Self::infer), and [`Error::Cancelled`].
+    /// Those of [`infer`](Self::infer), and that the observer stopped the work.
     pub fn infer_until(
         &self,
         inputs: &[(String, Tensor)],
