@@ -69,8 +69,8 @@ impl OutputFile {
     /// permissions on.
     ///
     /// # Errors
-    /// [`FileError::Write`](crate::Problem::Write) when the file cannot be synced or renamed, or the service refuses it; [`Problem::Exists`](crate::Problem::Exists) or
-    /// [`Problem::NotOwnOutput`](crate::Problem::NotOwnOutput) when the target exists by now and `if_exists` does not allow to replace it.
+    /// [`FileError::Write`](byte_source::FileError::Write) when the file cannot be synced or renamed, or the service refuses it;
+    /// [`Problem::Exists`](crate::Problem::Exists) or [`Problem::NotOwnOutput`](crate::Problem::NotOwnOutput) when the target exists by now and `if_exists` does not allow to replace it.
     pub fn commit(self, if_exists: IfExists) -> Result<()> {
         self.finish(if_exists, LocalOutput::commit)
     }
