@@ -16,7 +16,7 @@ use serde_json::{Map, Value as Json};
 use super::convert::parse_count;
 use super::{Cli, Command, RemoteArgs};
 use crate::cli::tasks::{BlobFolder, TaskKind, TaskOptions};
-use crate::cli::ui::advice;
+use crate::cli::ui::located_advice;
 
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -133,7 +133,7 @@ impl BatchArgs {
             folders
                 .into_iter()
                 .try_for_each(is_local)
-                .map_err(|error| format!("--blobs: {}", advice::located_text(&error)))?;
+                .map_err(|error| format!("--blobs: {}", located_advice::located_text(&error)))?;
         }
         let mut shared = self.options.clone();
         shared.extend(self.to.map(|to| ("to".to_owned(), to.name().into())));

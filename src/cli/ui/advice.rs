@@ -2,14 +2,14 @@
 //!
 //! Libraries report the problem. Only the command line knows the options and commands.
 
-use std::io;
 use std::path::Path;
 
-use byte_source::{Detail, FileError, NotRepresentable, format_bytes};
+use byte_source::format_bytes;
 use convert::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note};
-use output::{Problem, RemoteAddress, UrlScheme, parent_folder};
+use output::parent_folder;
 
-use super::remote_advice::{remote_advice, remote_cause, remote_text};
+use super::located_advice::{exclude_advice, glob_literal, located_text};
+use super::remote_advice::{remote_advice, remote_cause};
 use super::shell::{shell_quoted, shell_quoted_path};
 use super::{checkpoint_advice, flags};
 
@@ -162,102 +162,6 @@ fn adapter_advice(adapter: &Path) -> String {
     format!("; `torch2carton BASE --merge {adapter}` merges it into its model, whose path is BASE")
 }
 
-/// What helps against the problems of other crates, by their codes.
-const ADVICE: &[(&str, &str)] = &[
-    ("adapter::NotInBase", COMMON_ADVICE),
-    ("adapter::NotInFile", COMMON_ADVICE),
-    ("adapter::NotSummed", COMMON_ADVICE),
-    ("adapter::OtherDtype", COMMON_ADVICE),
-    ("adapter::OtherShape", COMMON_ADVICE),
-    ("byte-source::FileChanged", "; try again when no other program writes to it"),
-    ("byte-source::RecordDamaged", "; copy the file again"),
-    ("generate::NoTokenizer", "; give token ids with --tokens"),
-    ("generate::Temperature", "; check --temperature"),
-    ("generate::TopP", "; check --top-p"),
-    ("generate::Unsupported", "; give token ids with --tokens"),
-    ("output::CreateIn", "; choose another place with -o"),
-    ("output::Exists", "; choose another path with -o, or replace it with --force instead of --no-clobber"),
-    ("output::IsFolder", "; name a file in it"),
-    ("output::NotAFile", ", and a carton is a file"),
-    ("output::NotOwnOutput", "; --force replaces it anyway, -o chooses another path"),
-    ("output::RemoteOutput", "; write it to a local path, and copy it from there"),
-    ("output::SameFile", "; choose another path with -o"),
-    ("quantization::NotQuantized", "; convert it without --dequantize"),
-    ("remote-source::Apart", "; give the shards of one folder, or convert each file in a run of its own"),
-    ("remote-source::Cache", "; name another folder with --cache"),
-    ("remote-source::Changed", "; start again, and name a commit if it is on the Hub"),
-    ("remote-source::Conflict", "; start again"),
-    (
-        "remote-source::Connection",
-        "; check the network, the name of the server, and HTTPS_PROXY if there is a proxy",
-    ),
-    ("remote-source::Insecure", "; --allow-http reads it anyway"),
-    ("remote-source::Leftover", "; delete it, and take credentials that may delete objects"),
-    ("remote-source::NoRanges", "; download the file first"),
-    ("remote-source::NotFound", "; check the address"),
-    ("remote-source::Offline", "; leave out --offline, and unset HF_HUB_OFFLINE"),
-    ("remote-source::PrivateAddress", "; --allow-http reads it anyway"),
-    ("remote-source::Repeated", "; leave out all but one of them"),
-    ("remote-source::Repository", "; add the path of a file, such as model.safetensors"),
-    ("remote-source::Slow", "; try again later"),
-    ("remote-source::Status", "; try again later"),
-    ("remote-source::TooLarge", "; --max-size allows them"),
-    ("remote-source::Wait", "; try again later"),
-    ("torchscript::Dtype", "; --exclude leaves a tensor out"),
-    ("torchscript::DuplicateOutputName", "; check --output-names"),
-    ("torchscript::InputDtype", "; check --input"),
-    ("torchscript::MobileOnly", "; --arch weights converts only the tensors"),
-    (
-        "torchscript::NewerDtype",
-        "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out",
-    ),
-    ("torchscript::NoDictForward", "; without --no-wrap a module that Carton can call is put around it"),
-    ("torchscript::OutputDtype", "; check --output-type"),
-    ("torchscript::OutputNameCount", "; check --output-names"),
-    ("torchscript::UnknownInputName", "; check --input"),
-    ("torchscript::UnknownOutputName", "; check --output-type"),
-    ("torchscript::UnloadableOperator", "; convert the module as it was before that call"),
-];
-
-const COMMON_ADVICE: &str = "; --common sums what the checkpoints have in common";
-
-/// Returns the advice on the problem with this code; empty if there is none, or if it depends on the values.
-pub(crate) fn advice_on(code: &str) -> &'static str {
-    ADVICE.iter().find(|(known, _)| *known == code).map_or("", |(_, advice)| advice)
-}
-
-/// Returns the text of an error of any crate, with advice if there is any.
-pub(crate) fn located_text(error: &byte_source::Error) -> String {
-    if let Some(remote) = error.detail::<remote_source::Error>() {
-        return format!("{error}{}", remote_advice(remote));
-    }
-    let advice = match (error.detail(), error.detail(), error.detail()) {
-        // Sizes are printed with units.
-        (Some(Problem::NoSpace { needed, free, folder }), ..) => {
-            return format!(
-                "needs {} in {}, {} free",
-                format_bytes(*needed),
-                folder.display(),
-                format_bytes(*free)
-            );
-        }
-        (Some(Problem::Remote { path, .. }), ..) => {
-            match RemoteAddress::from_path(&output::shown_path(path)) {
-                Some(address) => format!("; first run `{}`", fetch_command(&address)),
-                None => String::new(),
-            }
-        }
-        (_, Some(FileError::Write { path, reason }), _) => return write_text(path, reason),
-        (.., Some(NotRepresentable { tensor, .. })) => exclude_advice(tensor),
-        _ => error.detail().map_or_else(|| advice_on(error.code()).to_owned(), module_advice),
-    };
-    format!("{error}{advice}")
-}
-
-fn exclude_advice(tensor: &str) -> String {
-    format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(tensor)))
-}
-
 /// Returns advice on an error of translating a model into another layout; empty if there is none.
 fn translation_advice(error: &decoder::Problem) -> String {
     match error {
@@ -318,41 +222,6 @@ fn triton_advice(error: &convert::Error) -> &'static str {
         }
         _ => "",
     }
-}
-
-/// Returns advice on an error about a TorchScript module; empty if there is none.
-fn module_advice(error: &torchscript::Problem) -> String {
-    use torchscript::Problem;
-    /// Number of options that are written out.
-    const SHOWN: usize = 2;
-    let add = |flag: &str, names: &[String], example: &str| {
-        // The items of a list or a dict have names that the code does not say.
-        let name = |name: &'_ String| if name.contains(' ') { "NAME".to_owned() } else { name.clone() };
-        let typed = names
-            .iter()
-            .take(SHOWN)
-            .map(|typed| format!(" {flag} {}", shell_quoted(&format!("{}={example}", name(typed)))));
-        let others = names.get(SHOWN..).filter(|others| !others.is_empty());
-        let others = others.map(|others| format!(", and the same for {}", others.join(", ")));
-        format!("; add, with the right ones,{}{}", typed.collect::<String>(), others.unwrap_or_default())
-    };
-    match error {
-        Problem::UntypedInputs { names } => add("--input", names, "float32[batch,3,224,224]"),
-        Problem::UntypedOutputs { names } => add("--output-type", names, "float32[batch,1000]"),
-        error => advice_on(error.code()).to_owned(),
-    }
-}
-
-/// Returns a glob that matches only `name`.
-fn glob_literal(name: &str) -> String {
-    let mut pattern = String::with_capacity(name.len());
-    for c in name.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
 }
 
 /// Returns the text of an invalid option for opening an input or for changing its tensors, with its flag.
@@ -487,54 +356,9 @@ fn several_keys_text(keys: &[(String, u64, u64)]) -> String {
     )
 }
 
-/// Returns the text of an output that cannot be written, with the cause at its address if it is at one.
-fn write_text(path: &Path, reason: &io::Error) -> String {
-    match remote_cause(reason) {
-        Some(cause) => format!("cannot write: {}", remote_text(cause)),
-        None => format!("cannot write {}: {reason}", path.display()),
-    }
-}
-
 /// Returns the command that lists the names of tensors and values.
 fn names_advice(file: Option<&Path>) -> String {
     file.map_or_else(String::new, |file| {
         format!("; `torch2carton inspect --all {}` lists the names", shell_quoted_path(file))
     })
-}
-
-/// Returns the shell command that downloads a remote file.
-fn fetch_command(address: &RemoteAddress) -> String {
-    let url = shell_quoted(&address.to_string());
-    match address.scheme {
-        UrlScheme::S3 => format!("aws s3 cp {url} ."),
-        UrlScheme::Gs => format!("gcloud storage cp {url} ."),
-        UrlScheme::Az => {
-            let (container, name) = address.rest.split_once('/').unwrap_or((&address.rest, ""));
-            let (container, name) = (shell_quoted(container), shell_quoted(name));
-            format!("az storage blob download -c {container} -n {name} -f {name}")
-        }
-        UrlScheme::Hf => match address.rest.splitn(3, '/').collect::<Vec<_>>().as_slice() {
-            [owner, model, file] if !file.is_empty() => {
-                format!("hf download {} {}", shell_quoted(&format!("{owner}/{model}")), shell_quoted(file))
-            }
-            _ => format!("hf download {}", shell_quoted(&address.rest)),
-        },
-        _ => format!("curl -fLO {url}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_comes_with_its_command() {
-        let command = |path: &str| RemoteAddress::from_path(Path::new(path)).as_ref().map(fetch_command);
-        let command = |path| command(path).expect("an address");
-        assert_eq!(command("https://a.b/c.pth"), "curl -fLO https://a.b/c.pth");
-        assert_eq!(command("https://a.b/c.pth?x&y"), "curl -fLO 'https://a.b/c.pth?x&y'");
-        assert_eq!(command("s3://bucket/a/c.pth"), "aws s3 cp s3://bucket/a/c.pth .");
-        assert_eq!(command("hf://owner/model/x/c.pth"), "hf download owner/model x/c.pth");
-        assert_eq!(command("hf://owner/model"), "hf download owner/model");
-    }
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 use byte_source::FileError;
 use carton_tools::{CartonNote, Error, TensorError};
 
-use super::errors::is_address_error;
+use super::located_advice::is_address_error;
 use super::remote_advice::remote_text;
 use super::shell::shell_quoted_path;
-use super::{advice, checkpoint_advice};
+use super::{advice, checkpoint_advice, located_advice};
 
 /// Returns the text of an error, with advice if there is any. The problems of a document are printed before it, one per
 /// line.
@@ -23,7 +23,7 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
     let advice = match error {
         Error::Open(error) => return advice::open_text(error, None),
         Error::Convert(error) => return advice::convert_text(error, None),
-        Error::Located(error) => return advice::located_text(error),
+        Error::Located(error) => return located_advice::located_text(error),
         Error::Reader { path, reason } => return reader_text(path, reason),
         Error::IsCheckpoint { path, .. } => format!("; `torch2carton {}` makes one", shell_quoted_path(path)),
         Error::NotACarton { path } if path.is_dir() => {
@@ -67,7 +67,7 @@ pub(crate) fn reader_text(path: &Path, error: &carton_format::Error) -> String {
         Error::Map(FileError::Read { path, reason }) if reason.kind() == ErrorKind::NotFound => {
             return checkpoint_advice::missing_file_text(path);
         }
-        Error::Located(error) => return advice::located_text(error),
+        Error::Located(error) => return located_advice::located_text(error),
         Error::NotFetched { .. } if !advice::HAS_RESOLVE => String::new(),
         Error::NotFetched { .. } if path.is_dir() => {
             "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it".to_owned()

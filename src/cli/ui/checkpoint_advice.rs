@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use open::files::{CheckpointCandidate, FolderDiagnosis, TrainerRemedy};
 use output::{file_name, parent_folder};
 
-use super::advice::located_text;
 use super::invocation::{PROGRAM, typed_command};
+use super::located_advice::located_text;
 use super::shell::{shell_quoted, shell_quoted_path};
 
 /// Returns the text of the error that a file does not exist, with advice.

@@ -7,11 +7,12 @@ use anstyle::{AnsiColor, Style};
 use byte_source::Detail;
 
 use super::invocation::UsageError;
+use super::located_advice::{self, is_address_error};
 #[cfg(feature = "serve")]
 use super::serve_advice;
 use super::stdin;
 use super::terminal::escape_hidden;
-use super::{advice, carton_advice, checkpoint_advice, remote_advice, run_advice};
+use super::{advice, advice_table, carton_advice, checkpoint_advice, remote_advice, run_advice};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
@@ -77,10 +78,10 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
         return Some(run_advice::run_error_text(error));
     }
     if let Some(error) = cause.downcast_ref::<byte_source::Error>() {
-        return Some(advice::located_text(error));
+        return Some(located_advice::located_text(error));
     }
     if let Some(error) = cause.downcast_ref::<generate::Error>() {
-        return Some(format!("{error}{}", advice::advice_on(error.code())));
+        return Some(format!("{error}{}", advice_table::advice_on(error.code())));
     }
     if let Some(error) = cause.downcast_ref::<remote_source::Error>() {
         return Some(remote_advice::remote_text(error));
@@ -90,11 +91,6 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
         return Some(serve_advice::serve_text(error));
     }
     cause.downcast_ref::<open::files::Error>().map(checkpoint_advice::sources_text)
-}
-
-/// Returns true if an address was given where a local path is expected.
-pub(crate) fn is_address_error(error: &byte_source::Error) -> bool {
-    matches!(error.code(), "output::Remote" | "output::RemoteOutput")
 }
 
 /// Returns true if an argument is wrong, rather than a file.

@@ -1,6 +1,7 @@
 //! User interface of the program, apart from the texts of the library crates.
 
 pub(crate) mod advice;
+mod advice_table;
 pub(crate) mod batch_progress;
 pub(crate) mod carton_advice;
 pub(crate) mod checkpoint_advice;
@@ -8,6 +9,7 @@ pub(crate) mod errors;
 pub(crate) mod escapes;
 pub(crate) mod flags;
 pub(crate) mod invocation;
+pub(crate) mod located_advice;
 #[cfg(feature = "serve")]
 pub(crate) mod log;
 pub(crate) mod progress;

@@ -5,7 +5,7 @@ use std::io;
 use byte_source::Detail;
 use remote_source::Error;
 
-use super::advice::advice_on;
+use super::advice_table::advice_on;
 
 pub(crate) fn remote_text(error: &Error) -> String {
     format!("{error}{}", remote_advice(error))

@@ -6,12 +6,12 @@ use generate::Error as Generate;
 use runtime::Error;
 
 use super::shell::shell_quoted_path;
-use super::{advice, carton_advice};
+use super::{carton_advice, located_advice};
 
 /// Returns the text of an error of a carton that does not run, with advice if there is any.
 pub(crate) fn run_error_text(error: &Error) -> String {
     let advice = match error {
-        Error::Model(error) => return advice::located_text(error),
+        Error::Model(error) => return located_advice::located_text(error),
         Error::Carton { path, reason } => return carton_advice::reader_text(path, reason),
         Error::Damaged { path, .. } => {
             format!("; `torch2carton verify {}` lists them", shell_quoted_path(path))

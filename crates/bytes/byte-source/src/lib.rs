@@ -21,6 +21,7 @@ mod memory_store;
 mod number_text;
 mod observer;
 mod prefetched;
+mod region;
 mod sha256;
 mod source;
 mod stamp;
@@ -43,9 +44,10 @@ pub use memory_store::MemoryStore;
 pub use number_text::{format_bytes, format_count, format_things, group_thousands};
 pub use observer::{Action, CancellableSink, Cancelled, Notice, Observer, ProgressReporter, ProgressUpdate};
 pub use prefetched::Prefetched;
+pub use region::Region;
 pub use sha256::{Sha256Sink, hex, sha256};
 pub use source::{
-    BufferSource, Checks, OpenedFile, Region, SeekableSource, Source, SourceReader, each_window, map_file,
+    BufferSource, Checks, OpenedFile, SeekableSource, Source, SourceReader, each_window, map_file,
     map_file_lazily, share_start, slice_range, window_ranges, window_ranges_of,
 };
 pub use stamp::{FileChange, FileChanged};

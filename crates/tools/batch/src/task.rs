@@ -52,7 +52,7 @@ pub trait PlannedTask {
     fn run(&self, observer: &dyn Observer) -> Result<Outcome, Failure>;
 }
 
-/// What became of a task.
+/// Result of a task: what it read and wrote.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Digest of the input's tensors, in hexadecimal.

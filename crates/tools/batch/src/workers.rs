@@ -12,7 +12,7 @@ use crate::memory::MemoryBudget;
 
 /// Job of a batch, which runs on one thread.
 pub trait Job: Send {
-    /// What becomes of the job.
+    /// Result of the job.
     type Done: Send;
 
     /// Returns the path of the input, whose size tells how much memory the job takes.

@@ -126,6 +126,18 @@ pub(crate) struct HeaderTensors {
     pub(crate) metadata: Vec<(String, String)>,
 }
 
+/// Converts an error of reading the directory.
+pub(super) fn index_error(error: Error) -> Error {
+    match error.downcast() {
+        Ok(zip_format::Error::NoEnd { len }) => {
+            let reason = format!("a zip archive of {len} bytes without the directory at its end");
+            Problem::TruncatedFile { reason }.into()
+        }
+        Ok(error) => Problem::Zip(error).into(),
+        Err(error) => error,
+    }
+}
+
 /// Creates the error for a pickle of `len` bytes that counts as `counted` bytes of its file.
 pub(super) fn pickle_error(record: String, reason: pickle_vm::Error, counted: u64, len: u64) -> Error {
     if counted < len && matches!(reason.kind, ErrorKind::LimitExceeded { .. }) {
@@ -221,7 +233,7 @@ impl ContainerContents {
     pub(crate) fn index(&self) -> Result<Cow<'_, ZipIndex>> {
         match self.as_pickled().and_then(|pickled| pickled.index.as_ref()) {
             Some(index) => Ok(Cow::Borrowed(index)),
-            None => ZipIndex::read(&*self.file).map(Cow::Owned).map_err(super::zip::index_error),
+            None => ZipIndex::read(&*self.file).map(Cow::Owned).map_err(index_error),
         }
     }
 

@@ -12,7 +12,9 @@ use pickle_vm::PickleLimits;
 use tensor::{ByteOrder, StorageRecord, StorageRecords};
 use zip_format::{CompressionMethod, Entry, ZipIndex};
 
-use super::contents::{ContainerContents, ContainerFormat, PickledTensors, RECORDS_PER_CHECK, pickle_error};
+use super::contents::{
+    ContainerContents, ContainerFormat, PickledTensors, RECORDS_PER_CHECK, index_error, pickle_error,
+};
 use super::inflate::{self, RecordBytes};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{CheckpointNote, Error, Problem, Result};
@@ -103,18 +105,6 @@ pub(super) fn open(
         notes,
         ..ContainerContents::pickled(file, format, storages, pickled)
     })
-}
-
-/// Converts an error of reading the directory.
-pub(super) fn index_error(error: Error) -> Error {
-    match error.downcast() {
-        Ok(zip_format::Error::NoEnd { len }) => {
-            let reason = format!("a zip archive of {len} bytes without the directory at its end");
-            Problem::TruncatedFile { reason }.into()
-        }
-        Ok(error) => Problem::Zip(error).into(),
-        Err(error) => error,
-    }
 }
 
 /// Records, relative to the root folder, that PyTorch writes next to the pickle and that hold no part of the model.

@@ -14,7 +14,7 @@ use byte_source::{
 use flate2::read::MultiGzDecoder;
 use torch_import::Container;
 
-use crate::trainers::folder::list;
+use crate::trainers::listing::list;
 use crate::trainers::{Error, Result, TrainerFolder, TrainerLayout};
 
 const EXTENSION: &str = "nemo";

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use byte_source::{Folder, Location};
 
 use crate::trainers::layouts::LAYOUTS;
+use crate::trainers::listing::list;
 use crate::trainers::megatron::is_rank_folder;
 use crate::trainers::{Error, Result, TrainerLayout};
 
@@ -88,14 +89,6 @@ impl TrainerFolder {
         found.other_steps.extend(steps.into_iter().map(|(name, _)| name));
         Ok(Some(found))
     }
-}
-
-/// Lists a folder.
-///
-/// # Errors
-/// When the folder cannot be read.
-pub(crate) fn list(folder: &Location) -> Result<Folder> {
-    folder.list().map_err(|reason| Error::Io { path: folder.path().to_owned(), reason })
 }
 
 /// Returns the name of the step that Megatron-LM finished last, if the folder has it.

@@ -28,6 +28,7 @@ mod folder;
 mod hf_shards;
 mod join;
 mod layouts;
+mod listing;
 mod megatron;
 mod mesh;
 mod rank_files;

@@ -14,7 +14,7 @@ use tensor::Tensor;
 use torch_import::{Checkpoint, CheckpointAssembly, Container, ItemPath};
 
 use crate::trainers::attributes::Objects;
-use crate::trainers::folder::list;
+use crate::trainers::listing::list;
 use crate::trainers::trainer_layout::{JoinedCheckpoint, TrainerLayout};
 use crate::trainers::zero::{ModelStates, ZeroFile, join_frozen};
 use crate::trainers::{Error, Result, TrainerSummary};

@@ -6,7 +6,7 @@ use std::path::Path;
 use byte_source::Folder;
 
 use super::sizes::Sizes;
-use crate::trainers::folder::list;
+use crate::trainers::listing::list;
 use crate::trainers::{Error, Result};
 
 /// Names of the file with a rank's model; the last is that of `NeMo`.

@@ -1,0 +1,65 @@
+//! Advice about the problems of the crates below the verbs, by the codes of the problems.
+
+/// Advice and the code of the problem that it is about.
+const ADVICE: &[(&str, &str)] = &[
+    ("adapter::NotInBase", COMMON_ADVICE),
+    ("adapter::NotInFile", COMMON_ADVICE),
+    ("adapter::NotSummed", COMMON_ADVICE),
+    ("adapter::OtherDtype", COMMON_ADVICE),
+    ("adapter::OtherShape", COMMON_ADVICE),
+    ("byte-source::FileChanged", "; try again when no other program writes to it"),
+    ("byte-source::RecordDamaged", "; copy the file again"),
+    ("generate::NoTokenizer", "; give token ids with --tokens"),
+    ("generate::Temperature", "; check --temperature"),
+    ("generate::TopP", "; check --top-p"),
+    ("generate::Unsupported", "; give token ids with --tokens"),
+    ("output::CreateIn", "; choose another place with -o"),
+    ("output::Exists", "; choose another path with -o, or replace it with --force instead of --no-clobber"),
+    ("output::IsFolder", "; name a file in it"),
+    ("output::NotAFile", ", and a carton is a file"),
+    ("output::NotOwnOutput", "; --force replaces it anyway, -o chooses another path"),
+    ("output::RemoteOutput", "; write it to a local path, and copy it from there"),
+    ("output::SameFile", "; choose another path with -o"),
+    ("quantization::NotQuantized", "; convert it without --dequantize"),
+    ("remote-source::Apart", "; give the shards of one folder, or convert each file in a run of its own"),
+    ("remote-source::Cache", "; name another folder with --cache"),
+    ("remote-source::Changed", "; start again, and name a commit if it is on the Hub"),
+    ("remote-source::Conflict", "; start again"),
+    (
+        "remote-source::Connection",
+        "; check the network, the name of the server, and HTTPS_PROXY if there is a proxy",
+    ),
+    ("remote-source::Insecure", "; --allow-http reads it anyway"),
+    ("remote-source::Leftover", "; delete it, and take credentials that may delete objects"),
+    ("remote-source::NoRanges", "; download the file first"),
+    ("remote-source::NotFound", "; check the address"),
+    ("remote-source::Offline", "; leave out --offline, and unset HF_HUB_OFFLINE"),
+    ("remote-source::PrivateAddress", "; --allow-http reads it anyway"),
+    ("remote-source::Repeated", "; leave out all but one of them"),
+    ("remote-source::Repository", "; add the path of a file, such as model.safetensors"),
+    ("remote-source::Slow", "; try again later"),
+    ("remote-source::Status", "; try again later"),
+    ("remote-source::TooLarge", "; --max-size allows them"),
+    ("remote-source::Wait", "; try again later"),
+    ("torchscript::Dtype", "; --exclude leaves a tensor out"),
+    ("torchscript::DuplicateOutputName", "; check --output-names"),
+    ("torchscript::InputDtype", "; check --input"),
+    ("torchscript::MobileOnly", "; --arch weights converts only the tensors"),
+    (
+        "torchscript::NewerDtype",
+        "; --torch newest writes a carton that requires PyTorch 2.15, --exclude leaves a tensor out",
+    ),
+    ("torchscript::NoDictForward", "; without --no-wrap a module that Carton can call is put around it"),
+    ("torchscript::OutputDtype", "; check --output-type"),
+    ("torchscript::OutputNameCount", "; check --output-names"),
+    ("torchscript::UnknownInputName", "; check --input"),
+    ("torchscript::UnknownOutputName", "; check --output-type"),
+    ("torchscript::UnloadableOperator", "; convert the module as it was before that call"),
+];
+
+const COMMON_ADVICE: &str = "; --common sums what the checkpoints have in common";
+
+/// Returns the advice on the problem with this code; empty if there is none, or if it depends on the values.
+pub(crate) fn advice_on(code: &str) -> &'static str {
+    ADVICE.iter().find(|(known, _)| *known == code).map_or("", |(_, advice)| advice)
+}

@@ -1,0 +1,128 @@
+//! Texts of located errors, with the option or command that helps.
+
+use std::io;
+use std::path::Path;
+
+use byte_source::{Detail, FileError, NotRepresentable, format_bytes};
+use output::{Problem, RemoteAddress, UrlScheme};
+
+use super::advice_table::advice_on;
+use super::remote_advice::{remote_advice, remote_cause, remote_text};
+use super::shell::shell_quoted;
+
+/// Returns the text of an error of any crate, with advice if there is any.
+pub(crate) fn located_text(error: &byte_source::Error) -> String {
+    if let Some(remote) = error.detail::<remote_source::Error>() {
+        return format!("{error}{}", remote_advice(remote));
+    }
+    let advice = match (error.detail(), error.detail(), error.detail()) {
+        // Sizes are printed with units.
+        (Some(Problem::NoSpace { needed, free, folder }), ..) => {
+            return format!(
+                "needs {} in {}, {} free",
+                format_bytes(*needed),
+                folder.display(),
+                format_bytes(*free)
+            );
+        }
+        (Some(Problem::Remote { path, .. }), ..) => {
+            match RemoteAddress::from_path(&output::shown_path(path)) {
+                Some(address) => format!("; first run `{}`", fetch_command(&address)),
+                None => String::new(),
+            }
+        }
+        (_, Some(FileError::Write { path, reason }), _) => return write_text(path, reason),
+        (.., Some(NotRepresentable { tensor, .. })) => exclude_advice(tensor),
+        _ => error.detail().map_or_else(|| advice_on(error.code()).to_owned(), module_advice),
+    };
+    format!("{error}{advice}")
+}
+
+pub(crate) fn exclude_advice(tensor: &str) -> String {
+    format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(tensor)))
+}
+
+/// Returns true if an address was given where a local path is expected.
+pub(crate) fn is_address_error(error: &byte_source::Error) -> bool {
+    matches!(error.code(), "output::Remote" | "output::RemoteOutput")
+}
+
+/// Returns advice on an error about a TorchScript module; empty if there is none.
+fn module_advice(error: &torchscript::Problem) -> String {
+    use torchscript::Problem;
+    /// Number of options that are written out.
+    const SHOWN: usize = 2;
+    let add = |flag: &str, names: &[String], example: &str| {
+        // The items of a list or a dict have names that the code does not say.
+        let name = |name: &'_ String| if name.contains(' ') { "NAME".to_owned() } else { name.clone() };
+        let typed = names
+            .iter()
+            .take(SHOWN)
+            .map(|typed| format!(" {flag} {}", shell_quoted(&format!("{}={example}", name(typed)))));
+        let others = names.get(SHOWN..).filter(|others| !others.is_empty());
+        let others = others.map(|others| format!(", and the same for {}", others.join(", ")));
+        format!("; add, with the right ones,{}{}", typed.collect::<String>(), others.unwrap_or_default())
+    };
+    match error {
+        Problem::UntypedInputs { names } => add("--input", names, "float32[batch,3,224,224]"),
+        Problem::UntypedOutputs { names } => add("--output-type", names, "float32[batch,1000]"),
+        error => advice_on(error.code()).to_owned(),
+    }
+}
+
+/// Returns a glob that matches only `name`.
+pub(crate) fn glob_literal(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for c in name.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+/// Returns the text of an output that cannot be written, with the cause at its address if it is at one.
+fn write_text(path: &Path, reason: &io::Error) -> String {
+    match remote_cause(reason) {
+        Some(cause) => format!("cannot write: {}", remote_text(cause)),
+        None => format!("cannot write {}: {reason}", path.display()),
+    }
+}
+
+/// Returns the shell command that downloads a remote file.
+fn fetch_command(address: &RemoteAddress) -> String {
+    let url = shell_quoted(&address.to_string());
+    match address.scheme {
+        UrlScheme::S3 => format!("aws s3 cp {url} ."),
+        UrlScheme::Gs => format!("gcloud storage cp {url} ."),
+        UrlScheme::Az => {
+            let (container, name) = address.rest.split_once('/').unwrap_or((&address.rest, ""));
+            let (container, name) = (shell_quoted(container), shell_quoted(name));
+            format!("az storage blob download -c {container} -n {name} -f {name}")
+        }
+        UrlScheme::Hf => match address.rest.splitn(3, '/').collect::<Vec<_>>().as_slice() {
+            [owner, model, file] if !file.is_empty() => {
+                format!("hf download {} {}", shell_quoted(&format!("{owner}/{model}")), shell_quoted(file))
+            }
+            _ => format!("hf download {}", shell_quoted(&address.rest)),
+        },
+        _ => format!("curl -fLO {url}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_comes_with_its_command() {
+        let command = |path: &str| RemoteAddress::from_path(Path::new(path)).as_ref().map(fetch_command);
+        let command = |path| command(path).expect("an address");
+        assert_eq!(command("https://a.b/c.pth"), "curl -fLO https://a.b/c.pth");
+        assert_eq!(command("https://a.b/c.pth?x&y"), "curl -fLO 'https://a.b/c.pth?x&y'");
+        assert_eq!(command("s3://bucket/a/c.pth"), "aws s3 cp s3://bucket/a/c.pth .");
+        assert_eq!(command("hf://owner/model/x/c.pth"), "hf download owner/model x/c.pth");
+        assert_eq!(command("hf://owner/model"), "hf download owner/model");
+    }
+}
