@@ -3,9 +3,9 @@
 
     public_names.py [FOLDER...]
 
-The exit status is 1 if a public item other than a field or a variant has no documentation, or if a type has the name of a type in two
-other crates (`Error`, `Result` and `Problem`, the details of errors, may). Private types count, too: a search for a name should find one idea. Needs Python's
-standard library and git.
+The exit status is 1 if a public item other than a field or a variant has no documentation, or if a type has the name of a
+type in two other crates. `Error`, `Result` and `Problem`, the details of errors, may. Private types count, too: a search for a
+name should find one idea. Needs Python's standard library and git.
 """
 
 import collections

@@ -242,8 +242,9 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Implements [`Detail`] for an enum: lists the variants of each [`ErrorKind`], and after `[field]`, such as `[0]`, those whose kind is that of
-/// the error in the field. after `{function => field}` those whose kind the function finds. A function after `=>` returns the place that the text names.
+/// Implements [`Detail`] for an enum. Lists the variants of each [`ErrorKind`]. Variants after `[field]`, such as `[0]`, have the
+/// kind of the error in that field; those after `{function => field}` have the kind that the function finds. A function after `=>`
+/// returns the place that the text names.
 #[macro_export]
 macro_rules! details {
     ($type:ty $(=> $place:path)? {
