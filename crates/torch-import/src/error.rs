@@ -153,9 +153,6 @@ pub enum Problem {
         offset: u64,
         reason: String,
     },
-    /// A view does not fit its storage.
-    #[error(transparent)]
-    View(tensor::Error),
     /// Two parts of a checkpoint hold an item of the same name.
     #[error("two parts of the checkpoint have the name `{}`", name.escape_debug())]
     DuplicateInParts { name: String },
@@ -310,7 +307,7 @@ details! {
             CopiesDiffer, EqualShards, WrongSplit, TensorInTwoFiles, IndexDisagrees, Unlisted;
         Unsupported: Limit, CompressedPickle, Expansion, Expanded, UnknownSplit;
         Damaged: CaseInsensitiveDuplicate, Link, MissingRecord, Inflate, ByteOrder, MissingStorage, TruncatedFile,
-            Layout, Tar, PersistentId, ShortRecord, Rebuild, View, Document;
+            Layout, Tar, PersistentId, ShortRecord, Rebuild, Document;
         [0]: Zip, TemporaryFile;
         {pickle_kind => reason}: Pickle;
     }

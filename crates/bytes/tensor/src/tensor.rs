@@ -114,8 +114,8 @@ pub enum Error {
 
 details! {
     Error {
-        Input: Rank, Bounds, ShapeMismatch, DtypeMismatch, TileOutOfBounds, IncompleteTiles, Overlap, TooManyTiles, ElementCount,
-            IndivisibleGrid, Overflow;
+        Input: ShapeMismatch, DtypeMismatch, TileOutOfBounds, IncompleteTiles, Overlap, TooManyTiles, ElementCount, IndivisibleGrid;
+        Damaged: Rank, Bounds, Overflow;
     }
 }
 
