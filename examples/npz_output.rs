@@ -1,22 +1,32 @@
-//! An output format of another crate: NumPy's `.npz`, a zip archive with an array for each tensor.
-//! `cargo run --example npz_output -- model.pth model.npz`; then `numpy.load("model.npz")`.
+//! An output format of another crate: NumPy's `.npz`, a zip archive with an array for each tensor. This program is torch2carton with
+//! this format: `cargo run --example npz_output -- model.pth -o model.npz`, then `numpy.load("model.npz")` in Python.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it writes")]
 #![expect(clippy::arithmetic_side_effects, reason = "the library has checked the lengths")]
 
-use torch2carton::crates::convert::{NonTensorParts, NoteCollector, Result};
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+use torch2carton::crates::convert::{NoFields, NonTensorParts, NoteCollector, Result};
 use torch2carton::{
-    Blob, Dtype, Gathered, Output, OutputJob, OutputPlan, Sink, Target, Tensor, Window, convert,
+    Blob, Dtype, Gathered, Output, OutputFormat, OutputJob, OutputPlan, Sink, Tensor, Window,
 };
 use zip_format::{EntryContent, NewZipEntry, ZipWriter};
 
-/// The format. Its options would be fields.
-#[derive(Debug)]
-struct Npz;
+pub(crate) static NPZ: OutputFormat =
+    OutputFormat::new::<NpzOptions>("npz", &["npz"], "Arrays of NumPy").with_arguments::<NpzOptions>();
 
-impl Output for Npz {
-    fn name(&self) -> &'static str {
-        "npz"
+/// The options of the format, which are flags of the command line, too.
+#[derive(Debug, Default, Serialize, Deserialize, clap::Args)]
+#[serde(default)]
+struct NpzOptions {
+    /// Prefix of the arrays' names in an .npz file
+    #[arg(long, value_name = "TEXT")]
+    array_prefix: Option<String>,
+}
+
+impl Output for NpzOptions {
+    fn format(&self) -> &'static OutputFormat {
+        &NPZ
     }
 
     fn plan<'p>(
@@ -26,11 +36,15 @@ impl Output for Npz {
         _: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p>> {
         job.reject_unsupported("a .npz file", |dtype| numpy_dtype(dtype).is_some())?;
-        let arrays: Vec<Array> =
-            job.tensors().iter().map(|(name, tensor)| Array::new(name, tensor)).collect();
+        let prefix = self.array_prefix.as_deref().unwrap_or_default();
+        let arrays: Vec<Array> = job
+            .tensors()
+            .iter()
+            .map(|(name, tensor)| Array::new(&format!("{prefix}{name}"), tensor))
+            .collect();
         let layout = zip_format::layout(arrays.iter().map(Array::entry));
         let len = layout.expect("names are shorter than 64 KiB").len;
-        Ok(OutputPlan::file(job, Archive { arrays, len }))
+        Ok(OutputPlan::file(job, Archive { arrays, len }, NoFields::default()))
     }
 }
 
@@ -102,12 +116,7 @@ impl Blob for Archive {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut args = std::env::args().skip(1);
-    let (Some(input), Some(output)) = (args.next(), args.next()) else {
-        return Err("usage: npz_output CHECKPOINT OUTPUT.npz".into());
-    };
-    let report = convert(input).to(Target::other(Npz)).output(output).run(&())?;
-    println!("{}: {} tensors, {} bytes", report.output, report.tensors, report.nbytes);
-    Ok(())
+fn main() -> ExitCode {
+    torch2carton::register_output(&NPZ);
+    torch2carton::cli::run(std::env::args_os())
 }

@@ -7,7 +7,7 @@
 //! [`convert`] makes a carton, safetensors, a `.pth` file or a model for Triton:
 //!
 //! ```
-//! use torch2carton::{Dtype, Target, convert};
+//! use torch2carton::{Dtype, convert};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -18,7 +18,7 @@
 //! let report = convert(&path).run(&())?;
 //! println!("{}: {} tensors, {} bytes", report.output, report.tensors, report.nbytes);
 //!
-//! let small = convert(&path).to(Target::safetensors()).dtype(Dtype::BFloat16).output(&output);
+//! let small = convert(&path).dtype(Dtype::BFloat16).output(&output);
 //! for note in &small.run(&())?.notes {
 //!     println!("note: {note}");
 //! }
@@ -70,7 +70,7 @@
 //! [`diff`] lists what differs between two checkpoints or cartons, and [`digest`] computes one hash for their tensors:
 //!
 //! ```
-//! use torch2carton::{Target, convert, diff, digest};
+//! use torch2carton::{convert, diff, digest};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
@@ -78,7 +78,7 @@
 //! # let header = br#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
 //! # std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[0, 0, 0, 64]].concat())?;
 //! # let other = folder.path().join("model.pth");
-//! # convert(&path).to(Target::torch()).output(&other).run(&())?;
+//! # convert(&path).output(&other).run(&())?;
 //! let report = diff(&path, &other).run(&())?;
 //! for row in &report.tensors {
 //!     println!("{} {:?}", row.name(), row.changes);
@@ -211,9 +211,10 @@ pub use verify::{Verify, verify};
 pub use ::convert::{
     ArchitectureChoice, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions, CartonReport,
     ConvertOptions, ConvertReport, DeclaredInput, DeclaredOutput, Dim, ModelOptions, Note,
-    OnInvalidInput as OnError, Output, OutputJob, OutputKind, OutputPlan, OutputReport, Overrides,
+    OnInvalidInput as OnError, Output, OutputFormat, OutputJob, OutputPlan, OutputReport, Overrides,
     PortReport, RequiredTorch, Resume, SafetensorsOptions, SafetensorsReport, ScriptOptions, StoredSelfTest,
-    Target, TieHandling, TorchOptions, TorchReport, TritonOptions, TritonReport, architectures,
+    Target, TieHandling, TorchOptions, TorchReport, TritonOptions, TritonReport, architectures, outputs,
+    register_output,
 };
 pub use ::inspect::{
     Change, ComparedInput, CustomClass, DiffCounts, DiffOptions, DiffReport, DigestReport, ElementChange,

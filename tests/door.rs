@@ -9,9 +9,8 @@ use std::time::UNIX_EPOCH;
 use tempfile::TempDir;
 use torch2carton::{
     Carton, CartonFields, CartonOptions, CastFrom, Checkpoint, ConvertOptions, Dtype, Error, ErrorKind,
-    Notice, Observer, ProgressUpdate, RunnableKind, SafetensorsOptions, Selection, Storage, Target, Tensor,
-    Tensors, TraceListing, TraceView, Verdict, convert, inspect, pack, run, scan, shrink, trace, unpack,
-    verify,
+    Notice, Observer, ProgressUpdate, RunnableKind, SafetensorsOptions, Selection, Storage, Tensor, Tensors,
+    TraceListing, TraceView, Verdict, convert, inspect, pack, run, scan, shrink, trace, unpack, verify,
 };
 
 const MIB: usize = 1 << 20;
@@ -233,7 +232,12 @@ fn each_kind_of_error_comes_through() {
         (ErrorKind::Option, kind(convert(&input).output(root.join("x.onnx")).run(&()))),
         (
             ErrorKind::Option,
-            kind(convert(&input).to(Target::carton()).cast(CastFrom::FloatingPoint, Dtype::Int8).run(&())),
+            kind(
+                convert(&input)
+                    .to(CartonOptions::default())
+                    .cast(CastFrom::FloatingPoint, Dtype::Int8)
+                    .run(&()),
+            ),
         ),
         (ErrorKind::Option, kind(convert(&input).select(Selection::default().exclude("*")).run(&()))),
         (ErrorKind::Cancelled, kind(convert(&input).output(other()).run(&stop))),

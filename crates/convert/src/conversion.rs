@@ -15,7 +15,7 @@ use quantization::QuantizationDocuments;
 
 use crate::input::misc;
 use crate::output_path::OutputNaming;
-use crate::{CartonOptions, ConvertOptions, InvalidOption, Result, Target, output_path};
+use crate::{ConvertOptions, InvalidOption, Result, Target, output_path};
 
 /// A conversion that is ready to run: its files are found, but not opened.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl PlannedConversion {
         if options.no_sync {
             options.destination = options.destination.without_sync();
         }
-        let format = options.target.format();
+        let format = options.target.output();
         let open = options.open_options();
         let carton = CartonInput::find(&open, open.documents)?.map(Arc::new);
         let mut sources = match &carton {
@@ -125,7 +125,7 @@ impl PlannedConversion {
     /// Returns the part of the output that only this conversion writes: the whole output, or the folder of its model in a
     /// repository.
     pub(crate) fn own_output(&self) -> PathBuf {
-        if self.options.target.format().is_repository() {
+        if self.options.target.output().is_repository() {
             self.output.join(&self.name)
         } else {
             self.output.clone()
@@ -144,9 +144,7 @@ pub(crate) fn check_options(options: &ConvertOptions) -> Result<()> {
     if options.inputs.is_empty() {
         return Err(InvalidOption::NoInput.into());
     }
-    if let (Some(output), Some(CartonOptions { assumed: true, .. })) =
-        (&options.output, options.target.as_carton())
-    {
+    if let Some(output) = options.output.as_ref().filter(|_| options.target.is_assumed()) {
         Target::from_path(output)?;
     }
     if options.allow_dangerous && options.deny_unknown {
@@ -165,7 +163,7 @@ pub(crate) fn check_options(options: &ConvertOptions) -> Result<()> {
     }
     check_casts(&options.casts.all())?;
     check_renames(&options.renames)?;
-    options.target.format().check_targets()
+    options.target.output().check_targets()
 }
 
 /// Returns the files of the adapters and the summed checkpoints, which an output must not replace. `base` are the files of the

@@ -15,7 +15,7 @@ use crate::back::NonTensorParts;
 use crate::input::script::{self, ScriptDecision};
 use crate::input::{from_carton, misc};
 use crate::note_collector::NoteCollector;
-use crate::options::output_kind;
+use crate::options::output_format;
 use crate::write::{OutputParts, write_output};
 use crate::{ConvertOptions, ConvertReport, Error, Note, PlannedConversion, Result, torch_save};
 
@@ -54,7 +54,7 @@ impl PlannedConversion {
         let reports = model
             .apply(&steps, &options.context(observer))
             .map_err(|error| self.explain_quantized(error.into(), &model.checkpoint.to_tensors()))
-            .map_err(|error| input.code.explain_no_tensors(options.target.kind(), error))?;
+            .map_err(|error| input.code.explain_no_tensors(options.target.output(), error))?;
         notes.extend(std::mem::take(&mut model.notes));
         self.note_documents(model, &input.misc, &mut notes)?;
         let (mut model, parts) = self.parts(input)?;
@@ -94,9 +94,7 @@ impl PlannedConversion {
         notes.extend(read_notes.filter(|note| !(code.is_kept() && script::is_constants_note(note))));
         notes.extend(left_out);
         notes.extend(open::Note::omission_notes(&omitted));
-        if options.target.as_carton().is_some_and(|carton| carton.assumed)
-            && output_kind::has_unknown_extension(&self.output)
-        {
+        if options.target.is_assumed() && output_format::has_unknown_extension(&self.output) {
             notes.push(Note::CartonByDefault { output: output::file_name(&self.output) });
         }
         notes.extend(code.note());
@@ -113,7 +111,7 @@ impl PlannedConversion {
         if is_for_meta && self.is_folder && !misc.iter().any(|(name, _)| name == "tokenizer.model") {
             notes.push(Note::NoMetaTokenizer);
         }
-        let is_tensor_file = options.target.format().is_tensor_file();
+        let is_tensor_file = options.target.output().is_tensor_file();
         // A file that was asked for has no documents anyway. A batch finds folders by itself, whose outputs may be files.
         let has_room = self.is_folder || (options.output.is_none() && !self.checksums);
         if is_tensor_file && has_room && self.sources.folder().is_some() {
@@ -135,8 +133,7 @@ impl PlannedConversion {
         let checkpoint = std::mem::take(&mut model.checkpoint);
         let tensors = model.tensors();
         let keeps_code = code.is_kept();
-        let keeps_values =
-            self.options.target.as_carton().is_some_and(|carton| !carton.no_values) && !keeps_code;
+        let keeps_values = self.options.target.output().keeps_values() && !keeps_code;
         let rows = model.carton.as_ref().map(|carton| carton.values.as_slice());
         let values = keeps_values.then(|| values_document(&checkpoint, rows, tensors)).flatten();
         let value_count = rows.map_or_else(|| checkpoint.notable_values().count(), <[_]>::len);
@@ -159,7 +156,7 @@ impl PlannedConversion {
             return Ok(Vec::new());
         }
         let (companions, _) = misc::find_companions(&self.sources, self.carton.as_deref())?;
-        let layout = self.options.target.format().requested_layout();
+        let layout = self.options.target.output().requested_layout();
         let replaced = layout.map(TargetLayout::replaced_documents).unwrap_or_default();
         let kept =
             companions.into_iter().map(|(name, _)| name).filter(|name| !replaced.contains(&name.as_str()));

@@ -44,10 +44,10 @@ mod options {
     pub(crate) mod convert_options;
     pub(crate) mod invalid_option;
     pub(crate) mod model_options;
-    pub(crate) mod output_kind;
+    pub(crate) mod output_format;
     pub(crate) mod target;
     #[cfg(feature = "cli")]
-    mod target_args;
+    pub(crate) mod target_args;
 }
 mod output_path;
 mod report;
@@ -62,7 +62,7 @@ pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
 pub use back::ties::TieHandling;
 pub use back::torch::{TorchOptions, TorchReport};
 pub use back::triton::{TritonOptions, TritonReport};
-pub use back::{NonTensorParts, Output, OutputJob, OutputPlan};
+pub use back::{ModuleOptions, NonTensorParts, Output, OutputJob, OutputPlan};
 pub use batch::Resume;
 pub use conversion::PlannedConversion;
 pub use convert::convert;
@@ -77,9 +77,11 @@ pub use note_collector::NoteCollector;
 pub use options::convert_options::ConvertOptions;
 pub use options::invalid_option::{InvalidOption, ModelChange};
 pub use options::model_options::{ArchitectureChoice, ModelOptions, architectures, default_modules};
-pub use options::output_kind::{ForeignKind, OutputKind};
-pub use options::target::{OtherOutput, Target};
+pub use options::output_format::{ForeignKind, OUTPUTS, OutputFormat, outputs, register_output};
+pub use options::target::Target;
+#[cfg(feature = "cli")]
+pub use options::target_args::output_parser;
 pub use output::{Destination, IfExists};
 pub use output_path::expected_output;
-pub use report::{ConvertReport, OutputReport, TensorListing};
+pub use report::{ConvertReport, NoFields, OutputReport, TensorListing};
 pub use torchscript::{DeclaredInput, DeclaredOutput, Dim, OnInvalidInput, ScriptOptions};

@@ -89,7 +89,7 @@ pub(crate) fn expected_output_named(
     naming: OutputNaming,
 ) -> PathBuf {
     let stem = naming.of(input);
-    let is_repository = options.target.format().is_repository();
+    let is_repository = options.target.output().is_repository();
     let default = stem.clone() + "." + options.target.format().name();
     match (&options.output, folder) {
         (Some(output), _) if !is_repository => output.clone(),
@@ -97,7 +97,7 @@ pub(crate) fn expected_output_named(
         (None, None) if !is_repository => input.with_file_name(default),
         (output, folder) => {
             let repository = folder.or(output.as_deref()).unwrap_or_else(|| parent_folder(input));
-            let name = options.target.format().model_name().map(str::to_owned);
+            let name = options.target.output().model_name().map(str::to_owned);
             let of_folder =
                 || parent_folder(input).file_name().map(|name| name.to_string_lossy().into_owned());
             let name = name.or_else(|| if is_generic(&stem) { of_folder() } else { None });
@@ -126,7 +126,7 @@ fn checkpoint_stem(path: &Path) -> String {
 /// Returns the given name of the model. The default is the stem of the file, or the name of the folder if the stem does not
 /// name a model.
 pub(crate) fn model_name(options: &ConvertOptions, sources: &CheckpointSources) -> String {
-    if let Some(name) = options.target.format().model_name() {
+    if let Some(name) = options.target.output().model_name() {
         return name.to_owned();
     }
     if let Some(folder) = sources.folder() {

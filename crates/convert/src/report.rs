@@ -1,16 +1,17 @@
 //! Report of a conversion, for all output formats.
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
 use open::{AdapterReport, CastReport, DequantizedReport, SumReport, Totals};
 use output::WrittenFile;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tensor::Tensors;
 use torch_import::Omission;
 
-use crate::Note;
 use crate::back::carton::CartonReport;
-use crate::back::safetensors::SafetensorsReport;
-use crate::back::torch::TorchReport;
-use crate::back::triton::TritonReport;
+use crate::{Note, PortReport};
 
 /// Report of a conversion.
 #[derive(Clone, Debug, Serialize)]
@@ -29,8 +30,8 @@ pub struct ConvertReport {
     /// Length of the output in bytes.
     pub nbytes: u64,
     /// Fields that only this output format has.
-    #[serde(flatten)]
-    pub format_report: OutputReport,
+    #[serde(flatten, serialize_with = "serialize_fields")]
+    pub format_report: Arc<dyn OutputReport>,
     /// Number of tensors in the output.
     pub tensors: usize,
     /// Totals over the tensors.
@@ -94,25 +95,65 @@ impl TensorListing {
     }
 }
 
-/// Report fields that only one output format has.
-#[derive(Clone, Debug, Serialize)]
-#[serde(untagged)]
-#[non_exhaustive]
-pub enum OutputReport {
-    Carton(CartonReport),
-    Safetensors(SafetensorsReport),
-    Torch(TorchReport),
-    Triton(TritonReport),
-    /// Format of another crate, which has no fields of its own.
-    Other,
+/// Report fields that only one output format has. They are members of the whole report's JSON.
+pub trait OutputReport: Any + erased_serde::Serialize + fmt::Debug + Send + Sync {
+    /// Returns what runs the model, with its inputs and outputs, for a summary.
+    fn module(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns further lines of a summary: a label, and what it has.
+    fn summary(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+fn serialize_fields<S: Serializer>(report: &Arc<dyn OutputReport>, serializer: S) -> Result<S::Ok, S::Error> {
+    erased_serde::serialize(&**report, serializer)
+}
+
+/// Report of a format that has no fields of its own.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct NoFields {}
+
+impl OutputReport for NoFields {}
+
+/// Returns the line of a summary with the names of the files if there are several.
+pub(crate) fn file_names_line(files: &[String]) -> Option<(&'static str, String)> {
+    (files.len() > 1).then(|| ("files", files.join(", ")))
+}
+
+/// Describes a module: by its signature in Python, else by its inputs and outputs.
+pub(crate) fn module_line(
+    module: &str,
+    signature: Option<&str>,
+    inputs: &[PortReport],
+    outputs: &[PortReport],
+) -> String {
+    match (signature, inputs) {
+        (Some(forward), _) => format!("{module}: forward{forward}"),
+        (None, []) => format!("{module}: returns {}", port_names(outputs)),
+        (None, inputs) => format!("{module}: {} -> {}", port_names(inputs), port_names(outputs)),
+    }
+}
+
+/// Returns the names of the required ports if there are at most four, else their number.
+fn port_names(ports: &[PortReport]) -> String {
+    let names = ports.iter().filter(|port| !port.optional).map(|port| port.name.as_str());
+    match names.collect::<Vec<_>>() {
+        many if many.len() > 4 => format!("{} tensors", many.len()),
+        few => few.join(", "),
+    }
 }
 
 impl ConvertReport {
+    /// Returns the fields of the output format, if they are of this type.
+    pub fn of_format<R: OutputReport>(&self) -> Option<&R> {
+        (&*self.format_report as &dyn Any).downcast_ref()
+    }
+
     /// Returns the fields of a carton, if the output is one.
     pub fn carton(&self) -> Option<&CartonReport> {
-        match &self.format_report {
-            OutputReport::Carton(report) => Some(report),
-            _ => None,
-        }
+        self.of_format()
     }
 }

@@ -108,7 +108,7 @@ pub(crate) fn write_output(
         values,
         digest: digest.clone(),
     };
-    let OutputPlan { mut files, report } = options.target.format().plan(&job, kept, &mut notes)?;
+    let OutputPlan { mut files, report } = options.target.output().plan(&job, kept, &mut notes)?;
     files.checksums = conversion.checksums;
     let nbytes = files.nbytes()?;
     let input = model.input_nbytes();

@@ -7,7 +7,7 @@ use batch::{BatchSettings, ManifestShard, Resume};
 use byte_source::Location;
 use clap::builder::PossibleValue;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
-use convert::{ConvertOptions, OutputKind};
+use convert::{ConvertOptions, OutputFormat, output_parser};
 use inspect::{InputOptions, InspectOptions, ScanOptions};
 use open::{changed_options, parse_size, path_json};
 use serde::{Deserialize, Serialize};
@@ -53,8 +53,8 @@ pub(crate) struct BatchArgs {
     #[serde(with = "path_json::option")]
     pub(crate) output: Option<PathBuf>,
     /// What `convert` writes [default: by the extension of `output`, else a carton]
-    #[arg(long, value_name = "KIND")]
-    pub(crate) to: Option<OutputKind>,
+    #[arg(long, value_name = "KIND", value_parser = output_parser())]
+    pub(crate) to: Option<&'static OutputFormat>,
     /// Work on N inputs at the same time [default: one for each core, at most 4]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) jobs: Option<NonZeroUsize>,
@@ -156,10 +156,10 @@ fn options_for_all(kind: TaskKind, words: &[String]) -> Result<Map<String, Json>
                 return Err("--each, --json and --output are not options of one input".to_owned());
             }
             let mut default = ConvertOptions::default();
-            default.target = convert.options.target.kind().unwrap_or_default().into();
+            default.target = convert.options.target.format().target();
             let mut set = changed_options(&convert.options, &default);
             // The output of a line may have an extension.
-            let to = matches.subcommand().and_then(|(_, matches)| matches.get_one::<OutputKind>("to"));
+            let to = matches.subcommand().and_then(|(_, matches)| matches.get_one::<&OutputFormat>("to"));
             set.extend(to.map(|to| ("to".to_owned(), to.name().into())));
             (set, &convert.remote)
         }

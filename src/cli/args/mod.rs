@@ -96,7 +96,6 @@ impl Color {
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one of them in a run")]
 pub(crate) enum Command {
     /// Convert a checkpoint into a carton, safetensors, or another checkpoint (the default)
     Convert(Convert),

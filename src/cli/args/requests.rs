@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
-use convert::{ConvertOptions, OutputKind};
+use convert::{ConvertOptions, outputs};
 use open::{changed_options, set_options};
 use serde_json::{Map, Value as Json, json};
 
@@ -83,12 +83,12 @@ fn parse(line: &str) -> Command {
 
 /// Returns the names of all options of a conversion.
 fn convert_names() -> BTreeSet<String> {
-    let options = OutputKind::ALL.map(|kind| {
+    let options = outputs().map(|format| {
         let mut options = ConvertOptions::default();
-        options.target = kind.into();
+        options.target = format.target();
         options
     });
-    options.iter().flat_map(|options| changed_options(options, &())).map(|(name, _)| name).collect()
+    options.flat_map(|options| changed_options(&options, &())).map(|(name, _)| name).collect()
 }
 
 /// Returns the keywords of a function of the Python package.

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use anyhow::anyhow;
 use byte_source::{format_bytes, format_count, format_things};
 use convert::{
-    ArchitectureChoice, CartonReport, ConvertReport, Error, HyperparameterKind, ModelOptions, OutputKind,
-    OutputReport, PortReport, StoredSelfTest, Target, TensorListing, TritonReport,
+    ArchitectureChoice, CartonReport, ConvertReport, Error, HyperparameterKind, ModelOptions, OutputFormat,
+    TensorListing,
 };
 use serde_json::{Value, json};
 
@@ -39,8 +39,7 @@ pub(super) fn with_advice(error: Error, args: &Convert) -> anyhow::Error {
     let known = if *facts == [HyperparameterKind::Heads] { "" } else { KNOWN_VALUES_HINT };
     let command =
         format!("{} {}{}", typed_command(), shell_quoted_path(root), hyperparameter_flags(args, facts));
-    // Triton cannot serve tensors without a forward.
-    let weights = if args.options.target.kind() == Some(OutputKind::Triton) {
+    let weights = if args.options.target.output().needs_forward() {
         String::new()
     } else {
         format!("; {}", advice::WEIGHTS_ADVICE)
@@ -53,11 +52,7 @@ pub(super) fn with_advice(error: Error, args: &Convert) -> anyhow::Error {
 fn hyperparameter_flags(args: &Convert, facts: &[HyperparameterKind]) -> String {
     let options = &args.options;
     let default = ModelOptions::default();
-    let model = match &options.target {
-        Target::Carton(carton) => &carton.model,
-        Target::Triton(triton) => &triton.model,
-        _ => &default,
-    };
+    let model = options.target.output().module_options().map_or(&default, |module| module.model);
     let arch = match &model.architecture {
         ArchitectureChoice::Named(name) => format!(" --arch {name}"),
         ArchitectureChoice::Auto | ArchitectureChoice::Weights => String::new(),
@@ -73,9 +68,9 @@ fn hyperparameter_flags(args: &Convert, facts: &[HyperparameterKind]) -> String 
         Some(format!(" {} {}", flags::hyperparameter_flag(fact), number.or_else(missing)?))
     });
     let keep = if model.keep_extra { " --keep-extra" } else { "" };
-    let kind = options.target.kind().unwrap_or_default();
-    let is_named = options.output.as_deref().is_some_and(|path| OutputKind::from_path(path) == Some(kind));
-    let to = if kind == OutputKind::Carton || is_named { String::new() } else { format!(" --to {kind}") };
+    let format = options.target.format();
+    let is_chosen = options.output.as_deref().and_then(OutputFormat::from_path).unwrap_or_default() == format;
+    let to = if is_chosen { String::new() } else { format!(" --to {format}") };
     let output =
         options.output.as_deref().map_or_else(String::new, |path| format!(" -o {}", shell_quoted_path(path)));
     format!("{arch}{}{keep}{to}{output}", numbers.collect::<String>())
@@ -133,28 +128,14 @@ fn print_summary(report: &ConvertReport) {
         format!("{}; nothing was written (--dry-run)", format_bytes(report.nbytes))
     };
     let holds = format!("{}, {parameters}", format_count(report.tensors as u64));
-    let (mut before, mut after) = (Vec::new(), Vec::new());
-    match &report.format_report {
-        OutputReport::Carton(carton) => {
-            before.push(("module", Some(module_text(carton))));
-            after.push(("self test", carton.self_test.as_ref().map(self_test_text)));
-            after.push(("misc", misc_text(carton)));
-            after.push(("manifest", carton.manifest_sha256.clone()));
-        }
-        OutputReport::Safetensors(made) => after.push(("files", joined_file_names(&made.files))),
-        OutputReport::Torch(made) => after.push(("files", joined_file_names(&made.files))),
-        OutputReport::Triton(made) => {
-            before.push(("module", Some(triton_module_text(made))));
-            after.push(("files", joined_file_names(&made.files)));
-        }
-        _ => {}
-    }
-    let mut fields = before;
-    fields.push(("tensors", Some(holds)));
+    let mut fields = vec![("module", report.format_report.module()), ("tensors", Some(holds))];
     fields.extend(step_fields(report));
-    fields.push(("ties", ties_text(report)));
     fields.push(("size", Some(size)));
-    fields.extend(after);
+    let lacks_tokenizer = report.carton().is_some_and(CartonReport::lacks_tokenizer);
+    fields.extend(report.format_report.summary().into_iter().map(|(label, value)| {
+        let advice = if lacks_tokenizer && label == "misc" { " (add one with --misc FILE)" } else { "" };
+        (label, Some(value + advice))
+    }));
     fields.push(("digest", report.digest.clone()));
     terminal::summary(format_args!("{BOLD}{}{BOLD:#}", escape_hidden(&report.output)));
     let fields: Vec<_> = fields.into_iter().filter_map(|(label, value)| Some((label, value?))).collect();
@@ -185,68 +166,4 @@ fn step_fields(report: &ConvertReport) -> [(&'static str, Option<String>); 2] {
         .map(|cast| format!("{} from {} to {}", format_things(cast.tensors, "tensor"), cast.from, cast.to));
     let casts = (!report.casts.is_empty()).then(|| casts.collect::<Vec<_>>().join(", "));
     [("dequantized", numbers), ("cast", casts)]
-}
-
-/// Counts the names of which only the metadata of a safetensors file has the tensor.
-fn ties_text(report: &ConvertReport) -> Option<String> {
-    let OutputReport::Safetensors(made) = &report.format_report else { return None };
-    let count = match made.ties.len() {
-        0 => return None,
-        1 => "1 name".to_owned(),
-        count => format!("{} names", format_count(count as u64)),
-    };
-    Some(format!("{count} of the same memory in the metadata"))
-}
-
-/// Joins the names of the files if there are several.
-fn joined_file_names(files: &[String]) -> Option<String> {
-    (files.len() > 1).then(|| files.join(", "))
-}
-
-fn module_text(carton: &CartonReport) -> String {
-    let why = carton.why_weights.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-    let module = format!("{}{why}", carton.module);
-    if let Some(forward) = &carton.signature {
-        return format!("{module}: forward{forward}");
-    }
-    signature_text(&module, (&carton.inputs, &carton.outputs))
-}
-
-fn triton_module_text(triton: &TritonReport) -> String {
-    match &triton.signature {
-        Some(forward) => format!("{}: forward{forward}", triton.module),
-        None => signature_text(&triton.module, (&triton.inputs, &triton.outputs)),
-    }
-}
-
-fn signature_text(module: &str, (inputs, outputs): (&[PortReport], &[PortReport])) -> String {
-    match inputs {
-        [] => format!("{module}: returns {}", port_names_text(outputs)),
-        inputs => format!("{module}: {} -> {}", port_names_text(inputs), port_names_text(outputs)),
-    }
-}
-
-fn self_test_text(test: &StoredSelfTest) -> String {
-    match test.expected_out.as_slice() {
-        [] => format!("{}, without expected outputs", test.inputs.join(", ")),
-        outputs => format!("{} -> {}", test.inputs.join(", "), outputs.join(", ")),
-    }
-}
-
-/// Lists the files in misc/ and the tokenizer that a decoder lacks; `None` if there is nothing to say.
-fn misc_text(carton: &CartonReport) -> Option<String> {
-    let files = (!carton.misc.is_empty()).then(|| carton.misc.join(", "));
-    let missing = (carton.is_decoder() && !carton.has_tokenizer)
-        .then(|| "no tokenizer found (add one with --misc FILE)".to_owned());
-    let parts: Vec<String> = files.into_iter().chain(missing).collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
-}
-
-/// Returns the names of the required ports if there are at most four, else their number.
-fn port_names_text(ports: &[PortReport]) -> String {
-    let names = ports.iter().filter(|port| !port.optional).map(|port| port.name.as_str());
-    match names.collect::<Vec<_>>() {
-        many if many.len() > 4 => format!("{} tensors", many.len()),
-        few => few.join(", "),
-    }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use batch::{Failure, ManifestEntry, PlannedTask, Task};
 use byte_source::{ErrorKind, Location};
-use convert::{ConvertOptions, InvalidOption, OutputKind, expected_output};
+use convert::{CartonOptions, ConvertOptions, InvalidOption, expected_output};
 use inspect::{InputOptions, InspectOptions, ScanOptions};
 use open::{add_options, changed_options, set_options};
 use serde::{Deserialize, Serialize};
@@ -170,7 +170,7 @@ impl TaskOptions {
             return Err("`output` is for conversions, and this task writes no file".to_owned());
         }
         let writes_cartons =
-            matches!(&verb, Verb::Convert(options) if options.target.kind() == Some(OutputKind::Carton));
+            matches!(&verb, Verb::Convert(options) if options.target.options::<CartonOptions>().is_some());
         if self.blobs.is_some() && !writes_cartons {
             return Err("--blobs is for cartons, and this output is none".to_owned());
         }

@@ -10,11 +10,11 @@ use safetensors_format::is_model_file;
 use super::OutputJob;
 use super::commit::OutputFiles;
 use super::documents::OutputDocuments;
-use crate::{Error, InvalidOption, OutputKind, Result};
+use crate::{Error, InvalidOption, OutputFormat, Result};
 
 /// Returns true if an output path is that of a folder: one that exists, or a name without the extension of a file.
 pub(super) fn is_folder_path(path: &Path) -> bool {
-    path.is_dir() || OutputKind::from_path(path).is_none()
+    path.is_dir() || OutputFormat::from_path(path).is_none()
 }
 
 /// Plans the documents of an output folder: copies of the companions and of the given files, and the generated document that replaces one of them.

@@ -11,10 +11,12 @@ pub(crate) mod ties;
 pub(crate) mod torch;
 pub(crate) mod triton;
 
+use std::any::Any;
 use std::cell::OnceCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use byte_source::{Blob, Location, Observer};
 use open::files::{CheckpointSources, Companion, ShardPolicy};
@@ -22,21 +24,21 @@ use open::{Model, TargetLayout};
 use output::{Destination, IfExists};
 use tensor::{Dtype, Tensors};
 use torch_import::{CompoundKind, Container, ContainerFormat};
-use torchscript::{Module, OnInvalidInput};
+use torchscript::{Module, OnInvalidInput, ScriptOptions};
 
 use self::commit::{OutputFiles, PlannedFile};
 use crate::note_collector::NoteCollector;
 use crate::options::model_options;
-use crate::{Error, ModelOptions, OutputReport, PlannedConversion, Result};
+use crate::{Error, ModelOptions, OutputFormat, OutputReport, PlannedConversion, Result};
 
 /// Maximum number of tensors that a note or an error names.
 const SHOWN: usize = 4;
 
-/// Output format, implemented by the options of the format. Another crate can implement it, too, and pass it to
-/// [`Target::other`](crate::Target::other): `examples/npz_output.rs` does.
-pub trait Output: fmt::Debug + Send + Sync {
-    /// Returns the name of the format, which is also the default extension of its files.
-    fn name(&self) -> &'static str;
+/// Options of an output format, which lay out an output. Another crate can implement it, too, and [register](crate::register_output)
+/// its format: `examples/npz_output.rs` does.
+pub trait Output: Any + erased_serde::Serialize + fmt::Debug + Send + Sync {
+    /// Returns the format with these options.
+    fn format(&self) -> &'static OutputFormat;
 
     /// Lays out the files of the output. Reads no weights and writes no files.
     ///
@@ -69,6 +71,21 @@ pub trait Output: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Returns true if the output must be a model that runs: tensors alone are none.
+    fn needs_forward(&self) -> bool {
+        false
+    }
+
+    /// Returns the options of the module in the output, if the output has one. It can keep the code of an input.
+    fn module_options(&self) -> Option<ModuleOptions<'_>> {
+        None
+    }
+
+    /// Returns true if the output keeps the values of a checkpoint that are not tensors.
+    fn keeps_values(&self) -> bool {
+        false
+    }
+
     /// Returns true if the output is a repository: a folder shared by several conversions, with a sub-folder for each model.
     fn is_repository(&self) -> bool {
         false
@@ -89,6 +106,16 @@ pub trait Output: fmt::Debug + Send + Sync {
         &[]
     }
 
+    /// Returns the files that the options name and a conversion reads, besides those that it keeps.
+    fn read_files(&self) -> &[PathBuf] {
+        &[]
+    }
+
+    /// Returns true if the digest of the tensors is in the output, if it is asked for.
+    fn has_digest(&self) -> bool {
+        false
+    }
+
     /// Returns true if the output of an earlier conversion is complete. Hashes are not compared.
     fn is_complete(&self, output: &Path) -> bool {
         output.is_file()
@@ -103,6 +130,29 @@ pub trait Output: fmt::Debug + Send + Sync {
         let _ = (output, observer);
         Ok(true)
     }
+}
+
+erased_serde::serialize_trait_object!(Output);
+
+/// Creates the row of a format of this crate, whose options are also arguments of the command line.
+macro_rules! output_format {
+    ($options:ident, $name:literal, $extensions:expr, $help:literal) => {{
+        let format = crate::OutputFormat::new::<$options>($name, &$extensions, $help);
+        #[cfg(feature = "cli")]
+        let format = format.with_arguments::<$options>();
+        format
+    }};
+}
+pub(crate) use output_format;
+
+/// Options of the module in an output.
+#[derive(Clone, Copy, Debug)]
+pub struct ModuleOptions<'o> {
+    pub model: &'o ModelOptions,
+    /// How the module of a TorchScript input is called.
+    pub script: &'o ScriptOptions,
+    /// What the module does with invalid inputs; `None` if its inputs and outputs are positional.
+    pub errors: Option<OnInvalidInput>,
 }
 
 /// Model to write into an output, and the context for laying it out.
@@ -138,15 +188,18 @@ pub struct NonTensorParts {
 pub struct OutputPlan<'p> {
     pub(crate) files: OutputFiles<'p>,
     /// Creates the report once the files are written, or dropped after a dry run.
-    pub(crate) report: Box<dyn FnOnce() -> OutputReport + 'p>,
+    pub(crate) report: Box<dyn FnOnce() -> Arc<dyn OutputReport> + 'p>,
 }
 
 impl<'p> OutputPlan<'p> {
     /// Creates the plan of an output that is one file with this content.
-    pub fn file(job: &OutputJob<'p>, content: impl Blob + Sync + 'p) -> Self {
+    pub fn file(job: &OutputJob<'p>, content: impl Blob + Sync + 'p, report: impl OutputReport) -> Self {
         let weights = vec![PlannedFile::new(job.target.to_owned(), content)];
-        let files = OutputFiles { weights, ..OutputFiles::default() };
-        Self { files, report: Box::new(|| OutputReport::Other) }
+        Self::new(OutputFiles { weights, ..OutputFiles::default() }, || report)
+    }
+
+    pub(crate) fn new<R: OutputReport>(files: OutputFiles<'p>, report: impl FnOnce() -> R + 'p) -> Self {
+        Self { files, report: Box::new(|| Arc::new(report())) }
     }
 }
 
@@ -222,7 +275,7 @@ impl<'j> OutputJob<'j> {
 
     /// Returns true if the document next to the checkpoint does not describe the tensors of this output.
     pub(crate) fn is_replaced_document(&self, document: &str) -> bool {
-        let layout = self.conversion.options.target.format().requested_layout();
+        let layout = self.conversion.options.target.output().requested_layout();
         let replaced = layout.map(TargetLayout::replaced_documents).unwrap_or_default();
         self.document.as_ref().is_some_and(|(name, _)| *name == document) || replaced.contains(&document)
     }

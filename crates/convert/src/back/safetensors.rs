@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use byte_source::format_count;
 use open::{TargetLayout, path_json, size_text};
 use safetensors_format::{
     FORMAT_KEY, FORMAT_PYTORCH, INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported,
@@ -14,9 +15,19 @@ use serde::{Deserialize, Serialize};
 use super::commit::{OutputFiles, PlannedFile};
 use super::documents::OutputDocuments;
 use super::ties::{TieHandling, TiePlan};
-use super::{NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
+use super::{
+    NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder, output_format,
+};
 use crate::note_collector::NoteCollector;
-use crate::{InvalidOption, Note, OutputKind, OutputReport, Result};
+use crate::report::file_names_line;
+use crate::{InvalidOption, Note, OutputFormat, OutputReport, Result};
+
+pub(crate) static SAFETENSORS: OutputFormat = output_format!(
+    SafetensorsOptions,
+    "safetensors",
+    ["safetensors"],
+    "A safetensors file, or a folder in Hugging Face's layout"
+);
 
 /// Options for writing safetensors files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +91,17 @@ pub struct SafetensorsReport {
     pub ties: Vec<Tie>,
 }
 
+impl OutputReport for SafetensorsReport {
+    fn summary(&self) -> Vec<(&'static str, String)> {
+        let ties = (!self.ties.is_empty()).then(|| {
+            let count = format_count(self.ties.len() as u64);
+            let names = if self.ties.len() == 1 { "name" } else { "names" };
+            ("ties", format!("{count} {names} of the same memory in the metadata"))
+        });
+        ties.into_iter().chain(file_names_line(&self.files)).collect()
+    }
+}
+
 /// Two names of the same memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -91,8 +113,8 @@ pub struct Tie {
 }
 
 impl Output for SafetensorsOptions {
-    fn name(&self) -> &'static str {
-        OutputKind::Safetensors.name()
+    fn format(&self) -> &'static OutputFormat {
+        &SAFETENSORS
     }
 
     fn plan<'p>(
@@ -134,7 +156,7 @@ impl Output for SafetensorsOptions {
         if job.is_folder {
             folder::plan_output_folder(&mut files, job)?;
         }
-        Ok(OutputPlan { files, report: Box::new(|| OutputReport::Safetensors(report)) })
+        Ok(OutputPlan::new(files, || report))
     }
 
     fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {

@@ -6,10 +6,16 @@ use open::TargetLayout;
 use serde::{Deserialize, Serialize};
 
 use super::commit::{OutputFiles, PlannedFile};
-use super::{NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder};
+use super::{
+    NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder, output_format,
+};
 use crate::note_collector::NoteCollector;
+use crate::report::file_names_line;
 use crate::torch_save::TorchSaveArchive;
-use crate::{Note, OutputKind, OutputReport, Result};
+use crate::{Note, OutputFormat, OutputReport, Result};
+
+pub(crate) static TORCH: OutputFormat =
+    output_format!(TorchOptions, "pth", ["pth", "pt", "bin", "ckpt"], "A checkpoint as torch.save writes it");
 
 /// Options for writing a PyTorch checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,10 +49,16 @@ pub struct TorchReport {
     pub storages: usize,
 }
 
+impl OutputReport for TorchReport {
+    fn summary(&self) -> Vec<(&'static str, String)> {
+        file_names_line(&self.files).into_iter().collect()
+    }
+}
+
 /// Writes an ordered dict of plain tensors.
 impl Output for TorchOptions {
-    fn name(&self) -> &'static str {
-        OutputKind::Torch.name()
+    fn format(&self) -> &'static OutputFormat {
+        &TORCH
     }
 
     fn plan<'p>(
@@ -76,7 +88,7 @@ impl Output for TorchOptions {
             files.weights.push(PlannedFile::new(job.target.to_owned(), archive));
         }
         let report = TorchReport { files: files.names(), storages };
-        Ok(OutputPlan { files, report: Box::new(|| OutputReport::Torch(report)) })
+        Ok(OutputPlan::new(files, || report))
     }
 
     fn is_folder(&self, path: Option<&Path>, has_documents: bool) -> bool {

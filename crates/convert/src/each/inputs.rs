@@ -179,7 +179,7 @@ pub(crate) fn name_all(options: &ConvertOptions, inputs: &[Vec<Location>]) -> Ve
     };
     let mut planned: Vec<_> = inputs.iter().map(plan).collect();
     // A model repository has one level of folders, which are named after the models.
-    if options.target.format().is_repository() {
+    if options.target.output().is_repository() {
         return reject_repeated_outputs(inputs, planned);
     }
     if let Some(output) = output {

@@ -61,7 +61,7 @@ pub(crate) fn made_from_digest(conversion: &PlannedConversion) -> Result<String>
             digest.text(&documents.read(name)?.unwrap_or_default());
         }
     }
-    if let Some(path) = conversion.options.target.as_carton().and_then(|carton| carton.config.as_ref()) {
+    for path in conversion.options.target.output().read_files() {
         digest.file(path)?;
     }
     Ok(hex(&digest.0.digest()))
@@ -101,8 +101,7 @@ fn options_text(options: &ConvertOptions) -> String {
     const OTHERS: &[&str] = &["output", "no_clobber", "force", "dry_run", "no_sync", "max_expansion"];
     let mut changing = to_object(options);
     changing.retain(|name, _| !OTHERS.contains(&name.as_str()));
-    if options.target.as_carton().is_none() {
-        // Only carton.toml has the digest.
+    if !options.target.output().has_digest() {
         changing.remove("digest");
     }
     changing.sort_keys();

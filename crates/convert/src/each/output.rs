@@ -68,11 +68,11 @@ impl JobOutput for BatchOutput {
 
     /// In a store, the versions of the files are enough.
     fn is_complete(&self) -> bool {
-        self.is_stored() || self.conversion.options.target.format().is_complete(&self.path)
+        self.is_stored() || self.conversion.options.target.output().is_complete(&self.path)
     }
 
     fn verify(&self, observer: &dyn Observer) -> Result<bool, Cancelled> {
-        let verify = || self.conversion.options.target.format().verify(&self.path, observer);
+        let verify = || self.conversion.options.target.output().verify(&self.path, observer);
         match if self.is_stored() { Ok(true) } else { verify() } {
             Err(error) if error.kind() == ErrorKind::Cancelled => Err(Cancelled),
             verified => Ok(verified.unwrap_or(false)),

@@ -11,9 +11,7 @@ use torch_import::{Checkpoint, Container, ContainerFormat};
 use torchscript::{Module, Recognised, RecognisedModel};
 
 use crate::input::script::{self, ScriptDecision};
-use crate::{
-    ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions, PlannedConversion, Result, Target,
-};
+use crate::{ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions, PlannedConversion, Result};
 
 /// Opens the model if the only input is a carton, packed or unpacked, or the archive of a carton, and the output can be written
 /// from it; with its module, if that keeps code of its own. Returns `None` if the input is a checkpoint.
@@ -22,11 +20,13 @@ use crate::{
 /// When the carton cannot be read, or this program did not write its module.
 pub(crate) fn open(conversion: &PlannedConversion) -> Result<Option<(Model, Option<Box<Module>>)>> {
     let options = &conversion.options;
-    let ([location], Target::Triton(triton)) = (options.inputs.as_slice(), &options.target) else {
+    let output = options.target.output();
+    let module = output.module_options().filter(|_| output.needs_forward());
+    let ([location], Some(module)) = (options.inputs.as_slice(), module) else {
         return Ok(None);
     };
     let path = location.path();
-    let change = first_change(options, &triton.model);
+    let change = first_change(options, module.model);
     let Some(input) = &conversion.carton else {
         return if location.is_local() { open_archive(conversion, path, change) } else { Ok(None) };
     };

@@ -33,7 +33,7 @@ pub(crate) fn take_documents(given: &[PathBuf], sources: &mut CheckpointSources)
 /// When a given file does not exist, its name is not UTF-8, or two given files have the same name.
 pub(crate) fn find_misc_files(conversion: &PlannedConversion) -> Result<(Vec<Companion>, Vec<Note>)> {
     let PlannedConversion { sources, options, .. } = conversion;
-    let given = options.target.format().misc();
+    let given = options.target.output().misc();
     let mut all: Vec<Companion> = Vec::new();
     for path in given {
         if !path.is_file() {
@@ -81,7 +81,7 @@ pub(crate) fn find_companions(
 /// takes milliseconds in a folder of thousands of checkpoints.
 fn may_keep_companions(conversion: &PlannedConversion) -> bool {
     conversion.is_folder
-        || conversion.options.target.as_carton().is_some()
+        || !conversion.options.target.output().is_tensor_file()
         || conversion.sources.folder().is_some()
         || is_companion_name(&file_name(&conversion.output))
 }

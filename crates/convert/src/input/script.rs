@@ -5,10 +5,9 @@ use open::files::FilesNote;
 use torch_import::{Container, ContainerFormat, OmissionReason, Omissions, Risk};
 use torchscript::{Module, OnInvalidInput, ScriptOptions, Uncallable, WrapOutcome};
 
-use crate::back::has_torchscript;
+use crate::back::{Output, has_torchscript};
 use crate::{
-    ArchitectureChoice, ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions, Note, OutputKind,
-    Result, Target,
+    ArchitectureChoice, ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions, Note, Result,
 };
 
 /// Decision on the code of the input.
@@ -34,10 +33,10 @@ impl ScriptDecision {
     }
 
     /// Extends the error that there are no tensors by the reason for which the code is not kept.
-    pub(crate) fn explain_no_tensors(&self, kind: Option<OutputKind>, error: Error) -> Error {
+    pub(crate) fn explain_no_tensors(&self, output: &dyn Output, error: Error) -> Error {
         match (self, error) {
             (Self::Dropped(why), Error::Open(open::Error::AtPath { path, reason }))
-                if kind == Some(OutputKind::Triton) && matches!(*reason, open::Error::NoTensors) =>
+                if output.needs_forward() && matches!(*reason, open::Error::NoTensors) =>
             {
                 Error::at(&path)(Error::ScriptToServe { why: why.clone() })
             }
@@ -94,19 +93,14 @@ pub(crate) fn check_options(options: &ScriptOptions) -> Result<(), open::Invalid
     }
 }
 
-/// Decides whether the code of the input is kept, and converts its module if so. Only a carton and a model for Triton keep
-/// code.
+/// Decides whether the code of the input is kept, and converts its module if so. Only an output with a module keeps code.
 pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container]) -> Result<ScriptDecision> {
-    let (model, script, errors) = match &options.target {
-        Target::Carton(carton) => (Some(&carton.model), Some(&carton.script), Some(carton.errors)),
-        Target::Triton(triton) => (Some(&triton.model), Some(&triton.script), None),
-        Target::Safetensors(_) | Target::Torch(_) | Target::Other(_) => (None, None, None),
-    };
-    let change = model.and_then(|model| tensor_change(options, model));
-    let found = match (containers, model, script) {
+    let module = options.target.output().module_options();
+    let change = module.and_then(|module| tensor_change(options, module.model));
+    let found = match (containers, module) {
         _ if !has_torchscript(containers) => ScriptDecision::None,
-        ([container], Some(_), Some(script)) if change.is_none() => {
-            match convert_script(container, script, errors)? {
+        ([container], Some(module)) if change.is_none() => {
+            match convert_script(container, module.script, module.errors)? {
                 WrapOutcome::Module(converted) => {
                     check_operators(options.globals(), container)?;
                     ScriptDecision::Module(Box::new(converted))
@@ -118,7 +112,7 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
     };
     match found {
         ScriptDecision::Module(_) => {}
-        _ if script.is_none_or(|script| *script == ScriptOptions::default()) => {}
+        _ if module.is_none_or(|module| *module.script == ScriptOptions::default()) => {}
         ScriptDecision::Dropped(Some(why)) => return Err(Error::NotScript { why }),
         ScriptDecision::Dropped(None) | ScriptDecision::None => {
             return Err(InvalidOption::NoScript { change }.into());

@@ -14,7 +14,8 @@ use output::{Destination, IfExists};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use crate::{Error, InvalidOption, OutputKind, Result, Target};
+use crate::options::output_format::outputs;
+use crate::{Error, InvalidOption, OutputFormat, Result, Target};
 
 /// Options for converting a checkpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -154,7 +155,7 @@ impl ConvertOptions {
         #[derive(Default, Serialize, Deserialize)]
         #[serde(default)]
         struct Choice {
-            to: Option<OutputKind>,
+            to: Option<&'static OutputFormat>,
             #[serde(with = "path_json::option")]
             output: Option<PathBuf>,
             names: Option<TargetLayout>,
@@ -169,19 +170,15 @@ impl ConvertOptions {
             _ => true,
         };
         // A flag that is off says nothing, also if only another output has it.
-        let outputs = OutputKind::ALL.map(|kind| to_object(&Target::from(kind)));
+        let outputs: Vec<_> = outputs().map(|format| to_object(&format.target())).collect();
         let is_known =
             |name: &str| outputs.iter().any(|options| options.contains_key(&name.replace('-', "_")));
         given.retain(|name, value| is_given(value) || !is_known(name));
         let names: Vec<String> = given.keys().map(|name| name.replace('-', "_")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let target = Target::choose(to, output.as_deref(), &names, layout)?;
-        let is_assumed = target.as_carton().is_some_and(|carton| carton.assumed);
-        let mut options = set_options(&Self { target, ..Self::default() }, given)?;
-        if let Target::Carton(carton) = &mut options.target {
-            carton.assumed = is_assumed;
-        }
-        Ok(options)
+        let options = set_options(&Self { target: target.clone(), ..Self::default() }, given)?;
+        Ok(Self { target: options.target.assumed_as(&target), ..options })
     }
 
     /// Returns the treatment of an input that is a single shard.
@@ -235,7 +232,7 @@ impl ConvertOptions {
         if !self.adapters.is_empty() {
             steps.push(Box::new(Merge(self.adapters.clone())));
         }
-        let format = self.target.format();
+        let format = self.target.output();
         if let Some(layout) = format.requested_layout() {
             let mut translate = Translate::new(layout);
             translate.writes_document = format.is_folder(self.output.as_deref(), false);

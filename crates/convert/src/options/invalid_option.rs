@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use byte_source::format_bytes;
 
-use crate::{ForeignKind, OutputKind};
+use crate::ForeignKind;
 
 /// Reasons for which the value of an option is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,12 +19,12 @@ pub enum InvalidOption {
     #[error("no input was given")]
     NoInput,
     /// An option is given that only other outputs have.
-    #[error("`{name}` is an option of {}, and the output is {to}", outputs_text(outputs))]
+    #[error("`{name}` is an option of {}, and the output is {to}", outputs.join(" and "))]
     OtherOutput {
         name: String,
-        to: OutputKind,
+        to: &'static str,
         /// Outputs that have the option.
-        outputs: Vec<OutputKind>,
+        outputs: Vec<&'static str>,
     },
     /// Options for calling a module are given, and there is no module whose code is kept.
     #[error("there is no TorchScript module whose code is kept, so nothing is called")]
@@ -102,7 +102,7 @@ impl InvalidOption {
                 format!(
                     "{} is an option of {}, and the output is {to}",
                     open::flag(name),
-                    outputs_text(outputs)
+                    outputs.join(" and ")
                 )
             }
             option => option.to_string(),
@@ -134,8 +134,4 @@ fn foreign_text(kind: ForeignKind) -> &'static str {
         ForeignKind::Gguf => "GGUF files are made by llama.cpp",
         ForeignKind::Onnx => "ONNX graphs are exported from a model's code",
     }
-}
-
-fn outputs_text(outputs: &[OutputKind]) -> String {
-    outputs.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" and ")
 }

@@ -2,13 +2,48 @@
 
 use std::path::PathBuf;
 
-use clap::builder::EnumValueParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use open::TargetLayout;
+use serde::de::DeserializeOwned;
 
-use crate::{CartonOptions, OutputKind, SafetensorsOptions, Target, TorchOptions, TritonOptions};
+use crate::Target;
+use crate::back::Output;
+use crate::options::output_format::{OutputFormat, outputs};
+
+/// The options of one output as arguments.
+pub(crate) struct Arguments {
+    augment: fn(Command) -> Command,
+    read: fn(&ArgMatches) -> Result<Target, clap::Error>,
+}
+
+impl OutputFormat {
+    /// Adds the options to the command line. The name of an argument is that of its field.
+    #[must_use]
+    pub const fn with_arguments<O: Output + Default + DeserializeOwned + Args>(mut self) -> Self {
+        let read = |matches: &ArgMatches| O::from_arg_matches(matches).map(Target::from);
+        self.arguments = Some(Arguments { augment: O::augment_args, read });
+        self
+    }
+
+    /// Returns a command that has the options of this output.
+    fn command(&self) -> Command {
+        let command = Command::new(self.name());
+        match &self.arguments {
+            Some(arguments) => (arguments.augment)(command),
+            None => command,
+        }
+    }
+}
+
+/// Parses the name of an output format.
+pub fn output_parser() -> impl TypedValueParser<Value = &'static OutputFormat> {
+    let values = outputs().map(|format| PossibleValue::new(format.name()).help(format.help));
+    PossibleValuesParser::new(values)
+        .map(|name| OutputFormat::named(&name).expect("it is one of the possible values"))
+}
 
 /// Each output has its own options. An argument that several outputs have is the same for all of them.
 impl Args for Target {
@@ -16,14 +51,14 @@ impl Args for Target {
         let to = Arg::new("to")
             .long("to")
             .value_name("KIND")
-            .value_parser(EnumValueParser::<OutputKind>::new())
+            .value_parser(output_parser())
             .help("What to write")
             .long_help(
                 "What to write [default: by the extension of the output, else what has the given options]",
             );
-        OutputKind::ALL.into_iter().fold(command.arg(to), |command, kind| {
+        outputs().fold(command.arg(to), |command, format| {
             let is_new = |arg: &&Arg| command.get_arguments().all(|known| known.get_id() != arg.get_id());
-            let own = arguments(kind);
+            let own = format.command();
             let new: Vec<Arg> = own.get_arguments().filter(is_new).cloned().collect();
             command.args(new)
         })
@@ -38,43 +73,29 @@ impl FromArgMatches for Target {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let is_given =
             |arg: &&Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
-        let commands = OutputKind::ALL.map(arguments);
+        let commands: Vec<Command> = outputs().map(OutputFormat::command).collect();
         let given = commands.iter().flat_map(Command::get_arguments).filter(is_given);
         let given: Vec<String> = given.filter_map(Arg::get_long).map(|name| name.replace('-', "_")).collect();
         let names: Vec<&str> = given.iter().map(String::as_str).collect();
-        let to = matches.get_one::<OutputKind>("to").copied();
+        let to = matches.get_one::<&OutputFormat>("to").copied();
         let path = matches.get_one::<PathBuf>("output").map(PathBuf::as_path);
         // Each of many outputs is in a folder, whose name says something only if it is a repository of models.
         let is_each = matches!(matches.try_get_one::<bool>("each"), Ok(Some(true)));
-        let path = path.filter(|path| !is_each || OutputKind::from_path(path) == Some(OutputKind::Triton));
-        let chosen =
-            Self::choose(to, path, &names, matches.get_one::<TargetLayout>("target_layout").copied());
-        let chosen =
-            chosen.map_err(|error| clap::Error::raw(ErrorKind::ArgumentConflict, error.with_flags()))?;
-        Ok(match chosen {
-            Self::Carton(CartonOptions { assumed, .. }) => {
-                Self::Carton(CartonOptions { assumed, ..CartonOptions::from_arg_matches(matches)? })
-            }
-            Self::Safetensors(_) => SafetensorsOptions::from_arg_matches(matches)?.into(),
-            Self::Torch(_) => TorchOptions::from_arg_matches(matches)?.into(),
-            Self::Triton(_) => TritonOptions::from_arg_matches(matches)?.into(),
-            other @ Self::Other(_) => other,
-        })
+        let is_repository = |path| {
+            OutputFormat::from_path(path).is_some_and(|format| format.target().output().is_repository())
+        };
+        let path = path.filter(|path| !is_each || is_repository(path));
+        let layout = matches.get_one::<TargetLayout>("target_layout").copied();
+        let chosen = Self::choose(to, path, &names, layout)
+            .map_err(|error| clap::Error::raw(ErrorKind::ArgumentConflict, error.with_flags()))?;
+        match &chosen.format().arguments {
+            Some(arguments) => Ok((arguments.read)(matches)?.assumed_as(&chosen)),
+            None => Ok(chosen),
+        }
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
-    }
-}
-
-/// Returns a command that has the options of one output.
-fn arguments(kind: OutputKind) -> Command {
-    let command = Command::new(kind.name());
-    match kind {
-        OutputKind::Carton => CartonOptions::augment_args(command),
-        OutputKind::Safetensors => SafetensorsOptions::augment_args(command),
-        OutputKind::Torch => TorchOptions::augment_args(command),
-        OutputKind::Triton => TritonOptions::augment_args(command),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use byte_source::{BufferSource, Location, MemoryStore, Source, Stores};
 use convert::{
     ArchitectureChoice, BatchOptions, CartonOptions, ConvertOptions, Error, ModelOptions, NoModelReason,
-    Note, OutputKind, OutputReport, Resume, Target, convert, convert_each,
+    Note, Resume, SafetensorsOptions, Target, TorchOptions, TritonOptions, convert, convert_each,
 };
 use inspect::{InspectOptions, inspect, open_pickles};
 use open::files::FilesNote;
@@ -31,9 +31,9 @@ fn checked_in(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-fn options(input: impl Into<Location>, kind: OutputKind, output: &Path) -> ConvertOptions {
+fn options(input: impl Into<Location>, target: impl Into<Target>, output: &Path) -> ConvertOptions {
     let mut options = ConvertOptions::new(input);
-    options.target = Target::from(kind);
+    options.target = target.into();
     options.output = Some(output.to_owned());
     options
 }
@@ -58,15 +58,15 @@ fn floats_to(to: Dtype) -> CastOptions {
 #[test]
 fn a_script_without_tensors_becomes_no_other_format() {
     let out = tempfile::tempdir().expect("a temporary folder");
-    let refused = |kind| {
-        let mut options = options(checked_in("tests/golden/scripts/words.pt"), kind, &out.path().join("x"));
+    let refused = |target: Target| {
+        let mut options = options(checked_in("tests/golden/scripts/words.pt"), target, &out.path().join("x"));
         // Code whose tensors change is not kept.
         options.casts = floats_to(Dtype::Float16);
         refused(&options)
     };
-    let error = refused(OutputKind::Triton);
+    let error = refused(TritonOptions::default().into());
     assert!(matches!(error, Error::ScriptToServe { why: None }), "{error:?}");
-    let error = refused(OutputKind::Safetensors);
+    let error = refused(SafetensorsOptions::default().into());
     assert!(matches!(error, Error::Open(open::Error::NoTensors)), "{error:?}");
 }
 
@@ -82,7 +82,11 @@ fn an_archive_whose_code_does_not_run_is_refused_for_its_tensors_first() {
             ("x/version", b"3\n"),
         ];
         let folder = folder_with(&[("x.pt", &stored_zip(records))]);
-        refused(&options(folder.path().join("x.pt"), OutputKind::Carton, &folder.path().join("x.carton")))
+        refused(&options(
+            folder.path().join("x.pt"),
+            CartonOptions::default(),
+            &folder.path().join("x.carton"),
+        ))
     };
     let error = with_code("}.".to_owned());
     assert!(matches!(error, Error::NotScript { .. }), "{error:?}");
@@ -94,13 +98,13 @@ fn an_archive_whose_code_does_not_run_is_refused_for_its_tensors_first() {
 fn triton_needs_the_code_of_a_script() {
     let out = tempfile::tempdir().expect("a temporary folder");
     let script = checked_in("tests/golden/scripts/float16.pt");
-    let mut options = options(script, OutputKind::Triton, &out.path().join("models"));
+    let mut options = options(script, TritonOptions::default(), &out.path().join("models"));
     options.casts = floats_to(Dtype::Float32);
     let error = refused(&options);
     assert!(matches!(error, Error::ScriptToServe { why: None }), "{error:?}");
     options.casts = CastOptions::default();
     let weights = ModelOptions::new(ArchitectureChoice::Weights);
-    options.target = Target::Triton(convert::TritonOptions::default().model(weights));
+    options.target = convert::TritonOptions::default().model(weights).into();
     let error = refused(&options);
     assert!(matches!(error, Error::NothingToServe { why: None }), "{error:?}");
 }
@@ -112,13 +116,12 @@ fn a_shard_alone_is_converted_to_weights() {
     let why = |name: &str| {
         let mut options = options(
             folder.path().join(name),
-            OutputKind::Carton,
+            CartonOptions::default(),
             &folder.path().join(name).with_extension("carton"),
         );
         options.single = true;
         let report = convert(&options, &()).expect("it can be converted");
-        let OutputReport::Carton(carton) = report.format_report else { panic!("{report:?}") };
-        carton.why_weights
+        report.carton().expect("a carton").why_weights.clone()
     };
     assert_eq!(why("model-00001-of-00002.safetensors"), Some(NoModelReason::OneShard));
     assert_ne!(why("model.safetensors"), Some(NoModelReason::OneShard));
@@ -128,7 +131,7 @@ fn a_shard_alone_is_converted_to_weights() {
 fn an_architecture_that_does_not_fit_quantized_weights_names_the_method() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = checked_in("crates/model/quantization/tests/models/gptq_4_v1");
-    let mut options = options(model, OutputKind::Carton, &folder.path().join("x.carton"));
+    let mut options = options(model, CartonOptions::default(), &folder.path().join("x.carton"));
     options.target = CartonOptions::default()
         .model(ModelOptions::new(ArchitectureChoice::Named("llama".to_owned())))
         .into();
@@ -143,7 +146,8 @@ fn only_bfloat16_is_computed_without_a_second_cast() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = checked_in("crates/model/quantization/tests/models/fp8_ragged");
     for (to, computed) in [(Dtype::BFloat16, "bfloat16"), (Dtype::Float16, "float32")] {
-        let mut options = options(&model, OutputKind::Safetensors, &folder.path().join("x.safetensors"));
+        let mut options =
+            options(&model, SafetensorsOptions::default(), &folder.path().join("x.safetensors"));
         (options.dequantize, options.dry_run, options.casts) = (true, true, floats_to(to));
         let report = convert(&options, &()).expect("it can be converted");
         let dtypes: Vec<_> = report.dequantized.iter().map(|report| report.to).collect();
@@ -155,8 +159,11 @@ fn only_bfloat16_is_computed_without_a_second_cast() {
 fn weights_next_to_a_dict_of_averages_are_the_weights() {
     let pickle = format!("}}(Vmodel\n}}(Vw\n{TENSOR}Vema\n}}(Vw\n{TENSOR}uuVstep\n{TENSOR}u.");
     let folder = folder_with(&[("x.pth", &torch_file(pickle.as_bytes()))]);
-    let options =
-        options(folder.path().join("x.pth"), OutputKind::Safetensors, &folder.path().join("x.safetensors"));
+    let options = options(
+        folder.path().join("x.pth"),
+        SafetensorsOptions::default(),
+        &folder.path().join("x.safetensors"),
+    );
     let report = convert(&options, &()).expect("it can be converted");
     // The root has a name of no characters.
     let left_out = vec![(String::new(), 1, 8)];
@@ -180,7 +187,7 @@ fn the_change_by_dora_is_known_once_the_weights_were_read() {
     ]);
     let mut options = options(
         folder.path().join("base.safetensors"),
-        OutputKind::Safetensors,
+        SafetensorsOptions::default(),
         &folder.path().join("x.safetensors"),
     );
     options.adapters = vec![WeightedPath { path: folder.path().join("lora"), weight: 1.0 }];
@@ -202,25 +209,25 @@ fn a_document_that_is_a_link_is_noted_where_documents_would_be_kept() {
     let folder = folder_with(&[("m/model.safetensors", &float_safetensors(&[("w", &[2])]))]);
     let config = folder.path().join("m/config.json");
     std::os::unix::fs::symlink(elsewhere.path().join("config.json"), config).expect("it can be made");
-    let is_noted = |input: &str, kind| {
+    let is_noted = |input: &str, target: Target| {
         let mut options = ConvertOptions::new(folder.path().join(input));
-        options.target = Target::from(kind);
+        options.target = target;
         let report = convert(&options, &()).expect("it can be converted");
         report
             .notes
             .iter()
             .any(|note| matches!(note, Note::Open(open::Note::Sources(FilesNote::LinkLeftOut { .. }))))
     };
-    assert!(is_noted("m/model.safetensors", OutputKind::Carton));
-    assert!(is_noted("m", OutputKind::Torch), "a folder is converted with its documents");
-    assert!(!is_noted("m/model.safetensors", OutputKind::Torch));
+    assert!(is_noted("m/model.safetensors", CartonOptions::default().into()));
+    assert!(is_noted("m", TorchOptions::default().into()), "a folder is converted with its documents");
+    assert!(!is_noted("m/model.safetensors", TorchOptions::default().into()));
 }
 
 #[test]
 fn a_dry_run_of_a_batch_leaves_the_records_as_they_are() {
     let folder = folder_with(&[("w.safetensors", &float_safetensors(&[("w", &[2])]))]);
     let mut options =
-        options(folder.path().join("w.safetensors"), OutputKind::Torch, &folder.path().join("out"));
+        options(folder.path().join("w.safetensors"), TorchOptions::default(), &folder.path().join("out"));
     let run = |options: &ConvertOptions| {
         let batch = BatchOptions::from(Resume::SkipComplete);
         let report = convert_each(options, batch, &(), &mut |_| Ok(())).expect("inputs fail on their own");

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use convert::{
     ArchitectureChoice, BatchItem, BatchOptions, CartonFields, CartonOptions, ConvertOptions, InputContent,
-    InvalidOption, ModelOptions, Note, OnInvalidInput, OutputKind, RequiredTorch, Resume, ScriptOptions,
-    Target, TritonOptions, convert, convert_each, expected_output, inputs_digest,
+    InvalidOption, ModelOptions, Note, OnInvalidInput, RequiredTorch, Resume, ScriptOptions, Target,
+    TorchOptions, TritonOptions, convert, convert_each, expected_output, inputs_digest,
 };
 use inspect::{FileScan, ScanOptions, ScanOutcome, scan};
 use output::IfExists;
@@ -57,7 +57,7 @@ fn each_option_of_a_carton_leaves_the_others_as_they_are() {
     );
     let texts = [&one.fields.name, &one.fields.description, &one.fields.license, &one.fields.homepage];
     assert_eq!(texts.map(|text| text.as_deref()), [Some("n"), Some("d"), Some("MIT"), Some("h")]);
-    assert_eq!(Target::from(one.clone()), Target::Carton(one));
+    assert_eq!(Target::from(one.clone()).options(), Some(&one));
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn a_batch_expects_each_output_where_it_is_written() {
     options.output = Some("x.carton".into());
     assert_eq!(expected_output(input, &options, Some(folder)), Path::new("x.carton"));
     // A repository has a folder for each model.
-    options.target = Target::Triton(TritonOptions::default());
+    options.target = TritonOptions::default().into();
     assert_eq!(expected_output(input, &options, None), Path::new("x.carton/llama-7b"));
     assert_eq!(expected_output(input, &options, Some(folder)), Path::new("out/llama-7b"));
     options.output = None;
     assert_eq!(expected_output(input, &options, None), Path::new("llama-7b/llama-7b"));
-    options.target = Target::Triton(TritonOptions::default().name("m"));
+    options.target = TritonOptions::default().name("m").into();
     assert_eq!(expected_output(input, &options, Some(folder)), Path::new("out/m"));
 }
 
@@ -112,7 +112,7 @@ fn a_dtype_that_older_versions_of_pytorch_lack_is_noted() {
         let (folder, path) = folder_with("w.safetensors", &one_tensor(dtype, [1, 2]));
         let mut options = ConvertOptions::new(path);
         options.output = Some(folder.path().join("w.pth"));
-        options.target = OutputKind::Torch.into();
+        options.target = TorchOptions::default().into();
         convert(&options, &()).expect("it can be converted").notes
     };
     let newer = Note::NewerTorch { tensors: vec![("w".to_owned(), "uint16".to_owned())], count: 1 };
@@ -126,7 +126,7 @@ fn a_torch_output_of_an_earlier_batch_is_skipped_if_it_is_whole() {
     let output = folder.path().join("out/w.pth");
     let mut options = ConvertOptions::new(path);
     options.output = Some(folder.path().join("out"));
-    options.target = OutputKind::Torch.into();
+    options.target = TorchOptions::default().into();
     options.if_exists = IfExists::Replace;
     let batch = BatchOptions::from(Resume::SkipComplete).jobs(NonZeroUsize::MIN);
     let counts = || {

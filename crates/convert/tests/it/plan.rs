@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use byte_source::{MappedFile, Notice, Observer, ProgressUpdate};
 use convert::{
-    CartonOptions, ConvertOptions, Error, Note, OutputKind, PlannedConversion, SafetensorsOptions, Target,
+    CartonOptions, ConvertOptions, Error, Note, OutputFormat, PlannedConversion, SafetensorsOptions, Target,
     TorchOptions, TritonOptions, convert,
 };
 use open::{Cast, CastFrom, TargetLayout};
@@ -26,12 +26,12 @@ fn llama() -> (tempfile::TempDir, PathBuf) {
 fn targets() -> Vec<(&'static str, Target)> {
     let shards = SafetensorsOptions::default().max_shard_size(100_000);
     vec![
-        ("x.carton", Target::Carton(CartonOptions::default().self_test())),
-        ("x.safetensors", Target::from(OutputKind::Safetensors)),
-        ("shards", Target::Safetensors(shards)),
-        ("x.pth", Target::from(OutputKind::Torch)),
-        ("hf", Target::Torch(TorchOptions::default().target_layout(TargetLayout::HuggingFace))),
-        ("models", Target::Triton(TritonOptions::default())),
+        ("x.carton", CartonOptions::default().self_test().into()),
+        ("x.safetensors", SafetensorsOptions::default().into()),
+        ("shards", shards.into()),
+        ("x.pth", TorchOptions::default().into()),
+        ("hf", TorchOptions::default().target_layout(TargetLayout::HuggingFace).into()),
+        ("models", TritonOptions::default().into()),
     ]
 }
 
@@ -191,28 +191,28 @@ fn a_plan_names_the_output_and_opens_no_input() {
         let output = PlannedConversion::plan(&options).expect("there is a file").output().to_owned();
         output.strip_prefix(folder.path()).expect("it is next to the input").to_owned()
     };
-    for (kind, expected) in [
-        (OutputKind::Carton, "net.carton"),
-        (OutputKind::Safetensors, "net.safetensors"),
-        (OutputKind::Torch, "net.pth"),
-        (OutputKind::Triton, "net-triton"),
+    for (name, expected) in [
+        ("carton", "net.carton"),
+        ("safetensors", "net.safetensors"),
+        ("pth", "net.pth"),
+        ("triton", "net-triton"),
     ] {
-        assert_eq!(output(Target::from(kind)), Path::new(expected));
+        let format = OutputFormat::named(name).expect("a format");
+        assert_eq!(output(format.target()), Path::new(expected));
     }
     let shards = SafetensorsOptions::default().max_shard_size(1);
-    assert_eq!(output(Target::Safetensors(shards)), Path::new("net-safetensors"));
+    assert_eq!(output(shards.into()), Path::new("net-safetensors"));
     let missing = PlannedConversion::plan(&ConvertOptions::new(folder.path().join("missing.pth")));
     assert!(matches!(missing, Err(Error::Open(open::Error::InputFiles(_)))), "{missing:?}");
 }
 
 #[test]
 fn the_extension_of_a_path_names_the_target() {
-    let kind =
-        |path: &str| Target::from_path(Path::new(path)).map(|target| target.kind().expect("one of ours"));
-    assert_eq!(kind("a.SafeTensors"), Ok(OutputKind::Safetensors));
-    assert_eq!(kind("a.ckpt"), Ok(OutputKind::Torch));
-    assert_eq!(kind("llama-3.1"), Ok(OutputKind::Carton));
+    let kind = |path: &str| Target::from_path(Path::new(path)).map(|target| target.format().name());
+    assert_eq!(kind("a.SafeTensors"), Ok("safetensors"));
+    assert_eq!(kind("a.ckpt"), Ok("pth"));
+    assert_eq!(kind("llama-3.1"), Ok("carton"));
     kind("a.gguf").expect_err("another program writes it");
     let options = ConvertOptions::new("a.pth").with_output("b.triton").expect("a kind of output");
-    assert_eq!((options.target.kind(), options.output), (Some(OutputKind::Triton), Some("b.triton".into())));
+    assert_eq!((options.target.format().name(), options.output), ("triton", Some("b.triton".into())));
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use byte_source::{BufferSource, Listing, Location, Source, Stat, Store, Upload};
 use convert::{
-    BatchItem, BatchOptions, ConvertOptions, Error, OutputKind, Resume, SafetensorsOptions, Target, convert,
+    BatchItem, BatchOptions, ConvertOptions, Error, Resume, SafetensorsOptions, TorchOptions, convert,
     convert_each,
 };
 use open::{Cast, CastFrom};
@@ -104,7 +104,7 @@ impl Place {
     fn options(&self) -> ConvertOptions {
         let mut options = ConvertOptions::from_inputs(self.inputs.clone());
         options.output = Some(PathBuf::from("s3://bucket/out/"));
-        options.target = Target::from(OutputKind::Torch);
+        options.target = TorchOptions::default().into();
         options.destination = Destination::with_store(Arc::<MemoryStore>::clone(&self.store));
         options
     }
@@ -219,7 +219,7 @@ fn files_of_another_model_in_the_folder_of_an_output_are_refused() {
     let place = Place::new(&["a.safetensors"]);
     let (store, mut options) = (&place.store, place.options());
     options.output = Some(PathBuf::from("s3://bucket/out"));
-    options.target = Target::Safetensors(SafetensorsOptions::default().max_shard_size(1000));
+    options.target = SafetensorsOptions::default().max_shard_size(1000).into();
     store.put("s3://bucket/out/notes.txt", b"theirs", false);
     convert(&options, &()).expect("the folder has notes, and no other model");
     options.if_exists = IfExists::Replace;

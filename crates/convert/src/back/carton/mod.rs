@@ -25,11 +25,14 @@ use self::layout::NonModuleFiles;
 use self::self_test::PlannedSelfTest;
 use super::commit::{OutputFiles, PlannedFile};
 use super::ports::PortReport;
-use super::{NonTensorParts, Output, OutputJob, OutputPlan};
+use super::{ModuleOptions, NonTensorParts, Output, OutputJob, OutputPlan, output_format};
 use crate::input::script;
 use crate::note_collector::NoteCollector;
 use crate::options::model_options;
-use crate::{Error, InvalidOption, Note, OutputKind, OutputReport, Result};
+use crate::report::module_line;
+use crate::{Error, InvalidOption, Note, OutputFormat, OutputReport, Result};
+
+pub(crate) static CARTON: OutputFormat = output_format!(CartonOptions, "carton", ["carton"], "A carton");
 
 /// Report fields that only a carton has.
 #[derive(Clone, Debug, Serialize)]
@@ -68,6 +71,31 @@ impl CartonReport {
     pub fn is_decoder(&self) -> bool {
         self.is_model() && self.module != ModuleCode::SCRIPT
     }
+
+    /// Returns true if the module takes tokens, and nothing in the carton makes them.
+    pub fn lacks_tokenizer(&self) -> bool {
+        self.is_decoder() && !self.has_tokenizer
+    }
+}
+
+impl OutputReport for CartonReport {
+    fn module(&self) -> Option<String> {
+        let why = self.why_weights.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+        let module = self.module.clone() + &why;
+        Some(module_line(&module, self.signature.as_deref(), &self.inputs, &self.outputs))
+    }
+
+    fn summary(&self) -> Vec<(&'static str, String)> {
+        let tokenizer = self.lacks_tokenizer().then_some("no tokenizer found");
+        let misc = [(!self.misc.is_empty()).then(|| self.misc.join(", ")), tokenizer.map(str::to_owned)];
+        let misc = misc.into_iter().flatten().collect::<Vec<_>>().join("; ");
+        let lines = [
+            ("self test", self.self_test.as_ref().map(StoredSelfTest::summary)),
+            ("misc", Some(misc).filter(|misc| !misc.is_empty())),
+            ("manifest", self.manifest_sha256.clone()),
+        ];
+        lines.into_iter().filter_map(|(label, value)| Some((label, value?))).collect()
+    }
 }
 
 #[expect(clippy::ref_option, reason = "serde passes the field")]
@@ -76,8 +104,8 @@ fn as_text<S: Serializer>(why: &Option<NoModelReason>, serializer: S) -> Result<
 }
 
 impl Output for CartonOptions {
-    fn name(&self) -> &'static str {
-        OutputKind::Carton.name()
+    fn format(&self) -> &'static OutputFormat {
+        &CARTON
     }
 
     fn plan<'p>(
@@ -143,7 +171,7 @@ impl Output for CartonOptions {
             }
         };
         let files = OutputFiles { weights: vec![planned], ..OutputFiles::default() };
-        Ok(OutputPlan { files, report: Box::new(|| OutputReport::Carton(report())) })
+        Ok(OutputPlan::new(files, report))
     }
 
     fn check_targets(&self) -> Result<()> {
@@ -167,12 +195,28 @@ impl Output for CartonOptions {
         false
     }
 
+    fn module_options(&self) -> Option<ModuleOptions<'_>> {
+        Some(ModuleOptions { model: &self.model, script: &self.script, errors: Some(self.errors) })
+    }
+
+    fn keeps_values(&self) -> bool {
+        !self.no_values
+    }
+
     fn model_name(&self) -> Option<&str> {
         self.fields.name.as_deref()
     }
 
     fn misc(&self) -> &[PathBuf] {
         &self.misc
+    }
+
+    fn read_files(&self) -> &[PathBuf] {
+        self.config.as_slice()
+    }
+
+    fn has_digest(&self) -> bool {
+        true
     }
 
     fn is_complete(&self, output: &Path) -> bool {

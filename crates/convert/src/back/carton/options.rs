@@ -13,7 +13,6 @@ use crate::options::model_options::ModelOptions;
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 #[serde(default)]
 #[non_exhaustive]
-#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct CartonOptions {
     #[serde(flatten)]
     #[cfg_attr(feature = "cli", command(flatten))]
@@ -50,11 +49,6 @@ pub struct CartonOptions {
     #[serde(flatten)]
     #[cfg_attr(feature = "cli", command(flatten))]
     pub script: ScriptOptions,
-    /// True if the output is a carton only by default. A note reports this if the output path has the extension of another
-    /// format.
-    #[serde(skip)]
-    #[cfg_attr(feature = "cli", arg(skip))]
-    pub assumed: bool,
 }
 
 impl CartonOptions {

@@ -30,6 +30,16 @@ pub struct StoredSelfTest {
     pub expected_out: Vec<String>,
 }
 
+impl StoredSelfTest {
+    /// Returns the names of its tensors.
+    pub(super) fn summary(&self) -> String {
+        match self.expected_out.as_slice() {
+            [] => format!("{}, without expected outputs", self.inputs.join(", ")),
+            outputs => format!("{} -> {}", self.inputs.join(", "), outputs.join(", ")),
+        }
+    }
+}
+
 /// Length of each of the `BATCH` token sequences.
 const SEQ: u64 = 4;
 const BATCH: u64 = 2;

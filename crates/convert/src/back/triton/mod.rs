@@ -11,14 +11,23 @@ use torch_import::Container;
 use torchscript::{Module, ModuleCode, OnInvalidInput, ScriptOptions};
 
 use self::config::{CONFIG_PATH, DataType, Dim, MODEL_PATH, ModelConfig, ModelPort, is_model_name};
+use super::carton::CARTON;
 use super::commit::{OutputFiles, PlannedFile};
 use super::documents::OutputDocuments;
 use super::ports::PortReport;
-use super::{NonTensorParts, Output, OutputJob, OutputPlan, has_torchscript};
+use super::{ModuleOptions, NonTensorParts, Output, OutputJob, OutputPlan, has_torchscript, output_format};
 use crate::input::script;
 use crate::note_collector::NoteCollector;
 use crate::options::model_options::{self, ArchitectureChoice, ModelOptions};
-use crate::{Error, InvalidOption, Note, OutputKind, OutputReport, Result};
+use crate::report::{file_names_line, module_line};
+use crate::{Error, InvalidOption, Note, OutputFormat, OutputReport, Result};
+
+pub(crate) static TRITON: OutputFormat = output_format!(
+    TritonOptions,
+    "triton",
+    ["triton"],
+    "A model in a folder that NVIDIA Triton serves (a model repository); other models there stay"
+);
 
 /// Options for adding a model to a Triton repository.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,10 +86,20 @@ pub struct TritonReport {
     pub files: Vec<String>,
 }
 
+impl OutputReport for TritonReport {
+    fn module(&self) -> Option<String> {
+        Some(module_line(&self.module, self.signature.as_deref(), &self.inputs, &self.outputs))
+    }
+
+    fn summary(&self) -> Vec<(&'static str, String)> {
+        file_names_line(&self.files).into_iter().collect()
+    }
+}
+
 /// Writes a model for Triton's PyTorch backend.
 impl Output for TritonOptions {
-    fn name(&self) -> &'static str {
-        OutputKind::Triton.name()
+    fn format(&self) -> &'static OutputFormat {
+        &TRITON
     }
 
     fn plan<'p>(
@@ -130,12 +149,12 @@ impl Output for TritonOptions {
             outputs: converted.outputs.ports(job.tensors).map(PortReport::from).collect(),
             files: [CONFIG_PATH, MODEL_PATH].map(|path| format!("{}/{path}", job.name)).to_vec(),
         };
-        Ok(OutputPlan { files, report: Box::new(|| OutputReport::Triton(report)) })
+        Ok(OutputPlan::new(files, || report))
     }
 
     fn check_targets(&self) -> Result<()> {
         if self.script.keep_unchanged {
-            let (name, to, outputs) = ("no_wrap".to_owned(), OutputKind::Triton, vec![OutputKind::Carton]);
+            let (name, to, outputs) = ("no_wrap".to_owned(), TRITON.name(), vec![CARTON.name()]);
             return Err(InvalidOption::OtherOutput { name, to, outputs }.into());
         }
         script::check_options(&self.script)?;
@@ -152,6 +171,14 @@ impl Output for TritonOptions {
 
     fn is_tensor_file(&self) -> bool {
         false
+    }
+
+    fn needs_forward(&self) -> bool {
+        true
+    }
+
+    fn module_options(&self) -> Option<ModuleOptions<'_>> {
+        Some(ModuleOptions { model: &self.model, script: &self.script, errors: None })
     }
 
     fn model_name(&self) -> Option<&str> {
@@ -194,7 +221,7 @@ fn positional(job: &OutputJob<'_>, decoder: &Decoder, keep_extra: bool) -> Resul
 /// Checks that all files can be written. Other models in the repository are not touched.
 fn check(files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
     let path = job.target.to_owned();
-    let is_file_name = OutputKind::from_path(&path).is_some_and(|kind| kind != OutputKind::Triton);
+    let is_file_name = OutputFormat::from_path(&path).is_some_and(|format| *format != TRITON);
     if is_file_name && !path.is_dir() {
         return Err(InvalidOption::NotAFolder { path }.into());
     }

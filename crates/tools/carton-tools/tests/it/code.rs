@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use carton_tools::{
     CodeStatus, IfExists, PackOptions, UnpackOptions, VerifyOptions, VerifyReport, pack, unpack, verify,
 };
-use convert::{ArchitectureChoice, CartonOptions, ConvertOptions, ModelOptions, OutputKind, Target, convert};
+use convert::{ArchitectureChoice, CartonOptions, ConvertOptions, ModelOptions, TorchOptions, convert};
 use open::{Cast, CastFrom};
 use tempfile::TempDir;
 use tensor::Dtype;
@@ -108,7 +108,7 @@ fn only_code_of_a_conversion_may_run_when_the_model_is_loaded() {
     let (folder, checkpoint, _) = converted(ArchitectureChoice::Auto, false);
     let mut options = ConvertOptions::new(&checkpoint);
     options.output = Some(folder.path().join("half.pth"));
-    options.target = Target::from(OutputKind::Torch);
+    options.target = TorchOptions::default().into();
     options.casts = vec![Cast { from: CastFrom::FloatingPoint, to: Dtype::Float16 }].into();
     let half = PathBuf::from(convert(&options, &()).expect("it can be cast").output);
     let carton =
