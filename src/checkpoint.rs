@@ -45,7 +45,7 @@ impl Checkpoint {
     fn find<L: Clone + Into<Location>>(inputs: &[L], shards: ShardPolicy) -> Result<Self> {
         let sources = CheckpointSources::find(inputs, shards)?;
         let containers = sources.open()?;
-        let (checkpoint, notes) = sources.read::<open::files::Error>(&containers, &|_, _| Ok(()))?;
+        let (checkpoint, notes) = sources.read(&containers, &|_, _| Ok(()))?;
         Ok(Self {
             tensors: checkpoint.into_tensors(),
             format: containers.first().map_or("", |container| container.format().name()),

@@ -102,9 +102,8 @@ impl Objects {
         Ok(Self { path, container: container.clone(), maps: Arc::new(Maps::new(backend)) })
     }
 
-    fn exception(&self, py: Python<'_>, reason: torch_import::Error) -> PyErr {
-        let error = open::files::Error::Checkpoint { path: self.path.clone(), reason };
-        errors::exception(py, &Error::from(error), Some(&self.path))
+    fn exception(&self, py: Python<'_>, error: torch_import::Error) -> PyErr {
+        errors::exception(py, &Error::from(error.in_file(&self.path)), Some(&self.path))
     }
 }
 

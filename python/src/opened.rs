@@ -12,7 +12,7 @@ use torch2carton::crates::byte_source::{
     self, BufferSource, Listing, LocalStore, Location, OpenedFile, Stat, Store, Upload,
 };
 use torch2carton::crates::carton_tools;
-use torch2carton::crates::open::files::{self, CheckpointSources, ShardPolicy};
+use torch2carton::crates::open::files::{CheckpointSources, ShardPolicy};
 use torch2carton::crates::torch_import::{CheckpointValue, Container, ItemContent};
 use torch2carton::{Carton, Observer, Result, Source, Tensors};
 
@@ -144,8 +144,7 @@ impl Opened {
         let sources = input.sources(file.as_ref(), backend)?;
         let containers = sources.open_with(Container::from_source_lazily, observer)?;
         drop(file);
-        let (checkpoint, notes) =
-            sources.read_with_observer::<files::Error>(&containers, &|_, _| Ok(()), observer)?;
+        let (checkpoint, notes) = sources.read_with_observer(&containers, &|_, _| Ok(()), observer)?;
         let metadata = checkpoint.items.iter().filter_map(|item| match &item.content {
             ItemContent::Value(CheckpointValue::Text(text)) => {
                 Some((item.name.strip_prefix(METADATA)?.to_owned(), text.to_string()))

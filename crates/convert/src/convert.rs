@@ -222,16 +222,12 @@ fn missing_documents(
 fn explain_quantized(error: Error, method: Option<String>) -> Error {
     let is_described = |reason: &byte_source::Error| reason.code() != "decoder::Quantized";
     let is_explained = match error.reason() {
-        Error::Open(error) => match error.reason() {
-            open::Error::LayoutTranslation(reason) => is_described(reason),
-            open::Error::Located(reason) => {
-                let is_of = |owner: &&str| reason.code().starts_with(*owner);
-                ["adapter::", "torchscript::"].iter().any(is_of)
-                    || reason.detail::<torch_save::Problem>().is_some()
-            }
-            open::Error::CannotCast { .. } => true,
-            _ => false,
-        },
+        Error::Open(reason) => {
+            let is_of = |owner: &&str| reason.code().starts_with(*owner);
+            ["adapter::", "decoder::", "torchscript::"].iter().any(is_of) && is_described(reason)
+                || reason.detail::<torch_save::Problem>().is_some()
+                || matches!(reason.detail(), Some(open::Problem::CannotCast { .. }))
+        }
         Error::Model { reason, .. } => is_described(reason),
         Error::Port { .. }
         | Error::TritonPort { .. }

@@ -202,7 +202,7 @@ impl Error {
     /// Returns a function that adds the path of its file to an error.
     pub fn at(path: &Path) -> impl Fn(Self) -> Self {
         move |error| match error {
-            Self::Open(open::Error::Located(error)) => error.in_file(path).into(),
+            Self::Open(error) => Self::Open(error.in_file(path)),
             reason => Self::AtPath { path: path.to_owned(), reason: Box::new(reason) },
         }
     }
@@ -238,7 +238,7 @@ impl Error {
     #[must_use]
     pub(crate) fn with_tensor(self, tensors: &Tensors) -> Self {
         match self {
-            Self::Open(error) => Self::Open(error.with_tensor(tensors)),
+            Self::Open(error) => Self::Open(open::name_damaged_tensor(error, tensors)),
             error => error,
         }
     }
@@ -247,12 +247,6 @@ impl Error {
 impl From<open::Error> for Error {
     fn from(error: open::Error) -> Self {
         Self::Open(error)
-    }
-}
-
-impl From<open::files::Error> for Error {
-    fn from(error: open::files::Error) -> Self {
-        Self::Open(error.into())
     }
 }
 
@@ -267,7 +261,10 @@ macro_rules! from {
     };
 }
 
-from! { byte_source::Error, byte_source::Cancelled, byte_source::FileError, output::Problem }
+from! {
+    byte_source::Cancelled, byte_source::FileError, open::InvalidOption, open::Problem, open::files::Problem,
+    output::Problem
+}
 
 impl From<InvalidOption> for Error {
     fn from(error: InvalidOption) -> Self {
@@ -275,12 +272,6 @@ impl From<InvalidOption> for Error {
             InvalidOption::Open(error) => Self::Open(error.into()),
             error => Self::Option(error),
         }
-    }
-}
-
-impl From<open::InvalidOption> for Error {
-    fn from(error: open::InvalidOption) -> Self {
-        Self::Open(error.into())
     }
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn write_output(
         let allowed = allowed_nbytes(input, options.max_expansion);
         let computed = digest_tensors(tensors, &conversion.name, allowed, observer);
         // The cell is set once, and a back end reads it when it writes.
-        let _ = digest.set(computed.map_err(|error| error.with_tensor(tensors))?.sha256);
+        let _ = digest.set(computed.map_err(|error| open::name_damaged_tensor(error, tensors))?.sha256);
     }
     let written_files = if options.dry_run {
         drop(files);

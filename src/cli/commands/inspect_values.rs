@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
-use byte_source::ProgressReporter;
+use byte_source::{FileError, ProgressReporter};
 use inspect::{NamedContent, NamedItem};
 use open::{Error, NpyFile, ValueRow};
 use tensor::Tensor;
@@ -65,13 +65,8 @@ fn print_item(out: &mut dyn Write, file: &Path, item: &NamedItem) -> Result<()> 
 }
 
 fn print_array(out: &mut dyn Write, file: &Path, name: &str, tensor: &Tensor) -> Result<()> {
-    let text = open::array_text(tensor).map_err(|reason| array_error(file, name, reason))?;
+    let text = open::array_text(tensor).map_err(|error| error.in_tensor(name).in_file(file))?;
     Ok(writeln!(out, "{text}")?)
-}
-
-fn array_error(file: &Path, name: &str, reason: open::ArrayError) -> Error {
-    let (path, name) = (file.to_owned(), name.to_owned());
-    Error::AtPath { path, reason: Box::new(Error::Array { name, reason }) }
 }
 
 /// Writes the only item as a `.npy` file.
@@ -100,8 +95,8 @@ fn write_tensor(
         }
         _ => return Err(anyhow!("`{}` is not a tensor, so it has no .npy file", escape_hidden(name))),
     };
-    let failed = |reason| array_error(file, name, reason);
-    let npy = NpyFile::new(tensor).map_err(failed)?;
+    let failed = |error: Error| error.in_tensor(name).in_file(file);
+    let npy = NpyFile::new(tensor).map_err(|problem| failed(problem.into()))?;
     let unobserved = ProgressReporter::unobserved();
     if target == Path::new("-") {
         if io::stdout().is_terminal() {
@@ -109,16 +104,15 @@ fn write_tensor(
             return Err(UsageError(text.to_owned()).into());
         }
         let mut out = io::BufWriter::new(io::stdout().lock());
-        npy.write(&mut out, &unobserved).map_err(|reason| match reason {
-            open::ArrayError::Write(reason) => anyhow::Error::from(reason),
-            reason => failed(reason).into(),
-        })?;
+        let unwritten = |reason| FileError::Output { what: "to standard output", reason }.into();
+        npy.write(&mut out, &unwritten, &unobserved).map_err(failed)?;
         out.flush()?;
     } else {
         let if_exists = args.if_exists;
         output::check_target(target, &[file], if_exists)?;
         let mut out = output::OutputFile::create(target, npy.nbytes())?;
-        npy.write(&mut out, &unobserved).map_err(failed)?;
+        let unwritten = |reason| FileError::Write { path: target.to_owned(), reason }.into();
+        npy.write(&mut out, &unwritten, &unobserved).map_err(failed)?;
         out.commit(if_exists).with_context(|| format!("cannot write {}", target.display()))?;
     }
     if npy.dtype() != tensor.dtype() && !quiet {

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use byte_source::format_things;
-use inspect::{Error, FileScan, ScanSummary, Verdict};
+use byte_source::{FileError, format_things};
+use inspect::{FileScan, ScanSummary, Verdict};
 
 use super::scan_sarif::SarifResults;
 use super::scan_text;
@@ -37,7 +37,7 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
         } else {
             scan_text::print_file_scan(args, file, &mut out)
         }
-        .map_err(Error::Output)
+        .map_err(|reason| FileError::Output { what: "the listing", reason }.into())
     };
     let mut summary = ScanSummary::default();
     for file in &args.files {

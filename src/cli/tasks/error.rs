@@ -8,11 +8,9 @@ use crate::cli::ui::errors;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TaskError {
     #[error(transparent)]
-    Open(#[from] open::Error),
+    Located(#[from] byte_source::Error),
     #[error(transparent)]
     Convert(#[from] convert::Error),
-    #[error(transparent)]
-    Inspect(#[from] inspect::Error),
     #[error(transparent)]
     Carton(#[from] carton_tools::Error),
 }
@@ -20,23 +18,10 @@ pub(super) enum TaskError {
 impl From<TaskError> for Failure {
     fn from(error: TaskError) -> Self {
         let (kind, error) = match error {
-            TaskError::Open(error) => (error.kind(), error.into()),
+            TaskError::Located(error) => (error.kind(), error.into()),
             TaskError::Convert(error) => (error.kind(), error.into()),
-            TaskError::Inspect(error) => (error.kind(), error.into()),
             TaskError::Carton(error) => (error.kind(), error.into()),
         };
         Self { kind, text: errors::error_chain_text(&error) }
-    }
-}
-
-impl From<open::files::Error> for TaskError {
-    fn from(error: open::files::Error) -> Self {
-        Self::Open(error.into())
-    }
-}
-
-impl From<byte_source::Error> for TaskError {
-    fn from(error: byte_source::Error) -> Self {
-        Self::Open(error.into())
     }
 }

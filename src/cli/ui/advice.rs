@@ -4,14 +4,15 @@
 
 use std::path::Path;
 
-use byte_source::format_bytes;
+use byte_source::{Detail, Place, format_bytes};
 use convert::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note};
 use output::parent_folder;
 
+use super::advice_table::advice_on;
+use super::flags;
 use super::located_advice::{exclude_advice, glob_literal, located_text};
 use super::remote_advice::{remote_advice, remote_cause};
 use super::shell::{shell_quoted, shell_quoted_path};
-use super::{checkpoint_advice, flags};
 
 /// True if this program has the subcommand `resolve`.
 pub(crate) const HAS_RESOLVE: bool = cfg!(feature = "download");
@@ -22,75 +23,51 @@ pub(crate) const WEIGHTS_ADVICE: &str = "--arch weights converts the tensors wit
 /// Advice for weights that are quantized.
 const DEQUANTIZE_ADVICE: &str = "; --dequantize computes the numbers that they stand for";
 
-/// Returns the text of an error of opening an input or of changing its tensors, with advice if there is any. `file` is the
-/// checkpoint, if known.
-pub(crate) fn open_text(error: &open::Error, file: Option<&Path>) -> String {
-    use open::Error;
-    let advice = match error {
-        Error::AtPath { path, reason } => {
-            return format!("{}: {}", path.display(), open_text(reason, Some(path)));
-        }
-        Error::InputFiles(error) => return checkpoint_advice::sources_text(error),
-        Error::Located(error) => return located_text(error),
-        Error::Option(option) => return open_option_text(option),
-        Error::SeveralKeys { keys } => return several_keys_text(keys),
-        Error::AdapterAlone { path, .. } => adapter_advice(path),
-        Error::DangerousGlobal { .. } => {
+/// Returns advice on a problem of opening an input or of changing its tensors; empty if there is none.
+pub(crate) fn open_advice(problem: &open::Problem, place: &Place) -> String {
+    use open::Problem;
+    let file = place.path.as_deref();
+    match problem {
+        Problem::AdapterAlone { .. } => file.map_or_else(String::new, adapter_advice),
+        Problem::DangerousGlobal { .. } => {
             format!(
                 "; `{}` shows what calls it, --allow-dangerous converts without executing it",
                 scan_command(file)
             )
         }
-        Error::UnknownGlobal { .. } | Error::UnreviewedGlobal { .. } => {
+        Problem::UnknownGlobal { .. } => {
             format!(
                 "; `{}` lists all that it names, and without --deny-unknown it is converted",
                 scan_command(file)
             )
         }
-        Error::NoSuchPrefix { .. } => "; check --strip-prefix".to_owned(),
-        Error::NoTensorsUnderKey { .. } => "; check --key, --include and --exclude".to_owned(),
-        Error::AllTensorsExcluded => "; check --include and --exclude".to_owned(),
-        Error::NoData { name, .. } | Error::CannotCast { name, .. } => exclude_advice(name),
-        Error::LayoutTranslation(reason) => reason.detail().map_or_else(String::new, translation_advice),
-        Error::NothingRenamed { .. } | Error::EmptyName { .. } | Error::SameName { .. } => {
-            "; check --rename".to_owned()
+        Problem::NoData { .. } | Problem::CannotCast { .. } => {
+            place.tensor.as_deref().map_or_else(String::new, exclude_advice)
         }
-        Error::ReadCarton(reason)
-            if HAS_RESOLVE && matches!(**reason, carton_format::Error::NotFetched { .. }) =>
-        {
-            match file {
-                Some(file) if !file.is_dir() => {
-                    format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(file))
-                }
-                _ => "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it"
-                    .to_owned(),
+        Problem::Carton { reason: carton_format::Error::NotFetched { .. } } if HAS_RESOLVE => match file {
+            Some(file) if !file.is_dir() => {
+                format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(file))
             }
-        }
-        _ => String::new(),
-    };
-    format!("{error}{advice}")
+            _ => "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it"
+                .to_owned(),
+        },
+        problem => advice_on(problem.code()).to_owned(),
+    }
 }
 
-/// Returns the text of an error of inspecting, scanning, tracing or comparing, with advice if there is any. `file` is the input, if
-/// known.
-pub(crate) fn inspect_text(error: &inspect::Error, file: Option<&Path>) -> String {
-    use inspect::Error;
-    let advice = match error {
-        Error::Open(error) => return open_text(error, file),
-        Error::AtPath { path, reason } => {
-            return format!("{}: {}", path.display(), inspect_text(reason, Some(path)));
-        }
-        Error::NoSuchName { similar: None, .. } => names_advice(file),
+/// Returns advice on a problem of inspecting, scanning, tracing or comparing; empty if there is none.
+pub(crate) fn inspect_advice(problem: &inspect::Problem, file: Option<&Path>) -> String {
+    match problem {
+        inspect::Problem::NoSuchName { similar: None, .. } => names_advice(file),
         _ => String::new(),
-    };
-    format!("{error}{advice}")
+    }
 }
 
 /// Returns the text of a conversion error, with advice if there is any. `file` is the checkpoint, if known.
 pub(crate) fn convert_text(error: &convert::Error, file: Option<&Path>) -> String {
     use convert::Error;
     let advice = match error {
-        Error::Open(error) => return open_text(error, file),
+        Error::Open(error) => return located_text(error),
         Error::AtPath { path, reason } => {
             return format!("{}: {}", path.display(), convert_text(reason, Some(path)));
         }
@@ -163,7 +140,7 @@ fn adapter_advice(adapter: &Path) -> String {
 }
 
 /// Returns advice on an error of translating a model into another layout; empty if there is none.
-fn translation_advice(error: &decoder::Problem) -> String {
+pub(crate) fn translation_advice(error: &decoder::Problem) -> String {
     match error {
         decoder::Problem::Quantized { .. } => DEQUANTIZE_ADVICE.to_owned(),
         decoder::Problem::MissingHyperparameters { facts, .. } => {
@@ -225,7 +202,7 @@ fn triton_advice(error: &convert::Error) -> &'static str {
 }
 
 /// Returns the text of an invalid option for opening an input or for changing its tensors, with its flag.
-fn open_option_text(option: &open::InvalidOption) -> String {
+pub(crate) fn open_option_text(option: &open::InvalidOption) -> String {
     use open::InvalidOption;
     match option {
         InvalidOption::CannotCast { .. } | InvalidOption::CastTwice { .. } => format!("--cast: {option}"),
@@ -343,7 +320,7 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
 }
 
 /// Returns the text of an error about several keys with weights, whose sizes are printed with units.
-fn several_keys_text(keys: &[(String, u64, u64)]) -> String {
+pub(crate) fn several_keys_text(keys: &[(String, u64, u64)]) -> String {
     let keys_to_type = keys.first().map(|(key, ..)| shell_quoted(key));
     let keys = keys.iter().map(|(key, tensors, nbytes)| {
         let s = if *tensors == 1 { "" } else { "s" };

@@ -21,7 +21,6 @@ pub(crate) fn carton_error_text(error: &Error) -> String {
         return checkpoint_advice::missing_file_text(path);
     }
     let advice = match error {
-        Error::Open(error) => return advice::open_text(error, None),
         Error::Convert(error) => return advice::convert_text(error, None),
         Error::Located(error) => return located_advice::located_text(error),
         Error::Reader { path, reason } => return reader_text(path, reason),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use open::files::{CheckpointCandidate, FolderDiagnosis, TrainerRemedy};
+use open::files::{CheckpointCandidate, FolderDiagnosis, Problem};
 use output::{file_name, parent_folder};
 
 use super::invocation::{PROGRAM, typed_command};
@@ -11,55 +11,38 @@ use super::shell::{shell_quoted, shell_quoted_path};
 
 /// Returns the text of the error that a file does not exist, with advice.
 pub(crate) fn missing_file_text(path: &Path) -> String {
-    sources_text(&open::files::Error::NotFound { path: path.to_owned() })
+    located_text(&Problem::NotFound { path: path.to_owned() }.into())
 }
 
-/// Returns the text of an error in the search for a checkpoint, with advice if there is any.
-pub(crate) fn sources_text(error: &open::files::Error) -> String {
-    use open::files::Error;
-    let advice = match error {
-        Error::NotFound { path } if parent_folder(path).is_dir() => {
+/// Returns advice on a problem in the search for a checkpoint; empty if there is none.
+pub(crate) fn files_advice(problem: &Problem) -> String {
+    match problem {
+        Problem::NotFound { path } if parent_folder(path).is_dir() => {
             format!("; `ls {}` shows what is there", shell_quoted_path(parent_folder(path)))
         }
-        Error::NotFound { path } => model_advice(path)
+        Problem::NotFound { path } => model_advice(path)
             .unwrap_or_else(|| format!(": the folder {} does not exist", parent_folder(path).display())),
-        Error::LoneShard { path, .. } => {
+        Problem::LoneShard { path, .. } => {
             format!(
                 ": run `{} {}`, or --single for this file alone",
                 typed_command(),
                 shell_quoted_path(parent_folder(path))
             )
         }
-        Error::Remote { reason, .. } => {
-            return located_text(reason);
-        }
-        Error::RankPart { path, .. } => format!(
+        Problem::RankPart { path, .. } => format!(
             "; pass its folder {}, or --single for this file's own tensors",
             shell_quoted_path(parent_folder(path))
         ),
-        Error::NotASet { paths } => {
+        Problem::NotASet { paths } => {
             format!(
                 "; --each converts each of them on its own: `torch2carton --each {}`",
                 paths_or_glob(paths)
             )
         }
-        Error::InconsistentSet { reason, .. } => match reason.detail() {
-            Some(torch_import::Problem::EqualShards { file, .. }) => {
-                format!("; download or copy {file} again")
-            }
-            _ => String::new(),
-        },
-        Error::SameFileTwice { second, .. } => {
+        Problem::SameFileTwice { second, .. } => {
             format!("; put the file that {} should be in its place", file_name(second))
         }
-        Error::Trainer { reason, .. } => match reason.remedy() {
-            Some(TrainerRemedy::CopyAgain) => "; copy the files of all ranks again".to_owned(),
-            Some(TrainerRemedy::OtherStep) => {
-                "; wait until the save ends, or pass an earlier step".to_owned()
-            }
-            _ => String::new(),
-        },
-        Error::DeepSpeed { found, candidates, .. } => {
+        Problem::DeepSpeed { found, candidates, .. } => {
             let script = match &found.script {
                 Some(script) => shell_quoted_path(script),
                 None => "-m deepspeed.utils.zero_to_fp32".to_owned(),
@@ -73,7 +56,7 @@ pub(crate) fn sources_text(error: &open::files::Error) -> String {
             };
             format!("; first run `python {script} {} out{tag}`{instead}", shell_quoted_path(&found.folder))
         }
-        Error::SeveralCheckpoints { folder, candidates } => {
+        Problem::SeveralCheckpoints { folder, candidates } => {
             let typed = typed_command();
             // Only conversions take all checkpoints of a folder.
             let all = if typed == PROGRAM || typed.ends_with(" convert") {
@@ -83,13 +66,12 @@ pub(crate) fn sources_text(error: &open::files::Error) -> String {
             };
             format!("; {}{all}", conversion_commands(candidates))
         }
-        Error::NoCheckpoint { folder, contents } => match contents_advice(folder, contents) {
+        Problem::NoCheckpoint { folder, contents } => match contents_advice(folder, contents) {
             Some(advice) => format!("; {advice}"),
             None => String::new(),
         },
         _ => String::new(),
-    };
-    format!("{error}{advice}")
+    }
 }
 
 /// Returns advice on a file that does not exist, if its path may be that of a model on the Hub.
@@ -190,7 +172,7 @@ mod tests {
 
     fn not_a_set(names: &[&str]) -> String {
         let paths = names.iter().map(PathBuf::from).collect();
-        sources_text(&open::files::Error::NotASet { paths })
+        located_text(&Problem::NotASet { paths }.into())
     }
 
     #[test]

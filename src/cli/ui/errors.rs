@@ -12,7 +12,7 @@ use super::located_advice::{self, is_address_error};
 use super::serve_advice;
 use super::stdin;
 use super::terminal::escape_hidden;
-use super::{advice, advice_table, carton_advice, checkpoint_advice, remote_advice, run_advice};
+use super::{advice, advice_table, carton_advice, remote_advice, run_advice};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
@@ -62,14 +62,8 @@ fn stdout_error_text(error: &anyhow::Error, cause: &(dyn StdError + 'static)) ->
 
 /// Returns the full text of an error of our libraries, with advice if there is any; `None` for other errors.
 fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
-    if let Some(error) = cause.downcast_ref::<open::Error>() {
-        return Some(advice::open_text(error, None));
-    }
     if let Some(error) = cause.downcast_ref::<convert::Error>() {
         return Some(advice::convert_text(error, None));
-    }
-    if let Some(error) = cause.downcast_ref::<inspect::Error>() {
-        return Some(advice::inspect_text(error, None));
     }
     if let Some(error) = cause.downcast_ref::<carton_tools::Error>() {
         return Some(carton_advice::carton_error_text(error));
@@ -90,35 +84,35 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<serve::Error>() {
         return Some(serve_advice::serve_text(error));
     }
-    cause.downcast_ref::<open::files::Error>().map(checkpoint_advice::sources_text)
+    None
 }
 
 /// Returns true if an argument is wrong, rather than a file.
 pub(crate) fn is_usage_error(error: &anyhow::Error) -> bool {
-    let is_not_a_set = |error: &open::files::Error| matches!(error, open::files::Error::NotASet { .. });
     error.is::<UsageError>()
-        || error.downcast_ref().is_some_and(is_address_error)
-        || error.downcast_ref().is_some_and(is_not_a_set)
-        || open_error(error).is_some_and(|error| match error {
-            open::Error::Option(_) => true,
-            open::Error::Located(error) => is_address_error(error),
-            open::Error::InputFiles(error) => is_not_a_set(error),
-            _ => false,
-        })
+        || located(error).is_some_and(is_located_usage_error)
         || matches!(error.downcast_ref(), Some(convert::Error::Option(_)))
-        || matches!(error.downcast_ref(), Some(inspect::Error::SeveralPickles { .. }))
         || error.downcast_ref().is_some_and(carton_advice::is_carton_usage_error)
         || error.downcast_ref().is_some_and(run_advice::is_generate_usage_error)
         || is_serve_usage_error(error)
 }
 
-/// Returns the error of opening an input, which errors of the verbs contain.
-fn open_error(error: &anyhow::Error) -> Option<&open::Error> {
-    match (error.downcast_ref(), error.downcast_ref(), error.downcast_ref()) {
-        (Some(convert::Error::Open(error)), ..) | (_, Some(inspect::Error::Open(error)), _) => Some(error),
-        (.., Some(carton_tools::Error::Open(error))) => Some(&**error),
+/// Returns the located error, which errors of the verbs contain.
+fn located(error: &anyhow::Error) -> Option<&byte_source::Error> {
+    match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(convert::Error::Open(error)), _) | (_, Some(carton_tools::Error::Located(error))) => {
+            Some(error)
+        }
         _ => error.downcast_ref(),
     }
+}
+
+fn is_located_usage_error(error: &byte_source::Error) -> bool {
+    // An option of which the file shows that it is wrong names the file.
+    let is_option = error.detail::<open::InvalidOption>().is_some() && error.location().path.is_none();
+    is_option
+        || matches!(error.code(), "open::NotASet" | "inspect::SeveralPickles")
+        || is_address_error(error)
 }
 
 /// Installs a panic hook that prints nothing for panics that a library turns into errors.
@@ -150,11 +144,12 @@ fn is_serve_usage_error(_: &anyhow::Error) -> bool {
 
 /// Prints each problem of a document on its own line, if the error has such a list.
 fn print_problems(error: &anyhow::Error) {
-    let ((Some(carton_tools::Error::Reader { reason: carton_format::Error::Document(problems), .. }), _)
-    | (_, Some(open::Error::Document { problems, .. }))) = (error.downcast_ref(), open_error(error))
-    else {
-        return;
+    let reason = match (error.downcast_ref(), located(error).and_then(byte_source::Error::detail)) {
+        (Some(carton_tools::Error::Reader { reason, .. }), _)
+        | (_, Some(open::Problem::Carton { reason })) => reason,
+        _ => return,
     };
+    let carton_format::Error::Document(problems) = reason else { return };
     problems.0.iter().for_each(|problem| print_text(&problem.to_string()));
 }
 

@@ -3,39 +3,65 @@
 use std::io;
 use std::path::Path;
 
-use byte_source::{Detail, FileError, NotRepresentable, format_bytes};
+use byte_source::{Detail, Error, FileError, NotRepresentable, format_bytes};
 use output::{Problem, RemoteAddress, UrlScheme};
 
+use super::advice;
 use super::advice_table::advice_on;
+use super::checkpoint_advice::files_advice;
 use super::remote_advice::{remote_advice, remote_cause, remote_text};
 use super::shell::shell_quoted;
 
 /// Returns the text of an error of any crate, with advice if there is any.
-pub(crate) fn located_text(error: &byte_source::Error) -> String {
-    if let Some(remote) = error.detail::<remote_source::Error>() {
-        return format!("{error}{}", remote_advice(remote));
+pub(crate) fn located_text(error: &Error) -> String {
+    match own_text(error) {
+        Some(text) => text,
+        None => format!("{error}{}", advice(error)),
     }
-    let advice = match (error.detail(), error.detail(), error.detail()) {
-        // Sizes are printed with units.
-        (Some(Problem::NoSpace { needed, free, folder }), ..) => {
-            return format!(
-                "needs {} in {}, {} free",
-                format_bytes(*needed),
-                folder.display(),
-                format_bytes(*free)
-            );
-        }
-        (Some(Problem::Remote { path, .. }), ..) => {
-            match RemoteAddress::from_path(&output::shown_path(path)) {
-                Some(address) => format!("; first run `{}`", fetch_command(&address)),
-                None => String::new(),
-            }
-        }
-        (_, Some(FileError::Write { path, reason }), _) => return write_text(path, reason),
-        (.., Some(NotRepresentable { tensor, .. })) => exclude_advice(tensor),
-        _ => error.detail().map_or_else(|| advice_on(error.code()).to_owned(), module_advice),
+}
+
+/// Returns the text of an error that the library words in another way, such as sizes without units.
+fn own_text(error: &Error) -> Option<String> {
+    if let Some(Problem::NoSpace { needed, free, folder }) = error.detail() {
+        let (needed, free) = (format_bytes(*needed), format_bytes(*free));
+        return Some(format!("needs {needed} in {}, {free} free", folder.display()));
+    }
+    if let Some(FileError::Write { path, reason }) = error.detail() {
+        return Some(write_text(path, reason));
+    }
+    let text = if let Some(open::Problem::SeveralKeys { keys }) = error.detail() {
+        advice::several_keys_text(keys)
+    } else {
+        advice::open_option_text(error.detail()?)
     };
-    format!("{error}{advice}")
+    Some(format!("{}{text}", error.location()))
+}
+
+/// Returns advice on an error; empty if there is none.
+fn advice(error: &Error) -> String {
+    let place = error.location();
+    if let Some(problem) = error.detail() {
+        advice::open_advice(problem, &place)
+    } else if let Some(problem) = error.detail() {
+        files_advice(problem)
+    } else if let Some(problem) = error.detail() {
+        advice::inspect_advice(problem, place.path.as_deref())
+    } else if let Some(problem) = error.detail() {
+        advice::translation_advice(problem)
+    } else if let Some(problem) = error.detail() {
+        module_advice(problem)
+    } else if let Some(problem) = error.detail() {
+        remote_advice(problem).to_owned()
+    } else if let Some(NotRepresentable { tensor, .. }) = error.detail() {
+        exclude_advice(tensor)
+    } else if let Some(torch_import::Problem::EqualShards { file, .. }) = error.detail() {
+        format!("; download or copy {file} again")
+    } else if let Some(Problem::Remote { path, .. }) = error.detail() {
+        let address = RemoteAddress::from_path(&output::shown_path(path));
+        address.map_or_else(String::new, |address| format!("; first run `{}`", fetch_command(&address)))
+    } else {
+        advice_on(error.code()).to_owned()
+    }
 }
 
 pub(crate) fn exclude_advice(tensor: &str) -> String {
@@ -43,7 +69,7 @@ pub(crate) fn exclude_advice(tensor: &str) -> String {
 }
 
 /// Returns true if an address was given where a local path is expected.
-pub(crate) fn is_address_error(error: &byte_source::Error) -> bool {
+pub(crate) fn is_address_error(error: &Error) -> bool {
     matches!(error.code(), "output::Remote" | "output::RemoteOutput")
 }
 

@@ -145,6 +145,17 @@ impl Error {
         self.within(Place::file(path))
     }
 
+    /// Puts the file that the error names by its path in a folder into this folder. An error that names no file is about the folder.
+    #[must_use]
+    pub fn in_folder(mut self, folder: &Path) -> Self {
+        match &mut self.0.place.path {
+            Some(path) if !path.starts_with(folder) => *path = folder.join(&*path),
+            Some(_) => {}
+            None => return self.in_file(folder),
+        }
+        self
+    }
+
     /// Adds the record of the file, unless the error names one.
     #[must_use]
     pub fn in_record(self, name: &str) -> Self {
@@ -244,7 +255,7 @@ impl From<Error> for io::Error {
 
 /// Implements [`Detail`] for an enum. Lists the variants of each [`ErrorKind`]. Variants after `[field]`, such as `[0]`, have the
 /// kind of the error in that field; those after `{function => field}` have the kind that the function finds. A function after `=>`
-/// returns the place that the text names.
+/// returns the place that the text names. `CODES` of the enum lists the codes.
 #[macro_export]
 macro_rules! details {
     ($type:ty $(=> $place:path)? {
@@ -252,6 +263,15 @@ macro_rules! details {
         $([$field:tt]: $($carrier:ident),+;)*
         $({$of:path => $named:ident}: $($other:ident),+;)?
     }) => {
+        impl $type {
+            /// Codes of the problems.
+            pub const CODES: &'static [&'static str] = &[
+                $($(concat!(env!("CARGO_PKG_NAME"), "::", stringify!($variant)),)+)*
+                $($(concat!(env!("CARGO_PKG_NAME"), "::", stringify!($carrier)),)+)*
+                $($(concat!(env!("CARGO_PKG_NAME"), "::", stringify!($other)),)+)?
+            ];
+        }
+
         impl $crate::Detail for $type {
             fn kind(&self) -> $crate::ErrorKind {
                 match self {

@@ -39,6 +39,13 @@ pub enum FileError {
         path: PathBuf,
         reason: io::Error,
     },
+    /// A writer of the caller, such as standard output, cannot be written.
+    #[error("cannot write {what}: {reason}")]
+    Output {
+        /// What is written.
+        what: &'static str,
+        reason: io::Error,
+    },
     /// The path is not a regular file.
     #[error("{} is {what}, not a file", path.display())]
     NotAFile {
@@ -52,17 +59,19 @@ pub enum FileError {
 details! {
     FileError => FileError::place {
         Input: NotAFile;
-        [reason]: Read, Write, Create;
+        [reason]: Read, Write, Create, Output;
     }
 }
 
 impl FileError {
     fn place(&self) -> Place {
-        let (Self::Read { path, .. }
-        | Self::Write { path, .. }
-        | Self::Create { path, .. }
-        | Self::NotAFile { path, .. }) = self;
-        Place::file(path)
+        match self {
+            Self::Read { path, .. }
+            | Self::Write { path, .. }
+            | Self::Create { path, .. }
+            | Self::NotAFile { path, .. } => Place::file(path),
+            Self::Output { .. } => Place::default(),
+        }
     }
 }
 

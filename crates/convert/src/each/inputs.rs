@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use batch::clean_absolute;
 use byte_source::{Location, Stores};
 use carton_format::Config;
-use open::files::{CheckpointSources, Error as FilesError, ShardPolicy};
+use open::files::{CheckpointSources, Problem, ShardPolicy};
 use output::{RemoteAddress, parent_folder, shown_path};
 
 use crate::output_path::{self, OutputNaming};
@@ -62,14 +62,15 @@ fn add_folder(root: &Location, shards: ShardPolicy, all: &mut Vec<Vec<Location>>
             all.push(vec![folder]);
             continue;
         }
-        match CheckpointSources::find(std::slice::from_ref(&folder), shards) {
-            Err(FilesError::SeveralCheckpoints { candidates, .. }) => {
+        let found = CheckpointSources::find(std::slice::from_ref(&folder), shards);
+        match found.map_err(byte_source::Error::downcast) {
+            Err(Ok(Problem::SeveralCheckpoints { candidates, .. })) => {
                 let mut sets: Vec<_> = candidates.into_iter().map(|candidate| candidate.paths).collect();
                 sets.sort();
                 let at = |paths: Vec<PathBuf>| paths.into_iter().map(|path| folder.at(path)).collect();
                 all.extend(sets.into_iter().map(at));
             }
-            Err(FilesError::NoCheckpoint { .. }) => {}
+            Err(Ok(Problem::NoCheckpoint { .. })) => {}
             // A checkpoint, or one that cannot be read, whose error is reported.
             _ => {
                 all.push(vec![folder]);

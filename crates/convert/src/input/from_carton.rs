@@ -109,8 +109,7 @@ pub(crate) fn is_code_of_tensors(container: &Container) -> bool {
 
 /// Recognises the model that the code of an archive runs.
 fn recognise(container: &Container) -> Result<Box<RecognisedModel>> {
-    let checkpoint = Checkpoint::read(container)
-        .map_err(|reason| open::Error::CartonModel { path: MODEL_PT.to_owned(), reason: Box::new(reason) })?;
+    let checkpoint = Checkpoint::read(container).map_err(|error| error.in_record(MODEL_PT))?;
     match torchscript::recognise(&container.records_besides_storages(), checkpoint.to_tensors()) {
         Recognised::Decoder(model) => Ok(model),
         Recognised::Weights { .. } => Err(Error::CartonOfWeights),

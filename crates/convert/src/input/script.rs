@@ -35,15 +35,15 @@ impl ScriptDecision {
     /// Extends the error that there are no tensors by the reason for which the code is not kept.
     pub(crate) fn explain_no_tensors(&self, output: &dyn Output, error: Error) -> Error {
         match (self, error) {
-            (Self::Dropped(why), Error::Open(open::Error::AtPath { path, reason }))
-                if output.needs_forward() && matches!(*reason, open::Error::NoTensors) =>
+            (Self::Dropped(why), Error::Open(error))
+                if matches!(error.detail(), Some(open::Problem::NoTensors))
+                    && (output.needs_forward() || why.is_some()) =>
             {
-                Error::at(&path)(Error::ScriptToServe { why: why.clone() })
-            }
-            (Self::Dropped(Some(why)), Error::Open(open::Error::AtPath { path, reason }))
-                if matches!(*reason, open::Error::NoTensors) =>
-            {
-                Error::at(&path)(Error::NotScript { why: why.clone() })
+                let path = error.location().path.unwrap_or_default();
+                Error::at(&path)(match why {
+                    Some(why) if !output.needs_forward() => Error::NotScript { why: why.clone() },
+                    why => Error::ScriptToServe { why: why.clone() },
+                })
             }
             (_, error) => error,
         }

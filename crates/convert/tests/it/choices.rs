@@ -42,7 +42,6 @@ fn options(input: impl Into<Location>, target: impl Into<Target>, output: &Path)
 fn reason(error: Error) -> Error {
     match error {
         Error::AtPath { reason, .. } => *reason,
-        Error::Open(open::Error::AtPath { reason, .. }) => (*reason).into(),
         error => error,
     }
 }
@@ -67,7 +66,7 @@ fn a_script_without_tensors_becomes_no_other_format() {
     let error = refused(TritonOptions::default().into());
     assert!(matches!(error, Error::ScriptToServe { why: None }), "{error:?}");
     let error = refused(SafetensorsOptions::default().into());
-    assert!(matches!(error, Error::Open(open::Error::NoTensors)), "{error:?}");
+    assert!(matches!(error.detail(), Some(open::Problem::NoTensors)), "{error:?}");
 }
 
 #[test]
@@ -91,7 +90,7 @@ fn an_archive_whose_code_does_not_run_is_refused_for_its_tensors_first() {
     let error = with_code("}.".to_owned());
     assert!(matches!(error, Error::NotScript { .. }), "{error:?}");
     let error = with_code(format!("}}(Vmodel\n}}(Vw\n{TENSOR}uVema\n}}(Vw\n{TENSOR}uu."));
-    assert!(matches!(error, Error::Open(open::Error::SeveralKeys { .. })), "{error:?}");
+    assert!(matches!(error.detail(), Some(open::Problem::SeveralKeys { .. })), "{error:?}");
 }
 
 #[test]
@@ -290,7 +289,7 @@ fn a_folder_elsewhere_has_one_pickle_to_trace() {
     let error = open(&shards).expect_err("two pickles");
     let expected = PathBuf::from("far://m").join(shards[0]);
     assert!(
-        matches!(&error, inspect::Error::SeveralPickles { first, .. } if *first == expected),
+        matches!(error.detail(), Some(inspect::Problem::SeveralPickles { first, .. }) if *first == expected),
         "{error:?}"
     );
 }

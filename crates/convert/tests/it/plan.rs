@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use byte_source::{MappedFile, Notice, Observer, ProgressUpdate};
 use convert::{
-    CartonOptions, ConvertOptions, Error, Note, OutputFormat, PlannedConversion, SafetensorsOptions, Target,
+    CartonOptions, ConvertOptions, Note, OutputFormat, PlannedConversion, SafetensorsOptions, Target,
     TorchOptions, TritonOptions, convert,
 };
 use open::{Cast, CastFrom, TargetLayout};
@@ -203,7 +203,8 @@ fn a_plan_names_the_output_and_opens_no_input() {
     let shards = SafetensorsOptions::default().max_shard_size(1);
     assert_eq!(output(shards.into()), Path::new("net-safetensors"));
     let missing = PlannedConversion::plan(&ConvertOptions::new(folder.path().join("missing.pth")));
-    assert!(matches!(missing, Err(Error::Open(open::Error::InputFiles(_)))), "{missing:?}");
+    let missing = missing.expect_err("there is no such file");
+    assert!(matches!(missing.detail(), Some(open::files::Problem::NotFound { .. })), "{missing:?}");
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn nothing_is_recorded_by_a_dry_run_or_read_without_need() {
         Ok(())
     };
     convert_each(&options, BatchOptions::from(true), &(), &mut done).expect("inputs fail on their own");
-    let [Error::Open(open::Error::Located(error))] = errors.as_slice() else { panic!("{errors:?}") };
+    let [Error::Open(error)] = errors.as_slice() else { panic!("{errors:?}") };
     assert_eq!(error.location().path.as_deref(), Some(Path::new("s3://bucket/out/a.pth")));
 }
 

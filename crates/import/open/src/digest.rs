@@ -8,7 +8,7 @@ use byte_source::{Action, Observer, OwnedBlob, ProgressReporter, hex};
 use foldhash::{HashSet, HashSetExt};
 use tensor::{CompoundKind, Tensor, Tensors, UnreadTensor, hash_elements};
 
-use crate::{Error, Result};
+use crate::{Problem, Result};
 
 /// Digest of some tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn digest_tensors(
     let nbytes = sizes().flatten().fold(0_u64, u64::saturating_add);
     drop(views);
     if nbytes > allowed_nbytes {
-        return Err(Error::DigestExpansion { nbytes, allowed: allowed_nbytes });
+        return Err(Problem::DigestExpansion { nbytes, allowed: allowed_nbytes }.into());
     }
     let work = ProgressReporter::new(observer, name, Action::Hash, None);
     let hashes = hash_elements(&list, work).map_err(|UnreadTensor { position, reason }| {
@@ -177,7 +177,10 @@ mod tests {
         let storage = Storage::owned(vec![7]);
         let huge = Tensor::new(Dtype::UInt8, vec![1 << 40], vec![0], 0, storage).expect("one byte");
         let error = digest_tensors(&Tensors::from([("x".to_owned(), huge)]), "x", 1 << 20, &());
-        assert!(matches!(error, Err(Error::DigestExpansion { nbytes, .. }) if nbytes == 1 << 40));
+        let error = error.expect_err("a terabyte");
+        assert!(
+            matches!(error.detail(), Some(Problem::DigestExpansion { nbytes, .. }) if *nbytes == 1 << 40)
+        );
     }
 
     /// What `json.dumps` of Python writes.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use torch_import::{Checkpoint, Risk};
 
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Globals that a pickle may name. None of them is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,23 +21,23 @@ pub enum AllowedGlobals {
 /// such a file.
 pub(crate) fn check_globals(allowed: AllowedGlobals, file: &Path, checkpoint: &Checkpoint) -> Result<()> {
     let first = |risk: Risk| checkpoint.globals().iter().find(|global| global.risk() == risk);
+    let refuse = |problem: Problem| Err(Error::from(problem).in_file(file));
     let dangerous = first(Risk::Dangerous).filter(|_| allowed != AllowedGlobals::All);
     if let Some(global) = dangerous {
-        let error = Error::DangerousGlobal { global: global.name_with_alias(), offset: global.offset };
-        return Err(Error::at(file)(error));
+        return refuse(Problem::DangerousGlobal { global: global.name_with_alias(), offset: global.offset });
     }
     if allowed != AllowedGlobals::Known {
         return Ok(());
     }
     if let Some(global) = first(Risk::Unreviewed) {
-        let use_text = global.findings().iter().next().map_or("is named", torch_import::GlobalUseKind::text);
-        let error =
-            Error::UnreviewedGlobal { global: global.name_with_alias(), offset: global.offset, use_text };
-        return Err(Error::at(file)(error));
+        let unjudged_use =
+            Some(global.findings().iter().next().map_or("is named", torch_import::GlobalUseKind::text));
+        let (global, offset) = (global.name_with_alias(), global.offset);
+        return refuse(Problem::UnknownGlobal { global, offset, unjudged_use });
     }
     if let Some(global) = first(Risk::Unknown) {
-        let error = Error::UnknownGlobal { global: global.to_string(), offset: global.offset };
-        return Err(Error::at(file)(error));
+        let (global, offset) = (global.to_string(), global.offset);
+        return refuse(Problem::UnknownGlobal { global, offset, unjudged_use: None });
     }
     Ok(())
 }

@@ -37,12 +37,13 @@ pub mod trainers;
 mod values;
 
 pub use adapter::{AdapterReport, MergeKind, MergeReports, MergedTensor, SumReport, SummedFile};
+pub use byte_source::{Error, Result};
 pub use carton::own_tensors::own_tensors;
 pub use carton::{
     CartonInput, find_carton, is_carton, is_carton_file, lists_carton_documents, open_model, read_model,
 };
 pub use digest::{TensorContent, TensorsDigest, digest_tensors};
-pub use error::{Error, Result};
+pub use error::{Problem, carton_error, name_damaged_tensor};
 pub use globals::AllowedGlobals;
 pub use model::{
     DEFAULT_MAX_EXPANSION, FoundInput, Model, OpenCarton, OpenOptions, allowed_nbytes, find_sources,
@@ -68,7 +69,7 @@ pub use steps::sum::{CheckpointSum, Sum};
 pub use steps::translate::{TargetLayout, Translate, decoder_options, in_checkpoint, lone_shard};
 pub use steps::{Context, Step, StepReport};
 pub use totals::Totals;
-pub use values::array_text::{ArrayError, array_text};
+pub use values::array_text::array_text;
 pub use values::decoded::{complex, float};
 pub use values::npy::NpyFile;
 pub use values::{VALUES_PATH, ValueRow, ValueRows, subclass, values_document};

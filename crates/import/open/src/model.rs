@@ -14,7 +14,7 @@ use crate::carton::{CartonInput, open_model};
 use crate::files::{CheckpointSources, ShardPolicy};
 use crate::globals::check_globals;
 use crate::steps::dequantize;
-use crate::{AllowedGlobals, Context, Error, Note, Result, Step, StepReport, ValueRow, ValueRows};
+use crate::{AllowedGlobals, Context, Note, Result, Step, StepReport, ValueRow, ValueRows};
 
 /// Factor of [`allowed_nbytes`] if the options do not give another one.
 pub const DEFAULT_MAX_EXPANSION: u64 = 64;
@@ -214,7 +214,7 @@ impl Model {
     /// When a file changed, or its metadata cannot be read.
     pub fn check_unchanged(&self) -> Result<()> {
         let check = self.containers.iter().try_for_each(Container::check_unchanged);
-        check.map_err(|error| Error::from(error.in_file(self.root())))
+        check.map_err(|error| error.in_file(self.root()))
     }
 }
 
@@ -246,8 +246,7 @@ impl FoundInput {
             model
         } else {
             let containers = sources.open_with_observer(observer)?;
-            let (mut checkpoint, notes) =
-                sources.read_with_observer::<Error>(&containers, &judge, observer)?;
+            let (mut checkpoint, notes) = sources.read_with_observer(&containers, &judge, observer)?;
             dequantize::encode_descriptions(quantization.is_some(), &mut checkpoint);
             let mut model = Model::new(sources, containers, checkpoint);
             model.notes.extend(notes.into_iter().map(Note::Sources));
@@ -266,5 +265,5 @@ impl FoundInput {
 /// # Errors
 /// When the input is not one checkpoint.
 pub fn find_sources(options: &OpenOptions) -> Result<CheckpointSources> {
-    Ok(CheckpointSources::find(&options.inputs, options.shards)?)
+    CheckpointSources::find(&options.inputs, options.shards)
 }

@@ -66,7 +66,6 @@ impl fmt::Debug for ListingOptions<'_> {
 
 /// Error that ends a listing early.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum TraceError {
     /// The pickle is malformed; all instructions before the fault were written.
     #[error(transparent)]

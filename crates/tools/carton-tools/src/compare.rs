@@ -166,7 +166,7 @@ impl TensorPairs<'_> {
             }
         }
         let damaged = |reason: byte_source::Error| {
-            open::Error::from(reason.in_file(checkpoint)).with_tensor(expected).into()
+            open::name_damaged_tensor(reason.in_file(checkpoint), expected).into()
         };
         checks.verify(self.observer).map_err(damaged)
     }

@@ -18,18 +18,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A checkpoint or a carton cannot be opened, or selected from.
-    #[error("{0}")]
-    Open(#[source] Box<open::Error>),
     /// A carton cannot be written.
     #[error("{0}")]
     Convert(#[source] Box<convert::Error>),
     /// A file cannot be read or written, or the caller stopped the work.
     #[error(transparent)]
     Located(#[from] byte_source::Error),
-    /// A stream, such as standard output, cannot be written.
-    #[error("cannot write to standard output: {0}")]
-    Stream(#[source] std::io::Error),
     /// A carton cannot be read.
     #[error("{}", reason.text_at(path))]
     Reader {
@@ -189,16 +183,14 @@ impl Error {
     /// Returns the category of the error for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Open(reason) => reason.kind(),
             Self::Convert(reason) => reason.kind(),
             Self::Located(reason) => reason.kind(),
             Self::Reader { reason, .. } | Self::Format(reason) => reason.kind(),
             Self::Tensor { reason, .. } => reason.kind(),
             Self::Npy { reason, .. } => reason.kind(),
-            Self::CreateFolder { reason, .. }
-            | Self::Io { reason, .. }
-            | Self::Stream(reason)
-            | Self::Compress { reason, .. } => reason.into(),
+            Self::CreateFolder { reason, .. } | Self::Io { reason, .. } | Self::Compress { reason, .. } => {
+                reason.into()
+            }
             Self::FolderNotEmpty { .. } | Self::FilesExist { .. } | Self::ParentNotAFolder { .. } => {
                 ErrorKind::Io
             }
@@ -311,27 +303,12 @@ macro_rules! from {
 
 from! { byte_source::Cancelled, FileError, output::Problem, remote_source::Error }
 
-impl From<open::Error> for Error {
-    fn from(error: open::Error) -> Self {
-        match error {
-            open::Error::Located(error) => Self::Located(error),
-            error => Self::Open(Box::new(error)),
-        }
-    }
-}
-
 impl From<convert::Error> for Error {
     fn from(error: convert::Error) -> Self {
         match error {
             convert::Error::Open(error) => error.into(),
             error => Self::Convert(Box::new(error)),
         }
-    }
-}
-
-impl From<open::files::Error> for Error {
-    fn from(error: open::files::Error) -> Self {
-        open::Error::from(error).into()
     }
 }
 

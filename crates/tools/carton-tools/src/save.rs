@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Observer, ProgressReporter};
-use open::{ArrayError, NpyFile};
+use byte_source::{Action, FileError, Observer, ProgressReporter};
+use open::NpyFile;
 use output::{IfExists, OutputFile, check_target, file_name};
 use serde::Serialize;
 use tensor::Tensor;
@@ -84,12 +84,8 @@ pub fn save_array(
         Action::Write,
         Some(tensor.numel().saturating_mul(npy.dtype().size())),
     );
-    npy.write(&mut output, &progress).map_err(|reason| match reason {
-        ArrayError::Write(reason) => {
-            byte_source::FileError::Write { path: options.output.clone(), reason }.into()
-        }
-        reason => array_error(name, reason),
-    })?;
+    let failed = |reason| FileError::Write { path: options.output.clone(), reason }.into();
+    npy.write(&mut output, &failed, &progress).map_err(|error| error.in_tensor(name))?;
     output.commit(options.if_exists)?;
     Ok(SaveArrayReport {
         schema_version: SCHEMA_VERSION,
@@ -108,24 +104,16 @@ pub fn save_array(
 /// # Errors
 /// Returns an error if NumPy has no such dtype, the tensor cannot be read, or `out` fails.
 pub fn write_array(name: &str, tensor: &Tensor, out: &mut dyn io::Write) -> Result<()> {
-    npy_file(name, tensor)?.write(out, &ProgressReporter::unobserved()).map_err(|reason| match reason {
-        ArrayError::Write(reason) => Error::Stream(reason),
-        reason => array_error(name, reason),
-    })
+    let failed = |reason| FileError::Output { what: "to standard output", reason }.into();
+    let written = npy_file(name, tensor)?.write(out, &failed, &ProgressReporter::unobserved());
+    Ok(written.map_err(|error| error.in_tensor(name))?)
 }
 
 /// Returns the file of a tensor whose numbers NumPy has, which packed and quantized ones are not.
 fn npy_file(name: &str, tensor: &Tensor) -> Result<NpyFile> {
-    let npy = NpyFile::new(tensor).map_err(|reason| array_error(name, reason))?;
+    let npy = NpyFile::new(tensor).map_err(|problem| byte_source::Error::from(problem).in_tensor(name))?;
     if tensor.cast(npy.dtype()).is_none() {
         return Err(Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() });
     }
     Ok(npy)
-}
-
-fn array_error(name: &str, reason: ArrayError) -> Error {
-    match reason {
-        ArrayError::Read(reason) => reason.in_tensor(name).into(),
-        reason => open::Error::Array { name: name.to_owned(), reason }.into(),
-    }
 }

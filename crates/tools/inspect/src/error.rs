@@ -1,34 +1,19 @@
-//! Errors of inspecting, scanning, tracing and comparing inputs.
+//! Problems of inspecting, scanning, tracing and comparing inputs.
 //!
-//! Each text is complete: it contains the text of its cause, and describes the problem. The program that prints it adds the
-//! remedy.
+//! Each text is complete without the place of the error. The program that prints it adds the remedy.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use byte_source::ErrorKind;
-use pickle_vm::trace::TraceError;
-
-/// Result type with the error of this crate.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+use byte_source::{Place, details};
+use torch_import::pickle_kind;
 
 /// Reasons for which an input cannot be inspected, scanned, traced or compared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// The input cannot be opened or read, or its tensors cannot be changed.
-    #[error(transparent)]
-    Open(open::Error),
+pub enum Problem {
     /// The pickle of a checkpoint in several files is asked for.
     #[error("{} is a checkpoint of several files, expected one of them, such as {}", path.display(), first.display())]
     SeveralPickles { path: PathBuf, first: PathBuf },
-    /// Error in a file, with the path of the file.
-    #[error("{}: {reason}", path.display())]
-    AtPath {
-        path: PathBuf,
-        #[source]
-        reason: Box<Error>,
-    },
     /// The patterns match neither a tensor nor a value.
     #[error("the patterns select none of its tensors and values")]
     NoNameMatches,
@@ -40,55 +25,24 @@ pub enum Error {
         similar: Option<String>,
     },
     /// A pickle cannot be parsed.
-    #[error("{0}")]
-    Pickle(pickle_vm::Error),
-    /// A listing cannot be rendered.
-    #[error("{0}")]
-    Listing(pickle_vm::trace::TraceError),
-    /// The caller's writer returned an error.
-    #[error("cannot write the listing: {0}")]
-    Output(#[source] io::Error),
+    #[error("{reason}")]
+    Pickle { reason: pickle_vm::Error },
 }
 
-impl Error {
-    /// Returns the category of the error, by which a caller can react.
-    pub fn kind(&self) -> ErrorKind {
+details! {
+    Problem => Problem::place {
+        Option: SeveralPickles, NoNameMatches, NoSuchName;
+        {pickle_kind => reason}: Pickle;
+    }
+}
+
+impl Problem {
+    fn place(&self) -> Place {
         match self {
-            Self::Open(reason) => reason.kind(),
-            Self::AtPath { reason, .. } => reason.kind(),
-            Self::Pickle(reason) | Self::Listing(TraceError::Pickle(reason)) => {
-                torch_import::pickle_kind(reason)
-            }
-            Self::Listing(_) => ErrorKind::Io,
-            Self::Output(reason) => reason.into(),
-            Self::SeveralPickles { .. } | Self::NoNameMatches | Self::NoSuchName { .. } => ErrorKind::Option,
+            Self::SeveralPickles { path, .. } => Place::file(path),
+            Self::NoNameMatches | Self::NoSuchName { .. } => Place::default(),
+            Self::Pickle { reason } => Place::offset(reason.offset),
         }
-    }
-
-    /// Returns a function that wraps an error with the path of its file.
-    pub fn at(path: &Path) -> impl Fn(Self) -> Self {
-        move |error| match error {
-            Self::Open(open::Error::Located(error)) => error.in_file(path).into(),
-            reason => Self::AtPath { path: path.to_owned(), reason: Box::new(reason) },
-        }
-    }
-}
-
-impl From<open::Error> for Error {
-    fn from(error: open::Error) -> Self {
-        Self::Open(error)
-    }
-}
-
-impl From<byte_source::Error> for Error {
-    fn from(error: byte_source::Error) -> Self {
-        Self::Open(error.into())
-    }
-}
-
-impl From<open::files::Error> for Error {
-    fn from(error: open::files::Error) -> Self {
-        Self::Open(error.into())
     }
 }
 

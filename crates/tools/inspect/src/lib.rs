@@ -30,6 +30,7 @@ mod scan;
 mod trace;
 
 pub use byte_source::Observer;
+pub use byte_source::{Error, Result};
 pub use compare::diff::diff;
 pub use compare::diff_options::{DiffOptions, SideSelections};
 pub use compare::digest::{DigestReport, digest};
@@ -39,7 +40,7 @@ pub use compare::rearrangement::{Rearrangement, RotaryLayout};
 pub use compare::report::{
     Change, ComparedInput, DiffCounts, DiffReport, TensorChange, TensorSummary, ValueDifference,
 };
-pub use error::{Error, Result};
+pub use error::Problem;
 pub use inspect::module_tree::{TreeRow, module_tree};
 pub use inspect::named::{NamedContent, NamedItem, find_named};
 pub use inspect::quantized::RowQuantization;

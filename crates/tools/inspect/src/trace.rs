@@ -1,15 +1,15 @@
 //! Traces and listings of the pickle in a checkpoint.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::PathBuf;
 
-use byte_source::{Location, Stat};
+use byte_source::{FileError, Location, Stat};
 use open::files::{self, CheckpointSources, ShardPolicy};
 use pickle_vm::trace::{self, ListingOptions, PickleSummary, TraceError, TraceView};
 use pickle_vm::{Heap, ObjectId};
 use torch_import::{Pickles, annotate, count_tensors};
 
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Options for tracing a pickle.
 #[derive(Clone, Debug, Default)]
@@ -63,14 +63,14 @@ impl Default for TraceListing {
 pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
     let (path, pickles) = open_pickles(&options.input)?;
     let path = path.as_path();
-    let at = |error: torch_import::Error| Error::at(path)(error.into());
+    let at = |error: Error| error.in_file(path);
     let pickle = pickles.pickle(options.pickle).map_err(at)?;
     match options.listing {
-        TraceListing::Disassembly => trace::dis(pickle, out).map_err(|error| trace_error(path, error))?,
+        TraceListing::Disassembly => trace::dis(pickle, out).map_err(|error| at(trace_error(error)))?,
         TraceListing::Summary => {
             let summary = PickleSummary::read(pickle, &pickles.limits());
-            let summary = summary.map_err(|error| Error::at(path)(Error::Pickle(error)))?;
-            summary.write(count_tensors(&summary.pickle.heap), out).map_err(Error::Output)?;
+            let summary = summary.map_err(|reason| at(Problem::Pickle { reason }.into()))?;
+            summary.write(count_tensors(&summary.pickle.heap), out).map_err(unwritten)?;
         }
         TraceListing::Trace { view, full, limit } => {
             let container = pickles.container();
@@ -79,10 +79,10 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
             let (file, annotate) = (Some(file.as_str()), Some(&annotate as &trace::Annotate<'_>));
             let limits = pickles.limits();
             let options = ListingOptions { view, full, limit, limits, file, annotate };
-            trace::write(pickle, &options, out).map_err(|error| trace_error(path, error))?;
+            trace::write(pickle, &options, out).map_err(|error| at(trace_error(error)))?;
         }
     }
-    out.flush().map_err(Error::Output)
+    out.flush().map_err(unwritten)
 }
 
 /// Opens the pickles of a file, or of the file that describes the checkpoint in a folder. Returns its path with them.
@@ -90,16 +90,16 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
 /// # Errors
 /// When the input cannot be read or has no pickle, or is a folder of which no file has the pickle of the whole checkpoint.
 pub fn open_pickles(input: &Location) -> Result<(PathBuf, Pickles)> {
-    let unread = |error: byte_source::Error| Error::from(error.in_file(input.path()));
+    let unread = |error: Error| error.in_file(input.path());
     let file = match input.stat().map_err(|reason| unread(reason.into()))? {
         Some(Stat::Folder) => pickle_of_folder(input)?,
         Some(Stat::File(_) | Stat::Other) => input.clone(),
-        None => return Err(files::Error::NotFound { path: input.path().to_owned() }.into()),
+        None => return Err(files::Problem::NotFound { path: input.path().to_owned() }.into()),
     };
     let path = file.path().to_owned();
     let source = file.open().map_err(unread)?;
     let pickles = Pickles::from_source(source);
-    let pickles = pickles.map_err(|error| Error::at(&path)(error.into()))?;
+    let pickles = pickles.map_err(|error| error.in_file(&path))?;
     Ok((path, pickles))
 }
 
@@ -116,15 +116,19 @@ fn pickle_of_folder(folder: &Location) -> Result<Location> {
         [file] => Ok(folder.at(file)),
         files => {
             let (path, first) = (folder.path().to_owned(), files.first().cloned().unwrap_or_default());
-            Err(Error::SeveralPickles { path, first })
+            Err(Problem::SeveralPickles { path, first }.into())
         }
     }
 }
 
-fn trace_error(path: &Path, error: TraceError) -> Error {
+fn trace_error(error: TraceError) -> Error {
     match error {
-        TraceError::Write(reason) => Error::Output(reason),
-        TraceError::Pickle(reason) => Error::at(path)(Error::Pickle(reason)),
-        error => Error::at(path)(Error::Listing(error)),
+        TraceError::Write(reason) => unwritten(reason),
+        TraceError::Pickle(reason) => Problem::Pickle { reason }.into(),
     }
+}
+
+/// Converts the error of the caller's writer.
+pub(crate) fn unwritten(reason: io::Error) -> Error {
+    FileError::Output { what: "the listing", reason }.into()
 }

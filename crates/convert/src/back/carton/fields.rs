@@ -67,7 +67,8 @@ pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str)
         place: find_position(&text, &key_in_fields_file(&problem.key, &base, &given)),
         ..problem
     });
-    Err(open::Error::Document { path: path.to_owned(), problems: Problems(problems.collect()) }.into())
+    let problems = carton_format::Error::Document(Problems(problems.collect()));
+    Err(open::carton_error(path)(problems).into())
 }
 
 /// Returns the key in the user's file of the value at `key` in the merged table. Entries of `[[input]]` and `[[output]]` are

@@ -14,7 +14,7 @@ use zip_format::ZipIndex;
 
 use crate::files::{CheckpointSources, Companion};
 use crate::values::VALUES_PATH;
-use crate::{Error, OpenOptions, Result};
+use crate::{Error, OpenOptions, Result, carton_error};
 
 /// Extension of packed cartons. One at an address is known by it, because its contents would be read twice.
 const EXTENSION: &str = "carton";
@@ -31,13 +31,13 @@ pub fn find_carton(input: &Location) -> Result<Option<Carton>> {
     let path = input.path();
     if input.is_local() {
         let carton = is_carton(path).then(|| Carton::open(path)).transpose();
-        return carton.map_err(Error::from_carton(path));
+        return carton.map_err(carton_error(path));
     }
     if path.extension().is_none_or(|extension| extension != EXTENSION) || input.is_folder() {
         return Ok(None);
     }
     let file = input.open().map_err(|error| error.in_file(path))?;
-    Carton::from_source(file).map(Some).map_err(Error::from_carton(path))
+    Carton::from_source(file).map(Some).map_err(carton_error(path))
 }
 
 /// Returns true if the file or folder at `path` is a carton, judged by its content. A damaged carton counts.
@@ -72,8 +72,8 @@ pub fn lists_carton_documents(file: &dyn Source) -> bool {
 /// # Errors
 /// When the checkpoint is not in the carton, is damaged, or holds no tensors; and when `observer` stops the work.
 pub fn open_model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
-    let source = carton.source(MODEL_PT, observer).map_err(Error::from_carton(carton.path()))?;
-    Container::from_source(source).map_err(|reason| Error::carton_model(carton, reason))
+    let source = carton.source(MODEL_PT, observer).map_err(carton_error(carton.path()))?;
+    Container::from_source(source).map_err(|error| in_model(carton, error))
 }
 
 /// Reads the tensors of the checkpoint in a carton, which [`open_model`] opened.
@@ -81,7 +81,11 @@ pub fn open_model(carton: &Carton, observer: &dyn Observer) -> Result<Container>
 /// # Errors
 /// When it is damaged or holds no tensors.
 pub fn read_model(carton: &Carton, model: &Container) -> Result<Checkpoint> {
-    Checkpoint::read(model).map_err(|reason| Error::carton_model(carton, reason))
+    Checkpoint::read(model).map_err(|error| in_model(carton, error))
+}
+
+fn in_model(carton: &Carton, error: Error) -> Error {
+    error.in_record(MODEL_PT).in_file(carton.path())
 }
 
 /// A carton as an input, with the documents in its `misc/`.
@@ -129,7 +133,7 @@ impl CartonInput {
         if !folder.is_dir() {
             return Ok(Vec::new());
         }
-        let io = |error: std::io::Error| byte_source::Error::from(error).in_file(&folder);
+        let io = |error: std::io::Error| Error::from(error).in_file(&folder);
         let mut documents = Vec::new();
         for entry in folder.read_dir().map_err(io)? {
             let entry = entry.map_err(io)?;
@@ -153,9 +157,9 @@ fn copy_documents(carton: &Carton) -> Result<Scratch> {
             continue;
         };
         let path = copied.path().join(name);
-        let mut file = File::create(&path).map_err(|error| byte_source::Error::from(error).in_file(&path))?;
+        let mut file = File::create(&path).map_err(|error| Error::from(error).in_file(&path))?;
         let copy = carton.copy(&entry.path, &mut file, ProgressReporter::unobserved());
-        copy.map_err(Error::from_carton(carton.path()))?;
+        copy.map_err(carton_error(carton.path()))?;
     }
     Ok(copied)
 }

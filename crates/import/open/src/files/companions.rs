@@ -61,7 +61,7 @@ pub(crate) fn companions(checkpoint: &Location) -> Result<(Vec<Companion>, Vec<F
     let folder = checkpoint.parent();
     let listing = match folder.store().list(folder.path()) {
         Err(reason) if reason.kind() == io::ErrorKind::Unsupported => Listing::default(),
-        listing => listing.map_err(|reason| Error::Io { path: folder.path().to_owned(), reason })?,
+        listing => listing.map_err(|error| Error::from(error).in_file(folder.path()))?,
     };
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     let mut add = |name: &str, path: PathBuf, outside: Option<PathBuf>| match outside {

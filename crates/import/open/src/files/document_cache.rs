@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use byte_source::Location;
 
-use crate::files::{Error, Result};
+use crate::files::{Error, Problem, Result};
 
 /// Maximum size of a document in bytes. An index of 100,000 tensors has about 10 MB.
 pub const DOCUMENT_MAX: u64 = 64 << 20;
@@ -87,9 +87,8 @@ impl DocumentCache {
 /// When the file cannot be read, or has more than `limit` bytes.
 pub fn read_document(document: &Location, limit: u64) -> Result<String> {
     let path = document.path();
-    let io = |reason: io::Error| Error::Io { path: path.to_owned(), reason };
-    let unread = |reason| Error::unread(path, reason);
-    let too_large = |len| Err(Error::DocumentTooLarge { path: path.to_owned(), len, limit });
+    let io = |error: io::Error| Error::from(error).in_file(path);
+    let too_large = |len| Err(Problem::DocumentTooLarge { path: path.to_owned(), len, limit }.into());
     let bytes = if document.is_local() {
         let file = File::open(path).map_err(io)?;
         let len = file.metadata().map_err(io)?.len();
@@ -101,12 +100,12 @@ pub fn read_document(document: &Location, limit: u64) -> Result<String> {
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(io)?;
         bytes
     } else {
-        let source = document.open().map_err(unread)?;
+        let source = document.open()?;
         let len = source.len();
         if len > limit {
             return too_large(len);
         }
-        source.read_range(0..len).map_err(unread)?.into()
+        source.read_range(0..len)?.into()
     };
     let len = bytes.len() as u64;
     if len > limit {

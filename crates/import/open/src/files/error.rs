@@ -1,30 +1,19 @@
-//! Errors of finding and reading the files of a checkpoint.
+//! Problems of finding and reading the files of a checkpoint.
 //!
-//! Each text is complete: it contains the text of its cause, so these errors have no `source`. It describes the problem; the
-//! program that prints it adds the remedy.
+//! Each text is complete without the place of the error. The program that prints it adds the remedy.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use byte_source::ErrorKind;
+use byte_source::{Place, details};
+use output::{file_name, parent_folder};
 
 use crate::files::deepspeed::ZeroCheckpoint;
 use crate::files::diagnosis::{FolderDiagnosis, enumerate_names};
-use output::{file_name, parent_folder};
-
-/// Result type with the error of this crate.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Reasons for which paths do not lead to one readable checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// A file or folder cannot be read.
-    #[error("{}: {reason}", path.display())]
-    Io { path: PathBuf, reason: io::Error },
-    /// A file at an address cannot be read. The reason names the address.
-    #[error("{reason}")]
-    Remote { path: PathBuf, reason: byte_source::Error },
+pub enum Problem {
     /// A document is larger than the limit, which no real document reaches.
     #[error("{} has {len} bytes, more than the {limit} that are read", path.display())]
     DocumentTooLarge {
@@ -33,16 +22,6 @@ pub enum Error {
         len: u64,
         /// Maximum length in bytes.
         limit: u64,
-    },
-    /// A file is not a checkpoint, or is damaged.
-    #[error("{}", with_path(path, reason))]
-    Checkpoint { path: PathBuf, reason: torch_import::Error },
-    /// The files of a set do not fit together, or do not fit the set's index or `params.json`.
-    #[error("{}: {reason}", folder.display())]
-    InconsistentSet {
-        /// Folder that contains the shards.
-        folder: PathBuf,
-        reason: torch_import::Error,
     },
     /// The list of paths is empty.
     #[error("no path was given")]
@@ -105,9 +84,6 @@ pub enum Error {
         /// Number of shards according to the file name.
         of: usize,
     },
-    /// The parts that the ranks of a training wrote cannot be joined.
-    #[error("{}", in_folder(folder, reason))]
-    Trainer { folder: PathBuf, reason: Box<crate::trainers::Error> },
     /// The folder was written by `DeepSpeed` with `ZeRO`: the weights are part of the optimizer state, which is split over
     /// files.
     #[error("{} is a DeepSpeed ZeRO checkpoint, whose weights are split over files", folder.display())]
@@ -133,52 +109,34 @@ pub enum Error {
     NoCheckpoint { folder: PathBuf, contents: FolderDiagnosis },
 }
 
-impl Error {
-    /// Returns the category of the error, by which a caller can react.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Io { reason, .. } => reason.into(),
-            Self::NotFound { .. } | Self::DanglingLink { .. } => ErrorKind::Io,
-            Self::Checkpoint { reason, .. }
-            | Self::InconsistentSet { reason, .. }
-            | Self::Remote { reason, .. } => reason.kind(),
-            Self::NoPaths => ErrorKind::Option,
-            Self::LoneShard { .. }
-            | Self::RankPart { .. }
-            | Self::NotASet { .. }
-            | Self::NotInFolder { .. }
-            | Self::SameNumber { .. }
-            | Self::SameFileTwice { .. }
-            | Self::MissingShard { .. }
-            | Self::ExtraShard { .. }
-            | Self::SeveralCheckpoints { .. }
-            | Self::NoCheckpoint { .. } => ErrorKind::Input,
-            Self::Trainer { reason, .. } => reason.kind(),
-            Self::DocumentTooLarge { .. } | Self::DeepSpeed { .. } => ErrorKind::Unsupported,
-        }
+details! {
+    Problem => Problem::place {
+        Io: NotFound, DanglingLink;
+        Option: NoPaths;
+        Input: LoneShard, RankPart, NotASet, NotInFolder, SameNumber, SameFileTwice, MissingShard, ExtraShard,
+            SeveralCheckpoints, NoCheckpoint;
+        Unsupported: DocumentTooLarge, DeepSpeed;
     }
 }
 
-impl Error {
-    pub(crate) fn checkpoint(path: &Path, reason: torch_import::Error) -> Self {
-        Self::Checkpoint { path: path.to_owned(), reason }
-    }
-
-    /// Creates the error for a file that cannot be opened or read.
-    pub(crate) fn unread(path: &Path, reason: byte_source::Error) -> Self {
-        if reason.detail::<byte_source::FileError>().is_some() {
-            return Self::checkpoint(path, reason);
+impl Problem {
+    fn place(&self) -> Place {
+        match self {
+            Self::NoPaths | Self::NotASet { .. } => Place::default(),
+            Self::DocumentTooLarge { path, .. }
+            | Self::NotFound { path }
+            | Self::LoneShard { path, .. }
+            | Self::RankPart { path, .. }
+            | Self::NotInFolder { index: path, .. }
+            | Self::SameNumber { first: path, .. }
+            | Self::SameFileTwice { first: path, .. }
+            | Self::MissingShard { path, .. }
+            | Self::ExtraShard { path, .. }
+            | Self::DeepSpeed { folder: path, .. }
+            | Self::DanglingLink { path, .. }
+            | Self::SeveralCheckpoints { folder: path, .. }
+            | Self::NoCheckpoint { folder: path, .. } => Place::file(path),
         }
-        Self::Remote { path: path.to_owned(), reason }
-    }
-
-    pub(crate) fn trainer(folder: &Path, reason: crate::trainers::Error) -> Self {
-        Self::Trainer { folder: folder.to_owned(), reason: Box::new(reason) }
-    }
-
-    /// Creates [`Error::InconsistentSet`] for the shards in the folder of `path`.
-    pub(crate) fn inconsistent_set(path: &Path, reason: torch_import::Error) -> Self {
-        Self::InconsistentSet { folder: parent_folder(path).to_owned(), reason }
     }
 }
 
@@ -187,22 +145,6 @@ impl Error {
 pub struct CheckpointCandidate {
     /// Paths that select the checkpoint in [`CheckpointSources::find`](crate::files::CheckpointSources::find).
     pub paths: Vec<PathBuf>,
-}
-
-/// Formats `path: reason`, or the reason alone if it contains the path already.
-fn with_path(path: &Path, reason: &torch_import::Error) -> String {
-    match reason.location().path {
-        Some(_) => reason.to_string(),
-        None => format!("{}: {reason}", path.display()),
-    }
-}
-
-/// Formats `folder: reason`, or the reason alone if it contains the folder already.
-fn in_folder(folder: &Path, reason: &crate::trainers::Error) -> String {
-    match reason {
-        crate::trainers::Error::Io { .. } | crate::trainers::Error::Unfinished { .. } => reason.to_string(),
-        reason => format!("{}: {reason}", folder.display()),
-    }
 }
 
 /// Joins paths into an enumeration for a sentence.

@@ -12,7 +12,7 @@ use crate::files::folder_names::INDEX_SUFFIX;
 use crate::files::numbering::{NumberedFileName, shard_number};
 use crate::files::rank_part::rank_part;
 use crate::files::shard_set::{check_numbered_set, read_indexed_set};
-use crate::files::{CheckpointSources, Error, FilesNote, Result};
+use crate::files::{CheckpointSources, FilesNote, Problem, Result};
 
 /// Treatment of a file whose name marks it as one of several shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,13 +39,13 @@ impl CheckpointSources {
     pub fn find<L: Clone + Into<Location>>(inputs: &[L], shards: ShardPolicy) -> Result<Self> {
         let inputs: Vec<Location> = inputs.iter().cloned().map(Into::into).collect();
         let [input] = inputs.as_slice() else { return find_shard_set(&inputs) };
-        match input.stat().map_err(|reason| Error::unread(input.path(), reason.into()))? {
+        match input.stat()? {
             Some(Stat::Folder) => {
                 let mut found = crate::files::folder::find(input)?;
                 found.folder = Some(input.clone());
                 Ok(found)
             }
-            None => Err(Error::NotFound { path: input.path().to_owned() }),
+            None => Err(Problem::NotFound { path: input.path().to_owned() }.into()),
             // What is wrong with a pipe or a dangling link, the system says when it is opened.
             Some(Stat::File(_) | Stat::Other) => find_of_file(input, shards),
         }
@@ -78,14 +78,15 @@ fn find_of_file(file: &Location, shards: ShardPolicy) -> Result<CheckpointSource
     }
     if shards == ShardPolicy::RequireAll {
         if let Some(what) = part {
-            return Err(Error::RankPart { path: path.to_owned(), what });
+            return Err(Problem::RankPart { path: path.to_owned(), what }.into());
         }
         if let Some(shard) = shard_number(file) {
-            return Err(Error::LoneShard {
+            return Err(Problem::LoneShard {
                 path: path.to_owned(),
                 number: shard.number,
                 of: shard.files_in_set,
-            });
+            }
+            .into());
         }
     }
     found.notes.extend(part.map(|what| FilesNote::RankPart { what }));
@@ -96,13 +97,13 @@ fn find_of_file(file: &Location, shards: ShardPolicy) -> Result<CheckpointSource
 fn find_shard_set(files: &[Location]) -> Result<CheckpointSources> {
     let paths = || files.iter().map(|file| file.path().to_owned()).collect::<Vec<PathBuf>>();
     if let Some(missing) = files.iter().find(|file| !matches!(file.stat(), Ok(Some(_)))) {
-        return Err(Error::NotFound { path: missing.path().to_owned() });
+        return Err(Problem::NotFound { path: missing.path().to_owned() }.into());
     }
     let mut members = Vec::new();
     for file in files {
         match NumberedFileName::parse_file_name(&file_name(file.path())) {
             Some(numbering) if file.is_file() => members.push((numbering, file.clone())),
-            _ => return Err(Error::NotASet { paths: paths() }),
+            _ => return Err(Problem::NotASet { paths: paths() }.into()),
         }
     }
     let is_same = |(a, file): &(NumberedFileName, Location), (b, other): &(NumberedFileName, Location)| {
@@ -112,7 +113,7 @@ fn find_shard_set(files: &[Location]) -> Result<CheckpointSources> {
     };
     match members.first() {
         Some(first) if !members.iter().all(|member| is_same(member, first)) => {
-            Err(Error::NotASet { paths: paths() })
+            Err(Problem::NotASet { paths: paths() }.into())
         }
         _ => check_numbered_set(members),
     }

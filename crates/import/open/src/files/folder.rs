@@ -12,8 +12,8 @@ use crate::files::links::link_target_outside;
 use crate::files::numbering::NumberedFileName;
 use crate::files::rank_part::RANK_OF_MEGATRON;
 use crate::files::shard_set::{check_numbered_set, read_indexed_set};
-use crate::files::{CheckpointSources, Error, FilesNote, Result};
-use crate::trainers::TrainerFolder;
+use crate::files::{CheckpointSources, FilesNote, Problem, Result};
+use crate::trainers::{TrainerFolder, list};
 
 /// Checkpoint that was found in a folder.
 struct FolderCandidate {
@@ -60,9 +60,8 @@ impl FolderCandidate {
 
 /// Finds the checkpoint at the top level of `folder`.
 pub(crate) fn find(folder: &Location) -> Result<CheckpointSources> {
-    let folder = folder.list().map_err(|reason| Error::Io { path: folder.path().to_owned(), reason })?;
-    let trainer_error = |reason| Error::trainer(folder.path(), reason);
-    if let Some(found) = TrainerFolder::at(&folder).map_err(trainer_error)? {
+    let folder = list(folder)?;
+    if let Some(found) = TrainerFolder::at(&folder).map_err(|error| error.in_folder(folder.path()))? {
         return Ok(trainer_sources(found, &folder));
     }
     if let Some(found) = find_deepspeed(&folder)? {
@@ -71,7 +70,7 @@ pub(crate) fn find(folder: &Location) -> Result<CheckpointSources> {
     if let Some(name) = dangling_checkpoint_link(&folder.listing) {
         let path = folder.path().join(name);
         let target = path.read_link().unwrap_or_default();
-        return Err(Error::DanglingLink { path, target });
+        return Err(Problem::DanglingLink { path, target }.into());
     }
     choose(&folder)
 }
@@ -87,18 +86,20 @@ fn choose(folder: &Folder) -> Result<CheckpointSources> {
     let chosen = match candidates.as_slice() {
         [] => {
             let step = TrainerFolder::newest_step(folder);
-            if let Some(found) = step.map_err(|reason| Error::trainer(folder.path(), reason))? {
+            if let Some(found) = step.map_err(|error| error.in_folder(folder.path()))? {
                 return Ok(trainer_sources(found, folder));
             }
             let contents = FolderDiagnosis::find(folder);
-            return Err(Error::NoCheckpoint { folder: folder.path().to_owned(), contents });
+            return Err(Problem::NoCheckpoint { folder: folder.path().to_owned(), contents }.into());
         }
         [_] => 0,
         several => {
             let Some(chosen) = preferred_candidate(several) else {
                 let candidates =
                     several.iter().map(|candidate| to_checkpoint_candidate(folder, candidate)).collect();
-                return Err(Error::SeveralCheckpoints { folder: folder.path().to_owned(), candidates });
+                return Err(
+                    Problem::SeveralCheckpoints { folder: folder.path().to_owned(), candidates }.into()
+                );
             };
             let names =
                 several.iter().enumerate().map(|(index, candidate)| (index, candidate.message_name()));
@@ -187,16 +188,15 @@ fn find_deepspeed(folder: &Folder) -> Result<Option<TrainerFolder>> {
     if candidates.is_empty()
         && let Some(step) = found.step(&folder.location)
     {
-        let failed = |reason| Error::trainer(step.path(), reason);
-        let listed = step.list().map_err(|reason| Error::Io { path: step.path().to_owned(), reason })?;
-        if let Some(mut trainer) = TrainerFolder::at(&listed).map_err(failed)? {
+        let found = TrainerFolder::at(&list(&step)?).map_err(|error| error.in_folder(step.path()));
+        if let Some(mut trainer) = found? {
             let name = file_name(step.path());
             let is_step = |other: &&String| other.starts_with("global_step") && **other != name;
             trainer.other_steps = folder.listing.folders.iter().filter(is_step).cloned().collect();
             return Ok(Some(trainer));
         }
     }
-    Err(Error::DeepSpeed { folder: folder.path().to_owned(), found, candidates })
+    Err(Problem::DeepSpeed { folder: folder.path().to_owned(), found, candidates }.into())
 }
 
 /// Returns all checkpoints in the folder. A single file whose name is not that of a whole model counts only if there is

@@ -15,7 +15,7 @@
 //! # let paths = [folder.path().to_owned()];
 //! let sources = CheckpointSources::find(&paths, ShardPolicy::RequireAll)?;
 //! let containers = sources.open()?;
-//! let (checkpoint, notes) = sources.read::<open::files::Error>(&containers, &|_, _| Ok(()))?;
+//! let (checkpoint, notes) = sources.read(&containers, &|_, _| Ok(()))?;
 //! for (name, tensor) in checkpoint.tensors() {
 //! println!("{name} {:?}", tensor.shape());
 //! }
@@ -49,12 +49,13 @@ mod rank_part;
 mod shard_set;
 mod sources;
 
-pub use crate::trainers::{TrainerRemedy, TrainerSummary};
+pub use crate::trainers::TrainerSummary;
+pub use byte_source::{Error, Result};
 pub use companions::{COMMON_COMPANIONS, Companion, has_tokenizer, is_companion_name};
 pub use deepspeed::ZeroCheckpoint;
 pub use diagnosis::FolderDiagnosis;
 pub use document_cache::{DOCUMENT_MAX, DocumentCache, read_document};
-pub use error::{CheckpointCandidate, Error, Result};
+pub use error::{CheckpointCandidate, Problem};
 pub use find::ShardPolicy;
 pub use note::FilesNote;
 pub use numbering::ShardNumber;

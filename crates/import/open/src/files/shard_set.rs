@@ -3,24 +3,23 @@
 use std::path::PathBuf;
 
 use byte_source::Location;
-use output::file_name;
+use output::{file_name, parent_folder};
 use torch_import::WeightMapIndex;
 
 use crate::files::folder_names::INDEX_SUFFIX;
 use crate::files::numbering::NumberedFileName;
 use crate::files::sources::SourcesKind;
-use crate::files::{CheckpointSources, DOCUMENT_MAX, Error, Result, read_document};
+use crate::files::{CheckpointSources, DOCUMENT_MAX, Problem, Result, read_document};
 
 /// Reads an index, and returns the files in its folder that it names.
 pub(crate) fn read_indexed_set(index: &Location) -> Result<CheckpointSources> {
     let path = index.path();
     let name = file_name(path);
     let text = read_document(index, DOCUMENT_MAX)?;
-    let map =
-        WeightMapIndex::from_json(&name, &text).map_err(|reason| Error::inconsistent_set(path, reason))?;
+    let map = WeightMapIndex::from_json(&name, &text).map_err(|error| error.in_file(parent_folder(path)))?;
     let files: Vec<PathBuf> = map.files().iter().map(|file| path.with_file_name(file)).collect();
     if let Some(missing) = files.iter().find(|file| !index.at(*file).is_file()) {
-        return Err(Error::NotInFolder { index: path.to_owned(), file: file_name(missing) });
+        return Err(Problem::NotInFolder { index: path.to_owned(), file: file_name(missing) }.into());
     }
     // The index `model.safetensors.index.json` stands for `model.safetensors`.
     let whole = path.with_file_name(name.strip_suffix(INDEX_SUFFIX).unwrap_or(&name));
@@ -30,16 +29,23 @@ pub(crate) fn read_indexed_set(index: &Location) -> Result<CheckpointSources> {
 
 /// Returns the set of numbered files, after checking that each number occurs exactly once.
 pub(crate) fn check_numbered_set(members: Vec<(NumberedFileName, Location)>) -> Result<CheckpointSources> {
-    let Some(one) = members.first().map(|(_, file)| file.clone()) else { return Err(Error::NoPaths) };
+    let Some(one) = members.first().map(|(_, file)| file.clone()) else {
+        return Err(Problem::NoPaths.into());
+    };
     let mut members: Vec<(NumberedFileName, PathBuf)> =
         members.into_iter().map(|(numbering, file)| (numbering, file.path().to_owned())).collect();
     members.sort_by(|a, b| (a.0.number, &a.1).cmp(&(b.0.number, &b.1)));
-    let Some((first, path)) = members.first().cloned() else { return Err(Error::NoPaths) };
+    let Some((first, path)) = members.first().cloned() else { return Err(Problem::NoPaths.into()) };
     for pair in members.windows(2) {
         if let [(a, first), (b, second)] = pair
             && a.number == b.number
         {
-            return Err(Error::SameNumber { first: first.clone(), second: second.clone(), number: a.number });
+            return Err(Problem::SameNumber {
+                first: first.clone(),
+                second: second.clone(),
+                number: a.number,
+            }
+            .into());
         }
     }
     let last = members.last().map_or(0, |(numbering, _)| numbering.number);
@@ -48,11 +54,11 @@ pub(crate) fn check_numbered_set(members: Vec<(NumberedFileName, Location)>) -> 
     for number in start..=end {
         if !members.iter().any(|(numbering, _)| numbering.number == number) {
             let path = path.with_file_name(first.name_of_shard(number));
-            return Err(Error::MissingShard { path, found: members.len() });
+            return Err(Problem::MissingShard { path, found: members.len() }.into());
         }
     }
     if let Some((_, extra)) = members.iter().find(|(numbering, _)| numbering.number > end) {
-        return Err(Error::ExtraShard { path: extra.clone(), of: first.files_in_set.unwrap_or(0) });
+        return Err(Problem::ExtraShard { path: extra.clone(), of: first.files_in_set.unwrap_or(0) }.into());
     }
     let kind = if first.files_in_set.is_some() { SourcesKind::Numbered } else { SourcesKind::ModelParallel };
     let whole = one.at(path.with_file_name(first.single_file_name()));

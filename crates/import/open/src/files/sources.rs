@@ -13,7 +13,7 @@ use crate::files::companions::{Companion, companions};
 use crate::files::document_cache::DocumentCache;
 use crate::files::folder_names::folder_above;
 use crate::files::numbering::shard_number;
-use crate::files::{Error, FilesNote, Result, ShardNumber};
+use crate::files::{FilesNote, Problem, Result, ShardNumber};
 use output::{Scratch, file_name, parent_folder};
 
 /// Files of one checkpoint, found but not opened.
@@ -95,9 +95,8 @@ impl CheckpointSources {
     /// Finds the checkpoint in an archive.
     pub(crate) fn archive(file: &Location) -> Result<Self> {
         let path = file.path();
-        let source = file.open().map_err(|reason| TrainerArchive::unread(path, reason));
-        let archive = source.and_then(TrainerArchive::from_source);
-        let archive = archive.map_err(|reason| Error::trainer(path, reason))?;
+        let archive = file.open().and_then(TrainerArchive::from_source);
+        let archive = archive.map_err(|error| error.in_folder(path))?;
         let kind = archive.layout.map_or(SourcesKind::Single, SourcesKind::Trainer);
         Ok(Self { archive: Some(archive), ..Self::new(vec![path.to_owned()], file, kind) })
     }
@@ -153,7 +152,7 @@ impl CheckpointSources {
     /// Opens all files like [`open`](Self::open), with an observer that can stop the reading.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and [`Cancelled`](byte_source::Cancelled) within [`Error::Checkpoint`].
+    /// Those of [`open`](Self::open), and [`Cancelled`](byte_source::Cancelled).
     pub fn open_with_observer(&self, observer: &dyn Observer) -> Result<Vec<Container>> {
         self.open_with(Container::from_source_with_observer, observer)
     }
@@ -165,15 +164,13 @@ impl CheckpointSources {
     pub fn open_with(&self, to_container: ToContainer, observer: &dyn Observer) -> Result<Vec<Container>> {
         self.reject_duplicate_files()?;
         if let Some(archive) = &self.archive {
-            return archive.containers().map_err(|reason| Error::trainer(&self.path, reason));
+            return archive.containers().map_err(|error| error.in_folder(&self.path));
         }
         let open = |(source, path): (Arc<dyn Source>, &PathBuf)| match self.kind {
-            SourcesKind::Trainer(layout) => {
-                layout.open(source).map_err(|reason| Error::trainer(self.root(), reason))
-            }
-            _ => to_container(source, observer).map_err(|reason| Error::checkpoint(path, reason)),
+            SourcesKind::Trainer(layout) => layout.open(source).map_err(|error| error.in_folder(self.root())),
+            _ => to_container(source, observer).map_err(|error| error.in_file(path)),
         };
-        let sources = self.store.open(&self.files).map_err(|reason| Error::unread(&self.path, reason))?;
+        let sources = self.store.open(&self.files)?;
         sources.into_iter().zip(&self.files).map(open).collect()
     }
 
@@ -205,7 +202,7 @@ impl CheckpointSources {
             // A file that cannot be resolved is reported when it is opened.
             let Ok(file) = path.canonicalize() else { continue };
             if let Some(first) = known.insert(file, path) {
-                return Err(Error::SameFileTwice { first: first.clone(), second: path.clone() });
+                return Err(Problem::SameFileTwice { first: first.clone(), second: path.clone() }.into());
             }
         }
         Ok(())
@@ -216,30 +213,29 @@ impl CheckpointSources {
     ///
     /// # Errors
     /// When a file is damaged, `judge` rejects it, or the files do not fit together.
-    pub fn read<E: From<Error>>(
+    pub fn read(
         &self,
         containers: &[Container],
-        judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
-    ) -> Result<(Checkpoint, Vec<FilesNote>), E> {
+        judge: &dyn Fn(&Path, &Checkpoint) -> Result<()>,
+    ) -> Result<(Checkpoint, Vec<FilesNote>)> {
         self.read_with_observer(containers, judge, &())
     }
 
     /// Reads the opened files like [`read`](Self::read), with an observer that can stop the reading and the comparison of shards.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), and [`Cancelled`](byte_source::Cancelled) within [`Error::Checkpoint`] or
-    /// [`Error::InconsistentSet`].
-    pub fn read_with_observer<E: From<Error>>(
+    /// Those of [`read`](Self::read), and [`Cancelled`](byte_source::Cancelled).
+    pub fn read_with_observer(
         &self,
         containers: &[Container],
-        judge: &dyn Fn(&Path, &Checkpoint) -> Result<(), E>,
+        judge: &dyn Fn(&Path, &Checkpoint) -> Result<()>,
         observer: &dyn Observer,
-    ) -> Result<(Checkpoint, Vec<FilesNote>), E> {
+    ) -> Result<(Checkpoint, Vec<FilesNote>)> {
         let several = containers.len() > 1;
         let mut notes = self.notes.clone();
         if let SourcesKind::Trainer(layout) = self.kind {
             let joined = layout.join(containers, observer);
-            let joined = joined.map_err(|reason| Error::trainer(self.root(), reason))?;
+            let joined = joined.map_err(|error| error.in_folder(self.root()))?;
             judge(self.root(), &joined.checkpoint)?;
             notes.push(FilesNote::Trainer(joined.summary));
             let of_files = containers.iter().flat_map(Container::notes);
@@ -252,8 +248,8 @@ impl CheckpointSources {
         for container in containers {
             let path = container.path();
             let file = file_name(path);
-            let mut checkpoint = Checkpoint::read_with_observer(container, observer)
-                .map_err(|reason| Error::checkpoint(path, reason))?;
+            let mut checkpoint =
+                Checkpoint::read_with_observer(container, observer).map_err(|error| error.in_file(path))?;
             judge(path, &checkpoint)?;
             if several {
                 checkpoint.left_out.name_file(&file);
@@ -271,13 +267,13 @@ impl CheckpointSources {
             SourcesKind::ModelParallel => {
                 let sizes = match self.documents.params()? {
                     Some(text) => ModelSizes::from_json(text)
-                        .map_err(|reason| Error::inconsistent_set(&self.path, reason))?,
+                        .map_err(|error| error.in_file(parent_folder(&self.path)))?,
                     None => ModelSizes::default(),
                 };
                 torch_import::merge_model_parallel(shards, &sizes, observer)
             }
         };
-        let merged = merged.map_err(|reason| Error::inconsistent_set(&self.path, reason))?;
+        let merged = merged.map_err(|error| error.in_file(parent_folder(&self.path)))?;
         merged.notes.iter().for_each(|note| add_container_note(&mut notes, None, note));
         Ok((merged.checkpoint, notes))
     }
@@ -315,18 +311,15 @@ impl CheckpointSources {
 /// Copies companions into a temporary folder.
 fn copy_companions(store: &dyn Store, companions: Vec<Companion>) -> Result<(Scratch, Vec<Companion>)> {
     let (names, paths): (Vec<String>, Vec<PathBuf>) = companions.into_iter().unzip();
-    let remote = |path: &Path, reason| Error::Remote { path: path.to_owned(), reason };
-    let sources = store.open(&paths).map_err(|reason| remote(Path::new(""), reason))?;
-    let temporary = std::env::temp_dir();
+    let sources = store.open(&paths)?;
     // Unlike other temporary folders, it does not outlive a signal.
-    let local = Scratch::create(&temporary)
-        .map_err(|reason| Error::Io { path: temporary, reason: std::io::Error::other(reason) })?;
+    let local = Scratch::create(&std::env::temp_dir())?;
     let mut copied = Vec::with_capacity(names.len());
     for (name, source) in names.into_iter().zip(sources) {
         let path = local.path().join(&name);
-        let mut file = File::create(&path).map_err(|reason| Error::Io { path: path.clone(), reason })?;
+        let mut file = File::create(&path).map_err(|error| byte_source::Error::from(error).in_file(&path))?;
         let mut reader = SourceReader::new(&*source, 0..source.len());
-        std::io::copy(&mut reader, &mut file).map_err(|reason| remote(source.path(), reason.into()))?;
+        std::io::copy(&mut reader, &mut file)?;
         copied.push((name, path));
     }
     Ok((local, copied))

@@ -2,6 +2,7 @@
 //!
 //! The texts do not mention command-line flags, because a caller may not have any.
 
+use byte_source::details;
 use tensor::Dtype;
 
 use crate::CastFrom;
@@ -58,6 +59,12 @@ pub enum InvalidOption {
     /// Two casts apply to the same tensors.
     #[error("{from} is given twice")]
     CastTwice { from: CastFrom },
+}
+
+details! {
+    InvalidOption {
+        Option: Unknown, Value, Exclusive, NoSum, Pattern, Regex, NoGroup, CannotCast, NotFloatingPoint, CastTwice;
+    }
 }
 
 #[cfg(feature = "cli")]

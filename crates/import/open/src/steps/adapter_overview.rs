@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::merge::ADAPTER_FILES;
 use crate::files::CheckpointSources;
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Settings of an adapter of any method, as `adapter_config.json` has them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -71,6 +71,6 @@ impl AdapterOverview {
 /// When the tensors are those of an adapter.
 pub fn refuse_adapter(sources: &CheckpointSources, input: Option<&Location>) -> Result<()> {
     let Some(overview) = AdapterOverview::read(sources)? else { return Ok(()) };
-    let path = input.map_or_else(|| sources.root(), Location::path).to_owned();
-    Err(Error::AdapterAlone { path, overview: Box::new(overview) })
+    let path = input.map_or_else(|| sources.root(), Location::path);
+    Err(Error::from(Problem::AdapterAlone { overview: Box::new(overview) }).in_file(path))
 }

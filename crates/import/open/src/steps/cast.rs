@@ -14,7 +14,8 @@ use tensor::{
 use torch_import::CompoundKind;
 
 use crate::{
-    Cast, CastFrom, CastOptions, Context, Error, InvalidOption, Model, Note, Result, Step, StepReport,
+    Cast, CastFrom, CastOptions, Context, Error, InvalidOption, Model, Note, Problem, Result, Step,
+    StepReport,
 };
 
 /// Result of casting the tensors of one dtype.
@@ -90,7 +91,7 @@ impl Step for CastOptions {
         let mut notes = std::mem::take(&mut model.notes);
         let casts = apply_casts(&all, model.tensors_mut(), &mut notes);
         model.notes = notes;
-        Ok(StepReport::Cast(casts.map_err(Error::at(model.root()))?))
+        Ok(StepReport::Cast(casts.map_err(|error| error.in_file(model.root()))?))
     }
 }
 
@@ -112,7 +113,7 @@ fn apply_casts(casts: &[Cast], tensors: &mut Tensors, notes: &mut Vec<Note>) -> 
         if kept.contains(name) {
             kept_parts = kept_parts.saturating_add(1);
         } else if DtypeConversion::new(from, to).is_none() {
-            return Err(Error::CannotCast { name: name.clone(), from, to });
+            return Err(Error::from(Problem::CannotCast { from, to }).in_tensor(name));
         } else {
             groups.add(name, tensor);
             if to.size() == 1 && to.is_floating_point() && tensor.shape().len() == 1 {
@@ -221,10 +222,10 @@ impl CastGroups {
         let mut made = CastStorages { rows: Vec::new(), storages: HashMap::with_capacity(self.casts.len()) };
         for group in self.casts {
             let CastGroup { storage, dtype, mut views } = group;
-            let cannot = |views: &[(Range<u64>, Arc<str>)]| Error::CannotCast {
-                name: views.first().map_or_else(String::new, |(_, name)| name.to_string()),
-                from: dtype,
-                to: target_dtype(casts, dtype).unwrap_or(dtype),
+            let cannot = |views: &[(Range<u64>, Arc<str>)]| {
+                let to = target_dtype(casts, dtype).unwrap_or(dtype);
+                let name = views.first().map_or("", |(_, name)| name);
+                Error::from(Problem::CannotCast { from: dtype, to }).in_tensor(name)
             };
             let conversion = target_dtype(casts, dtype).and_then(|to| DtypeConversion::new(dtype, to));
             let conversion = conversion.ok_or_else(|| cannot(&views))?;
@@ -285,7 +286,7 @@ impl CastStorages {
         let offset = if tensor.numel() == 0 { offset.min(len) } else { offset };
         let (from, to) = (row.conversion.from(), row.conversion.to());
         let cast = tensor.with_storage(to, offset, made.storage.clone());
-        cast.map(Some).map_err(|_| Error::CannotCast { name: name.to_owned(), from, to })
+        cast.map(Some).map_err(|_| Error::from(Problem::CannotCast { from, to }).in_tensor(name))
     }
 }
 

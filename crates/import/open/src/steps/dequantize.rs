@@ -9,7 +9,7 @@ use torch_import::{Checkpoint, ItemContent};
 
 use super::cast;
 use crate::files::CheckpointSources;
-use crate::{Cast, Context, Error, Model, Result, Selection, Step, StepReport, values};
+use crate::{Cast, Context, Model, Result, Selection, Step, StepReport, values};
 
 /// Quantized tensors of one scheme whose numbers are computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -152,7 +152,7 @@ impl Dequantize {
 
 impl Step for Dequantize {
     fn apply(&self, model: &mut Model, _: &Context<'_>) -> Result<StepReport> {
-        let reports = self.replace_codes(model).map_err(Error::at(model.root()))?;
+        let reports = self.replace_codes(model).map_err(|error| error.in_file(model.root()))?;
         Ok(StepReport::Dequantized(reports))
     }
 }

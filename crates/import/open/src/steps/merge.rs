@@ -12,7 +12,7 @@ use super::translated_base::TranslatedBase;
 use crate::files::CheckpointSources;
 use crate::model::FoundInput;
 use crate::options::path_json;
-use crate::{Context, Error, Model, Result, Step, StepReport};
+use crate::{Context, Error, Model, Problem, Result, Step, StepReport};
 
 /// File names of an adapter's tensors, the preferred one first.
 pub(crate) const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
@@ -86,12 +86,12 @@ impl Step for Merge {
         let mut adapters = Vec::with_capacity(self.0.len());
         for input in &self.0 {
             let name = output::shown_path(&input.path).display().to_string();
-            let failed = |error: byte_source::Error| error.in_file(name.as_ref());
+            let failed = |error: Error| error.in_file(name.as_ref());
             let options = context.open_options(&input.path)?;
             let location = options.inputs.first().cloned().unwrap_or_default();
             let sources = CheckpointSources::file(&tensor_file(&location)?);
             let config = sources.documents.adapter()?.map(str::to_owned);
-            let config = config.ok_or_else(|| Error::NoAdapter { path: output::shown_path(&input.path) })?;
+            let config = config.ok_or_else(|| failed(Problem::NoAdapter.into()))?;
             let found = FoundInput { sources: Arc::new(sources), carton: None, quantization: None };
             let mut opened = found.read(&options, context.observer)?;
             let tensors = opened.take_tensors();
@@ -122,7 +122,7 @@ pub fn tensor_file(input: &Location) -> Result<Location> {
         return Ok(input.clone());
     }
     let mut files = ADAPTER_FILES.iter().map(|name| input.join(name));
-    files.find(Location::is_file).ok_or_else(|| Error::NoAdapter { path: input.path().to_owned() })
+    files.find(Location::is_file).ok_or_else(|| Error::from(Problem::NoAdapter).in_file(input.path()))
 }
 
 #[cfg(test)]

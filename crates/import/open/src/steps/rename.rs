@@ -11,7 +11,7 @@ use regex::Regex;
 
 use tensor::Tensors;
 
-use crate::{Context, Error, InvalidOption, Model, Result, Step, StepReport};
+use crate::{Context, InvalidOption, Model, Problem, Result, Step, StepReport};
 
 /// Replacement in tensor names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,12 +95,12 @@ fn replacement_groups(to: &str) -> impl Iterator<Item = &str> {
 /// # Errors
 /// When an expression cannot be parsed, or a replacement uses a group that its expression does not have.
 pub fn check_renames(renames: &[Rename]) -> Result<()> {
-    renames.iter().try_for_each(|rename| rename.regex().map(drop)).map_err(Error::Option)
+    Ok(renames.iter().try_for_each(|rename| rename.regex().map(drop))?)
 }
 
 impl Step for Vec<Rename> {
     fn apply(&self, model: &mut Model, _: &Context<'_>) -> Result<StepReport> {
-        apply_renames(self, model.tensors_mut()).map_err(Error::at(model.root()))?;
+        apply_renames(self, model.tensors_mut()).map_err(|error| error.in_file(model.root()))?;
         Ok(StepReport::Names)
     }
 }
@@ -130,18 +130,18 @@ fn apply_renames(renames: &[Rename], tensors: &mut Tensors) -> Result<()> {
             }
         }
         if !matches {
-            return Err(Error::NothingRenamed { pattern: rename.pattern.clone() });
+            return Err(Problem::NothingRenamed { pattern: rename.pattern.clone() }.into());
         }
     }
     let names: Vec<String> = names.into_iter().map(|(name, part)| name + &part).collect();
     let mut seen: HashMap<&str, &str> = HashMap::with_capacity(names.len());
     for (new, old) in names.iter().zip(tensors.names()) {
         if new.is_empty() {
-            return Err(Error::EmptyName { name: old.to_owned() });
+            return Err(Problem::EmptyName { name: old.to_owned() }.into());
         }
         if let Some(first) = seen.insert(new, old) {
             let (name, first, second) = (new.clone(), first.to_owned(), old.to_owned());
-            return Err(Error::SameName { name, first, second });
+            return Err(Problem::SameName { name, first, second }.into());
         }
     }
     tensors.names_mut().zip(names).for_each(|(name, new)| *name = new);

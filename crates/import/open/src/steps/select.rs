@@ -10,7 +10,7 @@ use tensor::{CompoundTensor, StorageId, Tensor, TensorEntry, Tensors};
 use torch_import::{Checkpoint, CheckpointItem, CompoundItem, CompoundKind, ItemContent};
 
 use super::weight_keys::{is_weight_key, key_of_weights};
-use crate::{Context, Error, InvalidOption, Model, Note, Result, Step, StepReport};
+use crate::{Context, InvalidOption, Model, Note, Problem, Result, Step, StepReport};
 
 /// First parts of names that wrappers add to all tensors, besides the keys of weights.
 const WRAPPERS: &[&str] = &["_orig_mod"];
@@ -75,7 +75,7 @@ impl Selection {
 impl Step for Selection {
     fn apply(&self, model: &mut Model, _: &Context<'_>) -> Result<StepReport> {
         let selected = if model.is_taken() { self.narrow(model) } else { self.take(model) };
-        selected.map_err(Error::at(model.root()))?;
+        selected.map_err(|error| error.in_file(model.root()))?;
         Ok(StepReport::Names)
     }
 }
@@ -139,12 +139,12 @@ impl Selection {
         }
         if let Some(prefix) = strip {
             if stripped == 0 {
-                return Err(Error::NoSuchPrefix { prefix });
+                return Err(Problem::NoSuchPrefix { prefix }.into());
             }
             model.notes.push(Note::PrefixRemoved { prefix, names: stripped, of: tensors.len() });
         }
         if tensors.is_empty() {
-            return Err(Error::AllTensorsExcluded);
+            return Err(Problem::AllTensorsExcluded.into());
         }
         model.set_tensors(tensors, has_origins.then_some(kept_origins));
         Ok(())
@@ -226,16 +226,16 @@ fn select(
     }
     if let Some(prefix) = rules.strip {
         if stripped == 0 {
-            return Err(Error::NoSuchPrefix { prefix });
+            return Err(Problem::NoSuchPrefix { prefix }.into());
         }
         notes.push(Note::PrefixRemoved { prefix, names: stripped, of: tensors.len() });
     }
     cut_to_spans(&mut tensors, notes);
     if let Some((name, what)) = without_data {
-        return Err(Error::NoData { name, what: what.clone() });
+        return Err(Problem::NoData { name, what: what.clone() }.into());
     }
     if tensors.is_empty() {
-        return Err(no_tensors_error(selection, checkpoint));
+        return Err(no_tensors_problem(selection, checkpoint).into());
     }
     if selection.strip_prefix.is_none()
         && let Some(prefix) = wrapper_prefix(&tensors)
@@ -316,9 +316,9 @@ fn cut_to_spans(tensors: &mut Tensors, notes: &mut Vec<Note>) {
     }
 }
 
-fn no_tensors_error(selection: &Selection, checkpoint: &Checkpoint) -> Error {
+fn no_tensors_problem(selection: &Selection, checkpoint: &Checkpoint) -> Problem {
     match &selection.key {
-        _ if checkpoint.tensors().next().is_none() => Error::NoTensors,
+        _ if checkpoint.tensors().next().is_none() => Problem::NoTensors,
         Some(key) => {
             let is_tensor = |item: &&CheckpointItem| !matches!(item.content, ItemContent::Value(_));
             let tensors = || checkpoint.items.iter().filter(is_tensor);
@@ -335,9 +335,9 @@ fn no_tensors_error(selection: &Selection, checkpoint: &Checkpoint) -> Error {
             let mut seen = HashSet::new();
             under.retain(|key| seen.insert(key.clone()));
             under.truncate(SHOWN);
-            Error::NoTensorsUnderKey { key: key.clone(), under }
+            Problem::NoTensorsUnderKey { key: key.clone(), under }
         }
-        None => Error::AllTensorsExcluded,
+        None => Problem::AllTensorsExcluded,
     }
 }
 

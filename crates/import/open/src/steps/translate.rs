@@ -83,18 +83,12 @@ fn token_documents(sources: &CheckpointSources) -> Result<TokenDocuments> {
     })
 }
 
-pub(crate) fn translation_error(reason: decoder::Error, sources: &CheckpointSources) -> Error {
-    if let Some(error) = lone_shard(&reason, sources) {
-        return error;
-    }
-    if !reason.code().starts_with("decoder::") {
-        return in_checkpoint(reason, sources).into();
-    }
-    Error::LayoutTranslation(in_checkpoint(reason, sources))
+pub(crate) fn translation_error(reason: Error, sources: &CheckpointSources) -> Error {
+    lone_shard(&reason, sources).unwrap_or_else(|| in_checkpoint(reason, sources))
 }
 
 /// Adds the document that the error is about, or the checkpoint.
-pub fn in_checkpoint(error: byte_source::Error, sources: &CheckpointSources) -> byte_source::Error {
+pub fn in_checkpoint(error: Error, sources: &CheckpointSources) -> Error {
     match error.location().path {
         Some(document) => error.in_file(&sources.path.with_file_name(document)),
         None => error.in_file(sources.root()),
@@ -102,11 +96,11 @@ pub fn in_checkpoint(error: byte_source::Error, sources: &CheckpointSources) -> 
 }
 
 /// Converts the error that a single file is one of several shards.
-pub fn lone_shard(error: &byte_source::Error, sources: &CheckpointSources) -> Option<Error> {
+pub fn lone_shard(error: &Error, sources: &CheckpointSources) -> Option<Error> {
     match error.detail() {
         Some(decoder::Problem::Shard { count }) if sources.is_single() => {
             let of = usize::try_from(*count).unwrap_or(usize::MAX);
-            Some(files::Error::LoneShard { path: sources.path.clone(), number: 1, of }.into())
+            Some(files::Problem::LoneShard { path: sources.path.clone(), number: 1, of }.into())
         }
         _ => None,
     }

@@ -5,7 +5,7 @@
 use foldhash::{HashMap, HashMapExt};
 use torch_import::{Checkpoint, CheckpointItem};
 
-use crate::{Error, Note, Result};
+use crate::{Note, Problem, Result};
 
 /// Names of the dict of weights.
 const WEIGHT_KEYS: &[&str] = &[
@@ -144,7 +144,7 @@ pub(crate) fn key_of_weights(
             notes.push(Note::UsingKey { key: key.clone(), tensors: *tensors, left_out: others });
             Ok(Some(key.clone()))
         }
-        _ => Err(Error::SeveralKeys { keys: found }),
+        _ => Err(Problem::SeveralKeys { keys: found }.into()),
     }
 }
 

@@ -15,7 +15,7 @@ use flate2::read::MultiGzDecoder;
 use torch_import::Container;
 
 use crate::trainers::listing::list;
-use crate::trainers::{Error, Result, TrainerFolder, TrainerLayout};
+use crate::trainers::{Problem, Result, TrainerFolder, TrainerLayout};
 
 const EXTENSION: &str = "nemo";
 const GZIP: &[u8] = b"\x1f\x8b";
@@ -27,8 +27,6 @@ pub struct TrainerArchive {
     /// Layout of the files of several ranks; `None` if one member is the whole checkpoint.
     pub layout: Option<&'static dyn TrainerLayout>,
     members: Vec<Arc<dyn Source>>,
-    /// Name of the archive, for messages.
-    file: String,
 }
 
 impl TrainerArchive {
@@ -37,37 +35,28 @@ impl TrainerArchive {
         path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION))
     }
 
-    /// Converts the error of opening the archive at `path`.
-    pub fn unread(path: &Path, reason: byte_source::Error) -> Error {
-        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Error::File { file, reason }
-    }
-
     /// Finds the checkpoint in an archive.
     ///
     /// # Errors
     /// When the archive cannot be read, is damaged, or has no checkpoint.
     pub fn from_source(mut source: Arc<dyn Source>) -> Result<Self> {
         let path = source.path().to_owned();
-        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let fail = |reason: torch_import::Error| Error::File { file: file.clone(), reason };
-        let start = source.read_range(0..source.len().min(GZIP.len() as u64)).map_err(&fail)?;
+        let start = source.read_range(0..source.len().min(GZIP.len() as u64))?;
         if start.as_ref() == GZIP {
-            source = decompress(&*source).map_err(fail)?;
+            source = decompress(&*source)?;
         }
-        let members = read_members(&*source).map_err(fail)?;
+        let members = read_members(&*source)?;
         let members = members.into_iter().filter_map(|(name, range)| {
             let member = Region::new(&source, range)?.named(&path.join(name));
             Some(Arc::new(member) as Arc<dyn Source>)
         });
         let store = Arc::new(members.collect::<MemoryStore>());
-        let open = |paths: &[PathBuf]| store.open(paths).map_err(&fail);
         let root = list(&Location::new(Arc::<MemoryStore>::clone(&store), &path))?;
         let places = root.listing.folders.iter().map(|name| list(&root.location.join(name)));
         let places = places.collect::<Result<Vec<_>>>()?;
         for folder in std::iter::once(&root).chain(&places) {
             if let Some(found) = TrainerFolder::at(folder)? {
-                return Ok(Self { layout: Some(found.layout), members: open(&found.files)?, file });
+                return Ok(Self { layout: Some(found.layout), members: store.open(&found.files)? });
             }
         }
         let is_weights =
@@ -75,8 +64,8 @@ impl TrainerArchive {
         let weights: Vec<PathBuf> =
             root.listing.files.iter().filter(is_weights).map(|name| path.join(name)).collect();
         match weights.as_slice() {
-            [_] => Ok(Self { layout: None, members: open(&weights)?, file }),
-            _ => Err(Error::Unsupported { file, reason: "the archive has no checkpoint that is known" }),
+            [_] => Ok(Self { layout: None, members: store.open(&weights)? }),
+            _ => Err(Problem::Unsupported("the archive has no checkpoint that is known").into()),
         }
     }
 
@@ -87,15 +76,14 @@ impl TrainerArchive {
     pub fn containers(&self) -> Result<Vec<Container>> {
         let open = |source: &Arc<dyn Source>| match self.layout {
             Some(layout) => layout.open(Arc::clone(source)),
-            None => Container::from_source(Arc::clone(source))
-                .map_err(|reason| Error::File { file: self.file.clone(), reason }),
+            None => Container::from_source(Arc::clone(source)),
         };
         self.members.iter().map(open).collect()
     }
 }
 
 /// Decompresses a gzip file into an unlinked temporary file.
-fn decompress(source: &dyn Source) -> Result<Arc<dyn Source>, torch_import::Error> {
+fn decompress(source: &dyn Source) -> Result<Arc<dyn Source>> {
     let temporary = torch_import::Problem::TemporaryFile;
     let mut out = tempfile::tempfile().map_err(temporary)?;
     let mut decoder = MultiGzDecoder::new(SourceReader::new(source, 0..source.len()));
@@ -111,7 +99,7 @@ fn decompress(source: &dyn Source) -> Result<Arc<dyn Source>, torch_import::Erro
 }
 
 /// Reads the names of the regular files of a tar archive, and their ranges.
-fn read_members(source: &dyn Source) -> Result<Vec<(String, Range<u64>)>, torch_import::Error> {
+fn read_members(source: &dyn Source) -> Result<Vec<(String, Range<u64>)>> {
     let mut members: Vec<(String, Range<u64>)> = Vec::new();
     let mut archive = tar::Archive::new(SeekableSource::new(source));
     let entries = archive.entries_with_seek().map_err(|error| damaged(error.to_string()))?;

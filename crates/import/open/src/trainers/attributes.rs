@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use pickle_vm::{Heap, ObjectId};
 
-use crate::trainers::{Error, Result};
+use crate::trainers::{Error, Problem, Result};
 
 /// Largest number of dimensions of a tensor in PyTorch.
 const DIMENSIONS_MAX: usize = 64;
@@ -23,7 +23,8 @@ pub(crate) struct Objects<'h> {
 impl<'h> Objects<'h> {
     /// Builds the error for an object that is not what the format asks for.
     pub(crate) fn malformed(self, id: ObjectId, reason: impl Into<String>) -> Error {
-        Error::Metadata { file: self.file.to_owned(), offset: self.heap.offset(id), reason: reason.into() }
+        let problem = Problem::Metadata { offset: self.heap.offset(id), reason: reason.into() };
+        Error::from(problem).in_file(self.file.as_ref())
     }
 
     /// Returns the module and the name of an object's class, or of the function that made it.

@@ -1,21 +1,16 @@
-//! Errors of finding and joining the parts of a checkpoint.
+//! Problems of finding and joining the parts of a checkpoint.
+//!
+//! Errors about a file have its path in the folder as their place. The caller adds the folder.
 
-use std::io;
 use std::path::PathBuf;
 
-use byte_source::{Cancelled, ErrorKind};
-
-/// Result type with the error of this crate.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+use byte_source::{Place, details};
 
 /// Reasons for which the parts of a trainer do not make a checkpoint. The texts do not contain the folder, except for
-/// errors about it.
+/// problems of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// A folder or file cannot be read.
-    #[error("{}: {reason}", path.display())]
-    Io { path: PathBuf, reason: io::Error },
+pub enum Problem {
     /// The trainer has not finished the folder.
     #[error("{} is not complete: {reason}", folder.display())]
     Unfinished {
@@ -23,21 +18,16 @@ pub enum Error {
         /// File by which an unfinished save was recognised.
         reason: String,
     },
-    /// A file is not a checkpoint, or is damaged.
-    #[error("{file}: {reason}")]
-    File { file: String, reason: torch_import::Error },
     /// The objects of a metadata file are not those of the format.
-    #[error("{file}: {reason}, at offset 0x{offset:x}")]
+    #[error("{reason}, at offset 0x{offset:x}")]
     Metadata {
-        file: String,
         /// Offset in the pickle.
         offset: u64,
         reason: String,
     },
     /// The metadata repeats names, sizes or parts more often than its length allows.
-    #[error("{file} repeats more {what} than its length of {len} bytes allows")]
+    #[error("it repeats more {what} than its length of {len} bytes allows")]
     MetadataSize {
-        file: String,
         what: &'static str,
         /// Length of the file in bytes.
         len: u64,
@@ -69,15 +59,18 @@ pub enum Error {
     /// The bytes of a part cannot be read as a tensor or value.
     #[error("{}: its part at offset {offset} of {file}: {reason}", what(tensor))]
     Part { tensor: String, file: String, offset: u64, reason: torch_import::Error },
-    /// A part holds something other than one tensor.
-    #[error("{}: its part at offset {offset} of {file} is not a tensor", what(tensor))]
-    NotATensor { tensor: String, file: String, offset: u64 },
+    /// A part holds something other than one tensor, or cannot be decompressed.
+    #[error("{}: its part at offset {offset} of {file} {problem}", what(tensor))]
+    BadPart {
+        tensor: String,
+        file: String,
+        offset: u64,
+        /// What is wrong with the part, as the end of a sentence about it.
+        problem: String,
+    },
     /// A part was stored with a transformation that is not known.
     #[error("{}: its part in {file} is stored as `{}`, which is not supported", what(tensor), transform.escape_debug())]
     Transform { tensor: String, file: String, transform: String },
-    /// A compressed part cannot be decompressed.
-    #[error("{}: its part at offset {offset} of {file} cannot be decompressed: {reason}", what(tensor))]
-    Decompress { tensor: String, file: String, offset: u64, reason: String },
     /// A part has another shape or dtype than the metadata say.
     #[error("{}: its part at {start:?}, in {file}, is {found}, expected {expected}", what(tensor))]
     PartMismatch {
@@ -102,14 +95,14 @@ pub enum Error {
         ranks: u64,
     },
     /// A file is of a kind that is not joined.
-    #[error("{file}: {reason}")]
-    Unsupported { file: String, reason: &'static str },
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// A folder has the files of more ranks than one of them says.
     #[error("{file} is of {}, and the folder has the files of {found}", ranks_text(*ranks))]
     ExtraRanks { file: String, ranks: u64, found: u64 },
     /// The flat weights have another number of elements than the parameters.
-    #[error("{file}: the flat weights have {found} elements, and the parameters {expected}")]
-    Elements { file: String, expected: u64, found: u64 },
+    #[error("the flat weights have {found} elements, and the parameters {expected}")]
+    Elements { expected: u64, found: u64 },
     /// Files are of saves with different numbers of ranks.
     #[error("{first} and {second} are of different numbers of ranks: the folder has files of two saves")]
     WorldSizes { first: String, second: String },
@@ -128,84 +121,37 @@ pub enum Error {
         second: Box<str>,
         second_found: Box<str>,
     },
-    /// The parts cannot become one checkpoint, or the caller stopped the work.
-    #[error(transparent)]
-    Located(#[from] byte_source::Error),
 }
 
-impl Error {
-    /// Returns the category of the error, by which a caller can react.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Io { reason, .. } => reason.into(),
-            Self::Unfinished { .. }
-            | Self::MissingFile { .. }
-            | Self::OutsideFolder { .. }
-            | Self::MissingRank { .. }
-            | Self::WorldSizes { .. }
-            | Self::ExtraRanks { .. }
-            | Self::MissingInRank { .. }
-            | Self::RanksDisagree { .. } => ErrorKind::Input,
-            Self::File { reason, .. } | Self::Part { reason, .. } | Self::Located(reason) => reason.kind(),
-            Self::Transform { .. } | Self::Shard { .. } | Self::Unsupported { .. } => ErrorKind::Unsupported,
-            Self::Metadata { .. }
-            | Self::Elements { .. }
-            | Self::MetadataSize { .. }
-            | Self::OutsideFile { .. }
-            | Self::NoPlace { .. }
-            | Self::NotATensor { .. }
-            | Self::Decompress { .. }
-            | Self::PartMismatch { .. }
-            | Self::Join { .. } => ErrorKind::Damaged,
-        }
+details! {
+    Problem => Problem::place {
+        Input: Unfinished, MissingFile, OutsideFolder, MissingRank, WorldSizes, ExtraRanks, MissingInRank, RanksDisagree;
+        Unsupported: Transform, Shard, Unsupported;
+        Damaged: Metadata, MetadataSize, Elements, OutsideFile, NoPlace, BadPart, PartMismatch, Join;
+        [reason]: Part;
     }
+}
 
-    /// Returns what may help against the error; `None` if the files are wrong in a way that a copy does not change.
-    pub fn remedy(&self) -> Option<TrainerRemedy> {
+impl Problem {
+    fn place(&self) -> Place {
         match self {
-            Self::Unfinished { .. } => Some(TrainerRemedy::OtherStep),
-            Self::MissingFile { .. } | Self::MissingRank { .. } | Self::OutsideFile { .. } => {
-                Some(TrainerRemedy::CopyAgain)
-            }
-            _ => None,
-        }
-    }
-
-    /// Returns the name of the tensor that the error is about.
-    pub fn tensor(&self) -> Option<&str> {
-        match self {
+            Self::Unfinished { folder, .. } => Place::file(folder),
+            Self::Metadata { offset, .. } => Place::offset(*offset),
             Self::MissingFile { tensor, .. }
             | Self::OutsideFolder { tensor, .. }
             | Self::OutsideFile { tensor, .. }
             | Self::NoPlace { tensor, .. }
             | Self::Part { tensor, .. }
-            | Self::NotATensor { tensor, .. }
+            | Self::BadPart { tensor, .. }
             | Self::Transform { tensor, .. }
-            | Self::Decompress { tensor, .. }
             | Self::PartMismatch { tensor, .. }
             | Self::Join { tensor, .. }
             | Self::MissingInRank { tensor, .. }
             | Self::Shard { tensor, .. }
-            | Self::RanksDisagree { tensor, .. } => Some(tensor),
-            _ => None,
+            | Self::RanksDisagree { tensor, .. } => Place::tensor(tensor),
+            _ => Place::default(),
         }
     }
-}
-
-impl From<Cancelled> for Error {
-    fn from(cancelled: Cancelled) -> Self {
-        Self::Located(cancelled.into())
-    }
-}
-
-/// What may help against an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TrainerRemedy {
-    /// Copying the files of all ranks again.
-    CopyAgain,
-    /// Waiting for the trainer, or another step.
-    OtherStep,
 }
 
 /// Formats the name of a tensor or value at the start of a message.

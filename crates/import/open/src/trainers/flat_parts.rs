@@ -2,7 +2,7 @@
 
 use tensor::{Tensor, Tile};
 
-use crate::trainers::{Error, Result};
+use crate::trainers::{Error, Problem, Result};
 
 /// Flat tensors of all ranks.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl<'p> FlatParts<'p> {
             at = at.saturating_add(len);
         }
         if covered < numel {
-            return Err(self.too_short(name, self.ranks.len().saturating_sub(1), end, at));
+            return Err(self.too_short(name, self.ranks.len().saturating_sub(1), end, at).into());
         }
         Ok(tiles)
     }
@@ -72,7 +72,7 @@ impl<'p> FlatParts<'p> {
                 at = at.saturating_add(len);
             }
             if covered < take {
-                return Err(self.too_short(name, rank, end, at));
+                return Err(self.too_short(name, rank, end, at).into());
             }
             start = start.saturating_add(take);
         }
@@ -86,8 +86,8 @@ impl<'p> FlatParts<'p> {
         if used.checked_next_multiple_of(align) == found.checked_next_multiple_of(align) {
             return Ok(());
         }
-        let file = self.ranks.first().map_or("", |(file, _)| *file).to_owned();
-        Err(Error::Elements { file, expected: used, found })
+        let file = self.ranks.first().map_or("", |(file, _)| *file);
+        Err(Error::from(Problem::Elements { expected: used, found }).in_file(file.as_ref()))
     }
 
     /// Refuses a rank that has other than `used` elements.
@@ -95,7 +95,9 @@ impl<'p> FlatParts<'p> {
         for (rank, (file, groups)) in self.ranks.iter().enumerate() {
             let found = (0..groups.len()).fold(0_u64, |sum, group| sum.saturating_add(self.len(rank, group)));
             if found != used {
-                return Err(Error::Elements { file: (*file).to_owned(), expected: used, found });
+                return Err(
+                    Error::from(Problem::Elements { expected: used, found }).in_file((*file).as_ref())
+                );
             }
         }
         Ok(())
@@ -107,7 +109,7 @@ impl<'p> FlatParts<'p> {
 
     fn slice(&mut self, name: &str, rank: usize, group: usize, start: u64, len: u64) -> Result<Tensor> {
         let (file, groups) = self.ranks.get(rank).copied().unwrap_or(("", &[]));
-        let outside = || Error::Shard {
+        let outside = || Problem::Shard {
             tensor: name.to_owned(),
             file: file.to_owned(),
             reason: format!("its {len} elements at {start} of group {group} are not in the file"),
@@ -128,12 +130,12 @@ impl<'p> FlatParts<'p> {
             _ => flat.storage().without_checksum(),
         };
         let storage = storage.slice(bytes).ok_or_else(outside)?;
-        Tensor::new(flat.dtype(), vec![len], vec![1], 0, storage).map_err(|_| outside())
+        Ok(Tensor::new(flat.dtype(), vec![len], vec![1], 0, storage).map_err(|_| outside())?)
     }
 
-    fn too_short(&self, name: &str, rank: usize, expected: u64, found: u64) -> Error {
+    fn too_short(&self, name: &str, rank: usize, expected: u64, found: u64) -> Problem {
         let file = self.ranks.get(rank).map_or("", |(file, _)| *file).to_owned();
-        Error::Shard {
+        Problem::Shard {
             tensor: name.to_owned(),
             file,
             reason: format!("its flat weights have {found} elements, expected at least {expected}"),

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use byte_source::{Folder, Location};
+use byte_source::{ErrorKind, Folder, Location};
 
 use crate::trainers::layouts::LAYOUTS;
 use crate::trainers::listing::list;
 use crate::trainers::megatron::is_rank_folder;
-use crate::trainers::{Error, Result, TrainerLayout};
+use crate::trainers::{Result, TrainerLayout};
 
 /// Largest number of sub-folders that are searched for steps.
 const STEPS_MAX: usize = 10_000;
@@ -74,7 +74,8 @@ impl TrainerFolder {
         for name in below.iter().rev() {
             match find(&folder.location.join(name)) {
                 Ok(Some(found)) => steps.push((name.clone(), Ok(found))),
-                Ok(None) | Err(Error::Io { .. }) => {}
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::Io => {}
                 Err(error) => steps.push((name.clone(), Err(error))),
             }
         }

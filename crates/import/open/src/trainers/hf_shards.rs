@@ -12,7 +12,7 @@ use torch_import::{Checkpoint, CheckpointAssembly, CheckpointValue, Container, I
 
 use crate::trainers::join::join_tiles;
 use crate::trainers::trainer_layout::{JoinedCheckpoint, TrainerLayout};
-use crate::trainers::{Error, Result, TrainerSummary};
+use crate::trainers::{Error, Problem, Result, TrainerSummary};
 
 /// Name of the value that has the starts of the parts.
 const SHARDING: &str = "__metadata__.DCP_SHARDING_INFO";
@@ -59,12 +59,14 @@ impl TrainerLayout for HfShards {
                 .file_name()
                 .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             ranks.extend(rank_of(&file));
-            let fail = |reason| Error::File { file: file.clone(), reason };
-            let checkpoint = Checkpoint::read(container).map_err(fail)?;
+            let checkpoint = Checkpoint::read(container).map_err(|error| error.in_file(file.as_ref()))?;
             let starts = read_starts(&checkpoint, &file)?;
             for (name, tensor) in checkpoint.tensors() {
-                let no_place =
-                    || Error::NoPlace { tensor: name.to_string(), metadata: file.clone(), start: Vec::new() };
+                let no_place = || Problem::NoPlace {
+                    tensor: name.to_string(),
+                    metadata: file.clone(),
+                    start: Vec::new(),
+                };
                 let start = starts.get(name.as_ref()).ok_or_else(no_place)?.saved_offsets.clone();
                 let end = |(start, size): (&u64, &u64)| start.checked_add(*size);
                 let ends: Option<Vec<u64>> = start.iter().zip(tensor.shape()).map(end).collect();
@@ -81,13 +83,14 @@ impl TrainerLayout for HfShards {
                     boxes: HashSet::default(),
                 });
                 if (parts.dtype, parts.shape.len()) != (dtype, ends.len()) {
-                    return Err(Error::RanksDisagree {
+                    return Err(Problem::RanksDisagree {
                         tensor: name.to_string(),
                         first: parts.file.as_str().into(),
                         first_found: format!("{} of {} dimensions", parts.dtype, parts.shape.len()).into(),
                         second: file.into(),
                         second_found: format!("{dtype} of {} dimensions", ends.len()).into(),
-                    });
+                    }
+                    .into());
                 }
                 for (whole, end) in parts.shape.iter_mut().zip(ends) {
                     *whole = (*whole).max(end);
@@ -114,7 +117,8 @@ impl TrainerLayout for HfShards {
 
 /// Returns the starts of the parts in a file, by the names of their tensors.
 fn read_starts(checkpoint: &Checkpoint, file: &str) -> Result<HashMap<String, SavedPart>> {
-    let malformed = |reason: String| Error::Metadata { file: file.to_owned(), offset: 0, reason };
+    let malformed =
+        |reason: String| Error::from(Problem::Metadata { offset: 0, reason }).in_file(file.as_ref());
     let found = checkpoint.values().find(|(name, _)| *name == SHARDING);
     let Some((_, CheckpointValue::Text(text))) = found else {
         return Err(malformed("its header does not say where the parts are (DCP_SHARDING_INFO)".to_owned()));

@@ -2,7 +2,7 @@
 
 use tensor::{Dtype, Tensor, Tile};
 
-use crate::trainers::{Error, Result};
+use crate::trainers::{Problem, Result};
 
 /// Joins parts that cover a tensor once; a single part that is the whole tensor is returned as it is.
 pub(crate) fn join_tiles(name: &str, dtype: Dtype, shape: &[u64], tiles: Vec<Tile>) -> Result<Tensor> {
@@ -12,6 +12,6 @@ pub(crate) fn join_tiles(name: &str, dtype: Dtype, shape: &[u64], tiles: Vec<Til
     {
         return Ok(tensor.clone());
     }
-    Tensor::tiled(dtype, shape, tiles)
-        .map_err(|reason| Error::Join { tensor: name.to_owned(), reason: Box::new(reason) })
+    let failed = |reason| Problem::Join { tensor: name.to_owned(), reason: Box::new(reason) };
+    Ok(Tensor::tiled(dtype, shape, tiles).map_err(failed)?)
 }

@@ -39,9 +39,11 @@ mod zero;
 mod zero_names;
 
 pub use archive::TrainerArchive;
-pub use error::{Error, Result, TrainerRemedy};
+pub use byte_source::{Error, Result};
+pub use error::Problem;
 pub use folder::TrainerFolder;
 pub use layouts::LAYOUTS;
+pub(crate) use listing::list;
 pub use rank_files::RankFile;
 pub use summary::TrainerSummary;
 pub use trainer_layout::{JoinedCheckpoint, TrainerLayout};

@@ -15,7 +15,7 @@ use torch_import::{
 
 use crate::trainers::join::join_tiles;
 use crate::trainers::trainer_layout::{JoinedCheckpoint, TrainerLayout};
-use crate::trainers::{Error, Result, TrainerSummary, mesh};
+use crate::trainers::{Error, Problem, Result, TrainerSummary, mesh};
 
 /// Start of the names of the files with weights, not optimizers.
 const MODEL: &str = "model_";
@@ -93,7 +93,7 @@ impl TrainerLayout for RankFiles {
             return Ok(None);
         }
         if let Some((second, _)) = found.iter().find(|(_, file)| file.ranks != first.ranks) {
-            return Err(Error::WorldSizes { first: name.clone(), second: (*second).clone() });
+            return Err(Problem::WorldSizes { first: name.clone(), second: (*second).clone() }.into());
         }
         let mut rank = 0;
         for (_, file) in &found {
@@ -106,10 +106,10 @@ impl TrainerLayout for RankFiles {
         let last = found.last().map_or(0, |(_, file)| file.rank.saturating_add(1));
         let ranks = first.ranks.unwrap_or(last);
         if rank < ranks {
-            return Err(Error::MissingRank { file: first.name_of(rank), other: name.clone(), ranks });
+            return Err(Problem::MissingRank { file: first.name_of(rank), other: name.clone(), ranks }.into());
         }
         if let Some((extra, _)) = found.iter().find(|(_, file)| file.rank >= ranks) {
-            return Err(Error::WorldSizes { first: name.clone(), second: (*extra).clone() });
+            return Err(Problem::WorldSizes { first: name.clone(), second: (*extra).clone() }.into());
         }
         Ok(Some(found.into_iter().map(|(name, _)| name.clone()).collect()))
     }
@@ -159,8 +159,7 @@ impl RankState {
     fn read(container: &Container) -> Result<Self> {
         let file =
             container.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let fail = |reason| Error::File { file: file.clone(), reason };
-        let mut checkpoint = Checkpoint::read(container).map_err(fail)?;
+        let mut checkpoint = Checkpoint::read(container).map_err(|error| error.in_file(file.as_ref()))?;
         // The attributes of a shard are its mesh and its placements.
         checkpoint.left_out.remove_tensor_attributes();
         checkpoint.left_out.name_file(&file);
@@ -208,7 +207,7 @@ fn join_tensor(name: &str, states: &[RankState], summary: &mut TrainerSummary) -
     for state in states {
         let file = state.file.as_str();
         let known = first.as_ref().map_or("", |(_, _, file)| *file);
-        let missing = || Error::MissingInRank {
+        let missing = || Problem::MissingInRank {
             tensor: name.to_owned(),
             first: known.to_owned(),
             second: file.to_owned(),
@@ -218,13 +217,14 @@ fn join_tensor(name: &str, states: &[RankState], summary: &mut TrainerSummary) -
         let (known_dtype, known_shape, known_file) =
             first.get_or_insert_with(|| (dtype, shape.to_vec(), file));
         if (*known_dtype, known_shape.as_slice()) != (dtype, shape) {
-            return Err(Error::RanksDisagree {
+            return Err(Problem::RanksDisagree {
                 tensor: name.to_owned(),
                 first: (*known_file).into(),
                 first_found: format!("{known_dtype} {known_shape:?}").into(),
                 second: file.into(),
                 second_found: format!("{dtype} {shape:?}").into(),
-            });
+            }
+            .into());
         }
         match found {
             RankTensor::Whole(tensor) => {
@@ -257,10 +257,9 @@ fn rank_tiles(
     compound: &CompoundItem,
     position: &ShardPosition,
 ) -> Result<Vec<Tile>> {
-    let fail = |reason: &str| Error::Shard {
-        tensor: name.to_owned(),
-        file: file.to_owned(),
-        reason: reason.to_owned(),
+    let fail = |reason: &str| {
+        let (tensor, file, reason) = (name.to_owned(), file.to_owned(), reason.to_owned());
+        Error::from(Problem::Shard { tensor, file, reason })
     };
     let part = |wanted: &str| {
         let found = compound.parts.iter().find(|(part, _)| part == wanted);
@@ -296,11 +295,12 @@ fn refuse_extra_tensors(states: &[RankState]) -> Result<()> {
         if let Some((_, tensor)) =
             other.names().into_iter().find(|(_, name)| !first.positions.contains_key(name))
         {
-            return Err(Error::MissingInRank {
+            return Err(Problem::MissingInRank {
                 tensor,
                 first: other.file.clone(),
                 second: first.file.clone(),
-            });
+            }
+            .into());
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use byte_source::{Folder, Observer, Source};
 use torch_import::{Checkpoint, Container};
 
-use crate::trainers::{Error, Result, TrainerSummary};
+use crate::trainers::{Result, TrainerSummary};
 
 /// Files that one trainer writes, and how their parts fit together.
 pub trait TrainerLayout: Debug + Sync {
@@ -31,7 +31,7 @@ pub trait TrainerLayout: Debug + Sync {
     /// When the file cannot be read or is damaged.
     fn open(&self, source: Arc<dyn Source>) -> Result<Container> {
         let file = self.file_name(source.path());
-        Container::from_source(source).map_err(|reason| Error::File { file, reason })
+        Container::from_source(source).map_err(|error| error.in_file(file.as_ref()))
     }
 
     /// Joins the parts in the opened files. Reads descriptions of tensors, but no elements unless they are compressed.

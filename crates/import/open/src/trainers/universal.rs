@@ -17,7 +17,7 @@ use crate::trainers::attributes::Objects;
 use crate::trainers::listing::list;
 use crate::trainers::trainer_layout::{JoinedCheckpoint, TrainerLayout};
 use crate::trainers::zero::{ModelStates, ZeroFile, join_frozen};
-use crate::trainers::{Error, Result, TrainerSummary};
+use crate::trainers::{Problem, Result, TrainerSummary};
 
 /// Folder of the parameters.
 const ZERO: &str = "zero";
@@ -61,11 +61,11 @@ impl TrainerLayout for Universal {
         }
         if let Some(tensor) = without {
             let (metadata, file) = (ZERO.to_owned(), WEIGHT.to_owned());
-            return Err(Error::MissingFile { tensor, metadata, file });
+            return Err(Problem::MissingFile { tensor, metadata, file }.into());
         }
         if has(TEMPORARY) {
             let reason = format!("the folder {TEMPORARY} shows that its conversion has not ended");
-            return Err(Error::Unfinished { folder: folder.path().to_owned(), reason });
+            return Err(Problem::Unfinished { folder: folder.path().to_owned(), reason }.into());
         }
         files.extend(folder.listing.files.iter().filter(|name| name.ends_with(MODEL)).cloned());
         Ok(Some(files))
@@ -82,8 +82,7 @@ impl TrainerLayout for Universal {
         for container in containers {
             observer.check()?;
             let (file, parameter) = file_of(container.path());
-            let read =
-                Checkpoint::read(container).map_err(|reason| Error::File { file: file.clone(), reason })?;
+            let read = Checkpoint::read(container).map_err(|error| error.in_file(file.as_ref()))?;
             if let Some(parameter) = parameter {
                 parts.push((file, parameter, read));
                 continue;
@@ -114,7 +113,7 @@ impl TrainerLayout for Universal {
         if let Some((tensor, metadata)) = missing.into_iter().min() {
             let (tensor, metadata) = (tensor.to_owned(), metadata.to_owned());
             let file = format!("{ZERO}/{tensor}/{WEIGHT}");
-            return Err(Error::MissingFile { tensor, metadata, file });
+            return Err(Problem::MissingFile { tensor, metadata, file }.into());
         }
         add_untrained(&models, &mut summary, &mut weights)?;
         for (name, tensor) in weights {
@@ -172,20 +171,22 @@ fn read_tensor(
     read: &Checkpoint,
     shapes: &HashMap<String, (Vec<u64>, String)>,
 ) -> Result<Tensor> {
-    let shard = |reason: String| Error::Shard { tensor: parameter.to_owned(), file: file.to_owned(), reason };
+    let shard =
+        |reason: String| Problem::Shard { tensor: parameter.to_owned(), file: file.to_owned(), reason };
     let found = read.items.iter().find(|item| item.name.is_empty() || item.name == "param");
     let Some((item, tensor)) = found.and_then(|item| Some((item, item.tensor()?))) else {
-        return Err(shard("the file has no tensor `param`".to_owned()));
+        return Err(shard("the file has no tensor `param`".to_owned()).into());
     };
     if !item.name.is_empty() {
         return Ok(tensor.clone());
     }
     let Some((shape, states)) = shapes.get(parameter) else {
-        return Err(shard("it is flat, and no *_model_states.pt has its shape".to_owned()));
+        return Err(shard("it is flat, and no *_model_states.pt has its shape".to_owned()).into());
     };
-    tensor.reshaped(shape).map_err(|_| {
+    let other = |_| {
         shard(format!("it has {} elements, and {states} says that its shape is {shape:?}", tensor.numel()))
-    })
+    };
+    Ok(tensor.reshaped(shape).map_err(other)?)
 }
 
 /// Reads the shapes of the trained parameters from a state of the model.

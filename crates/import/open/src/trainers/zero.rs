@@ -15,7 +15,7 @@ use crate::trainers::flat_parts::FlatParts;
 use crate::trainers::join::join_tiles;
 use crate::trainers::trainer_layout::{JoinedCheckpoint, TrainerLayout};
 use crate::trainers::zero_names::ZeroFiles;
-use crate::trainers::{Error, Result, TrainerSummary};
+use crate::trainers::{Error, Problem, Result, TrainerSummary};
 
 /// Key of the 16-bit weights.
 const MODULE: &str = "module";
@@ -71,21 +71,20 @@ impl TrainerLayout for Zero {
             }
         }
         let (Some(first), Some(main)) = (partitions.first(), models.first()) else {
-            return Err(Error::Unsupported {
-                file: String::new(),
-                reason: "a state of the model is missing",
-            });
+            return Err(Problem::Unsupported("a state of the model is missing").into());
         };
         let states = ModelStates::read(main)?;
         let stage = first.stage;
         for other in &partitions {
             if (other.stage, other.groups.len()) != (stage, first.groups.len()) {
-                return Err(Error::WorldSizes { first: first.file.clone(), second: other.file.clone() });
+                return Err(
+                    Problem::WorldSizes { first: first.file.clone(), second: other.file.clone() }.into()
+                );
             }
         }
         let ranks = partitions.len();
         if stage == 3 && models.len() != ranks {
-            return Err(Error::WorldSizes { first: first.file.clone(), second: main.file.clone() });
+            return Err(Problem::WorldSizes { first: first.file.clone(), second: main.file.clone() }.into());
         }
         let mut summary = TrainerSummary::new(stage_name(stage), ranks);
         let mut joined: Vec<(String, Tensor)> = Vec::new();
@@ -114,16 +113,12 @@ impl TrainerLayout for Zero {
             parts.check_end(offset)?;
         } else {
             if states.groups.len() != first.groups.len() {
-                return Err(Error::Metadata {
-                    file: main.file.clone(),
-                    offset: 0,
-                    reason: format!(
-                        "it has {} groups of parameters, and {} has {}",
-                        states.groups.len(),
-                        first.file,
-                        first.groups.len()
-                    ),
-                });
+                return Err(main.malformed(&format!(
+                    "it has {} groups of parameters, and {} has {}",
+                    states.groups.len(),
+                    first.file,
+                    first.groups.len()
+                )));
             }
             for (group, parameters) in states.groups.iter().enumerate() {
                 let mut offset = 0_u64;
@@ -175,14 +170,14 @@ pub(crate) fn join_frozen(
         let mut whole_numel = 0;
         for (model, fragments) in used.iter().zip(&fragments) {
             whole_numel = numel(name, shape, &model.file)?;
-            let missing = || Error::Shard {
+            let missing = || Problem::Shard {
                 tensor: name.clone(),
                 file: model.file.clone(),
                 reason: "its fragment is missing".to_owned(),
             };
             let fragment = fragments.get(name.as_str()).ok_or_else(missing)?;
             let take = fragment.numel().min(whole_numel.saturating_sub(start));
-            let failed = |reason| Error::Join { tensor: name.clone(), reason: Box::new(reason) };
+            let failed = |reason| Problem::Join { tensor: name.clone(), reason: Box::new(reason) };
             let flat = fragment.reshaped(&[fragment.numel()]).map_err(failed)?;
             if take > 0 {
                 let storage = flat.storage().clone();
@@ -214,17 +209,18 @@ fn reshaped(name: &str, dtype: Dtype, numel: u64, shape: &[u64], tiles: Vec<Tile
         flat.storage_offset(),
         flat.storage().clone(),
     );
-    view.map_err(|reason| Error::Join { tensor: name.to_owned(), reason: Box::new(reason) })
+    Ok(view.map_err(|reason| Problem::Join { tensor: name.to_owned(), reason: Box::new(reason) })?)
 }
 
 /// Returns the number of elements of a shape.
 fn numel(name: &str, shape: &[u64], file: &str) -> Result<u64> {
     let product = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
-    product.filter(|numel| *numel <= u64::from(u32::MAX) << 24).ok_or_else(|| Error::Shard {
+    let too_large = || Problem::Shard {
         tensor: name.to_owned(),
         file: file.to_owned(),
         reason: format!("its shape is {shape:?}"),
-    })
+    };
+    Ok(product.filter(|numel| *numel <= u64::from(u32::MAX) << 24).ok_or_else(too_large)?)
 }
 
 /// Puts the weights, the 16-bit copies and the optimizer's tensors together.
@@ -302,8 +298,7 @@ impl ZeroFile {
     fn read(container: &Container) -> Result<Self> {
         let file =
             container.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let checkpoint =
-            Checkpoint::read(container).map_err(|reason| Error::File { file: file.clone(), reason })?;
+        let checkpoint = Checkpoint::read(container).map_err(|error| error.in_file(file.as_ref()))?;
         Ok(Self { file, checkpoint })
     }
 
@@ -316,7 +311,8 @@ impl ZeroFile {
     }
 
     fn malformed(&self, reason: &str) -> Error {
-        Error::Metadata { file: self.file.clone(), offset: 0, reason: reason.to_owned() }
+        let problem = Problem::Metadata { offset: 0, reason: reason.to_owned() };
+        Error::from(problem).in_file(self.file.as_ref())
     }
 }
 
@@ -342,10 +338,8 @@ impl ModelStates {
             entries.iter().find(|(key, _)| is_wanted(*key)).map(|(_, value)| *value)
         };
         if find("ds_autoep_layers").or_else(|| find("autoep_layers")).is_some() {
-            return Err(Error::Unsupported {
-                file: main.file.clone(),
-                reason: "its experts are partitioned (AutoEP)",
-            });
+            let problem = Problem::Unsupported("its experts are partitioned (AutoEP)");
+            return Err(Error::from(problem).in_file(main.file.as_ref()));
         }
         let shapes = |dict| objects.shapes(dict, "a dict of shapes");
         let groups = objects.items(find("param_shapes").ok_or_else(not_a_state)?, "param_shapes")?;
@@ -394,7 +388,7 @@ impl Partition {
                     list.iter().map(|it| objects.number(*it, "partition_count")).collect::<Result<_>>()?;
                 if counts.windows(2).any(|pair| pair.first() != pair.last()) {
                     let reason = "its groups have different numbers of ranks, as experts have";
-                    return Err(Error::Unsupported { file: file.clone(), reason });
+                    return Err(Error::from(Problem::Unsupported(reason)).in_file(file.as_ref()));
                 }
                 counts.first().copied().unwrap_or(0)
             }

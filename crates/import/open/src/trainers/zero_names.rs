@@ -5,7 +5,7 @@
 
 use torch_import::Container;
 
-use crate::trainers::{Error, Result};
+use crate::trainers::{Error, Problem, Result};
 
 const OPTIMIZER: &str = "_optim_states.pt";
 const MODEL: &str = "_model_states.pt";
@@ -33,11 +33,11 @@ impl ZeroFiles {
         };
         if let Some(other) = names.iter().filter(ends).find(|name| !is_known(name)) {
             let reason = "tensor parallel ranks, pipeline stages and experts of DeepSpeed are not joined";
-            return Err(Error::Unsupported { file: other.clone(), reason });
+            return Err(Error::from(Problem::Unsupported(reason)).in_file(other.as_ref()));
         }
         let ranks = optimizer.iter().chain(&model).map(|(rank, _)| rank.saturating_add(1)).max().unwrap_or(0);
         let has_only = names.iter().any(|name| name == ONLY_MODEL);
-        let missing = |file: String| Error::MissingRank { file, other: last.clone(), ranks };
+        let missing = |file: String| Error::from(Problem::MissingRank { file, other: last.clone(), ranks });
         if let Some(rank) = first_gap(&optimizer, ranks) {
             let prefix = ["bf16_", "fp16_"]
                 .into_iter()
@@ -51,13 +51,15 @@ impl ZeroFiles {
             let pair =
                 optimizer.windows(2).find(|pair| pair.first().map(|it| it.0) == pair.last().map(|it| it.0));
             let [first, second] = pair.unwrap_or_default() else { return Ok(None) };
-            return Err(Error::WorldSizes { first: first.1.clone(), second: second.1.clone() });
+            return Err(Problem::WorldSizes { first: first.1.clone(), second: second.1.clone() }.into());
         }
         let mut files: Vec<String> = optimizer.iter().map(|(_, name)| name.clone()).collect();
         match (has_only, model.first()) {
             (true, None) => files.push(ONLY_MODEL.to_owned()),
             (true, Some((_, other))) => {
-                return Err(Error::WorldSizes { first: ONLY_MODEL.to_owned(), second: other.clone() });
+                return Err(
+                    Problem::WorldSizes { first: ONLY_MODEL.to_owned(), second: other.clone() }.into()
+                );
             }
             (false, None) => return Err(missing(ONLY_MODEL.to_owned())),
             (false, Some(_)) => {
@@ -76,10 +78,10 @@ impl ZeroFiles {
         let found = names.filter(|name| name.ends_with(OPTIMIZER)).count() as u64;
         if found < ranks {
             let file_name = file.replacen("rank_0_", &format!("rank_{found}_"), 1);
-            return Err(Error::MissingRank { file: file_name, other: file.to_owned(), ranks });
+            return Err(Problem::MissingRank { file: file_name, other: file.to_owned(), ranks }.into());
         }
         if found > ranks {
-            return Err(Error::ExtraRanks { file: file.to_owned(), ranks, found });
+            return Err(Problem::ExtraRanks { file: file.to_owned(), ranks, found }.into());
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use byte_source::Blob;
 use tensor::{Dtype, Tensor};
 
 use super::float_text::{self, FloatFormat, FloatWidth};
+use crate::{Problem, Result};
 
 const LINE_WIDTH: usize = 75;
 /// Number of elements above which only the ends of each dimension are printed.
@@ -17,22 +18,6 @@ const EDGE_ITEMS: u64 = 3;
 const DIMENSIONS_MAX: usize = 64;
 /// Largest number of elements that are printed: a summary of many short dimensions has all of them.
 const ELEMENTS_MAX: u64 = 1 << 20;
-
-/// Error of printing or writing a tensor as an array.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ArrayError {
-    #[error("has {0} dimensions, and NumPy arrays have at most {DIMENSIONS_MAX}")]
-    Dimensions(usize),
-    #[error("would print {0} elements, more than {ELEMENTS_MAX}")]
-    TooManyElements(u64),
-    #[error("has elements of dtype {0}, which are not numbers")]
-    NotNumbers(Dtype),
-    #[error(transparent)]
-    Read(#[from] byte_source::Error),
-    #[error("cannot write the array: {0}")]
-    Write(std::io::Error),
-}
 
 /// Way in which NumPy shows the elements of a dtype.
 #[derive(Clone, Copy)]
@@ -83,17 +68,17 @@ fn numpy_dtype(dtype: Dtype) -> Option<(&'static str, ArrayDtype, Dtype)> {
 }
 
 /// Returns the tensor with elements that NumPy has, their name in a `.npy` file, and their text form.
-pub(crate) fn numpy_tensor(tensor: &Tensor) -> Result<(&'static str, ArrayDtype, Tensor), ArrayError> {
+pub(crate) fn numpy_tensor(tensor: &Tensor) -> Result<(&'static str, ArrayDtype, Tensor), Problem> {
     let dtype = tensor.dtype();
-    let (name, form, target) = numpy_dtype(dtype).ok_or(ArrayError::NotNumbers(dtype))?;
+    let (name, form, target) = numpy_dtype(dtype).ok_or(Problem::NotNumbers(dtype))?;
     let cast = if target.size() == dtype.size() {
         tensor.with_storage(target, tensor.storage_offset(), tensor.storage().clone()).ok()
     } else {
         tensor.cast(target)
     };
-    let cast = cast.ok_or(ArrayError::NotNumbers(dtype))?;
+    let cast = cast.ok_or(Problem::NotNumbers(dtype))?;
     if tensor.shape().len() > DIMENSIONS_MAX {
-        return Err(ArrayError::Dimensions(tensor.shape().len()));
+        return Err(Problem::Dimensions { found: tensor.shape().len(), limit: DIMENSIONS_MAX });
     }
     Ok((name, form, cast))
 }
@@ -102,7 +87,7 @@ pub(crate) fn numpy_tensor(tensor: &Tensor) -> Result<(&'static str, ArrayDtype,
 ///
 /// # Errors
 /// When the tensor cannot be read, is too large to be printed, or has more dimensions than NumPy allows.
-pub fn array_text(tensor: &Tensor) -> Result<String, ArrayError> {
+pub fn array_text(tensor: &Tensor) -> Result<String> {
     let (_, form, tensor) = numpy_tensor(tensor)?;
     let shape = tensor.shape();
     if tensor.numel() == 0 {
@@ -112,7 +97,7 @@ pub fn array_text(tensor: &Tensor) -> Result<String, ArrayError> {
     let dims: Vec<PrintedDim> = shape.iter().map(|size| PrintedDim::new(*size, is_summary)).collect();
     let printed = dims.iter().fold(1_u64, |product, dim| product.saturating_mul(dim.printed()));
     if printed > ELEMENTS_MAX {
-        return Err(ArrayError::TooManyElements(printed));
+        return Err(Problem::TooManyElements { found: printed, limit: ELEMENTS_MAX }.into());
     }
     let bytes = read_printed(&tensor, &dims)?;
     let words = element_texts(&bytes, tensor.dtype(), form, shape.is_empty());
@@ -158,7 +143,7 @@ impl PrintedDim {
 }
 
 /// Reads the printed elements in C order.
-fn read_printed(tensor: &Tensor, dims: &[PrintedDim]) -> Result<Vec<u8>, byte_source::Error> {
+fn read_printed(tensor: &Tensor, dims: &[PrintedDim]) -> Result<Vec<u8>> {
     let mut bytes: Vec<u8> = Vec::new();
     if dims.iter().all(|dim| !dim.is_cut) {
         tensor.gathered().write_to(&mut bytes)?;

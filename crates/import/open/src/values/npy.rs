@@ -2,13 +2,13 @@
 //!
 //! Facts: `numpy/lib/_format_impl.py`, and files that `numpy.save` of NumPy 2.4 wrote.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use byte_source::{Blob, ProgressReporter, Sink, Window};
 use tensor::{Dtype, Tensor};
 
 use super::array_text::numpy_tensor;
-use crate::ArrayError;
+use crate::{Error, Problem, Result};
 
 const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
 
@@ -25,7 +25,7 @@ impl NpyFile {
     ///
     /// # Errors
     /// Returns an error if NumPy has no such dtype, or if the tensor has more dimensions than an array can have.
-    pub fn new(tensor: &Tensor) -> Result<Self, ArrayError> {
+    pub fn new(tensor: &Tensor) -> Result<Self, Problem> {
         let (descr, _, elements) = numpy_tensor(tensor)?;
         let sizes: Vec<String> = elements.shape().iter().map(u64::to_string).collect();
         // A tuple of one item ends with a comma.
@@ -52,35 +52,33 @@ impl NpyFile {
         (self.header.len() as u64).saturating_add(self.elements.nbytes())
     }
 
-    /// Writes the file to `out`, and reports to `progress` how many bytes of elements are written.
+    /// Writes the file to `out`, and reports to `progress` how many bytes of elements are written. `failed` converts the error of
+    /// `out`.
     ///
     /// # Errors
     /// Returns an error if the tensor cannot be read, `out` cannot be written, or the observer stops the work.
-    pub fn write(&self, out: &mut dyn Write, progress: &ProgressReporter<'_>) -> Result<(), ArrayError> {
-        out.write_all(&self.header).map_err(ArrayError::Write)?;
-        let mut sink = WriteSink { out, progress, done: 0, error: None };
-        let sent = self.elements.gathered().write_to(&mut sink);
-        match sink.error {
-            Some(error) => Err(ArrayError::Write(error)),
-            None => Ok(sent?),
-        }
+    pub fn write(
+        &self,
+        out: &mut dyn Write,
+        failed: &dyn Fn(io::Error) -> Error,
+        progress: &ProgressReporter<'_>,
+    ) -> Result<()> {
+        out.write_all(&self.header).map_err(failed)?;
+        self.elements.gathered().write_to(&mut WriteSink { out, failed, progress, done: 0 })
     }
 }
 
-/// Sink that writes to a file, and keeps its error apart from those of reading.
+/// Sink that writes to a file.
 struct WriteSink<'w, 'o> {
     out: &'w mut dyn Write,
+    failed: &'w dyn Fn(io::Error) -> Error,
     progress: &'w ProgressReporter<'o>,
     done: u64,
-    error: Option<std::io::Error>,
 }
 
 impl Sink for WriteSink<'_, '_> {
-    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
-        if let Err(error) = self.out.write_all(&window) {
-            self.error = Some(error);
-            return Err(std::io::ErrorKind::Other.into());
-        }
+    fn write(&mut self, window: Window) -> Result<()> {
+        self.out.write_all(&window).map_err(self.failed)?;
         self.done = self.done.saturating_add(window.len() as u64);
         Ok(self.progress.advance(self.done)?)
     }

@@ -112,7 +112,7 @@ fn files_are_those_of_numpy() {
     ] {
         let npy = NpyFile::new(&zeros(dtype, shape)).expect("numpy has it");
         let mut bytes = Vec::new();
-        npy.write(&mut bytes, &ProgressReporter::unobserved()).expect("memory takes it");
+        npy.write(&mut bytes, &Into::into, &ProgressReporter::unobserved()).expect("memory takes it");
         assert_eq!(bytes.len() as u64, npy.nbytes());
         let expected = format!("{header:<117}\n");
         let expected = [b"\x93NUMPY\x01\x00\x76\x00", expected.as_bytes()].concat();

@@ -31,7 +31,7 @@ pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport
     let checks = RecordChecks::new(a.tensors().iter().chain(b.tensors().iter()).map(|(_, tensor)| tensor));
     let comparison = Comparison { a: &a, b: &b, checks: &checks, tolerance: options.tolerance, observer };
     let (mut tensors, mut counts) = comparison.run()?;
-    checks.verify(observer).map_err(|reason| open::Error::from(reason.in_file(&b.path)))?;
+    checks.verify(observer).map_err(|error| error.in_file(&b.path))?;
     a.check_unchanged()?;
     b.check_unchanged()?;
     let ValueDifferences { rows: mut values, cut } =
@@ -280,7 +280,7 @@ impl Comparison<'_> {
     fn unread_at(&self, (a, b): (usize, usize), unread: UnreadItem) -> Error {
         let (input, position) = if unread.is_second { (self.b, b) } else { (self.a, a) };
         let name = input.tensors().get_index(position).map_or("", |(name, _)| name);
-        open::Error::from(unread.reason.in_tensor(name).in_file(&input.path))
+        unread.reason.in_tensor(name).in_file(&input.path)
     }
 }
 

@@ -89,7 +89,7 @@ impl DiffOptions {
     ///
     /// # Errors
     /// When the tolerance is negative or not a number.
-    pub(crate) fn check(&self) -> Result<(), open::Error> {
+    pub(crate) fn check(&self) -> open::Result<()> {
         if self.tolerance.is_some_and(|tolerance| tolerance.is_nan() || tolerance < 0.0) {
             let (name, reason) =
                 ("tolerance".to_owned(), "expected a number that is not negative".to_owned());

@@ -1,6 +1,6 @@
 //! Digest of a checkpoint or carton.
 
-use open::{Error, Note, Result, TensorContent, digest_tensors};
+use open::{Note, Result, TensorContent, digest_tensors};
 use output::file_name;
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ pub fn digest(options: &InputOptions, observer: &dyn Observer) -> Result<DigestR
     let input = OpenedInput::open(options, observer)?;
     let name = file_name(options.input.path());
     let digest = digest_tensors(input.tensors(), &name, input.model.allowed_nbytes(), observer)
-        .map_err(Error::at(options.input.path()))?;
+        .map_err(|error| error.in_file(options.input.path()))?;
     input.check_unchanged()?;
     Ok(DigestReport {
         schema_version: SCHEMA_VERSION,

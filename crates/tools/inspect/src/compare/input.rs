@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use byte_source::{Location, Observer};
 use foldhash::{HashSet, HashSetExt};
 use open::files::ShardPolicy;
-use open::{Context, Dequantize, Error, Model, OpenOptions, Result, Selection, Step, ValueRows};
+use open::{Context, Dequantize, Error, Model, OpenOptions, Problem, Result, Selection, Step, ValueRows};
 use serde::{Deserialize, Serialize};
 use tensor::Tensors;
 
@@ -109,7 +109,7 @@ impl OpenedInput {
         let nbytes = distinct.fold(0_u64, |sum, (_, tensor)| sum.saturating_add(tensor.nbytes()));
         let allowed = self.model.allowed_nbytes();
         if nbytes > allowed {
-            return Err(Error::at(&self.path)(Error::DigestExpansion { nbytes, allowed }));
+            return Err(Error::from(Problem::DigestExpansion { nbytes, allowed }).in_file(&self.path));
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use torch_import::{
 
 use self::hashes::hash_rows;
 use self::rows::{TensorRow, build_rows};
-use crate::{Error, Observer, Result, TreeRow, module_tree};
+use crate::{Error, Observer, Problem, Result, TreeRow, module_tree};
 
 /// Version of the fields of [`InspectReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -310,7 +310,7 @@ fn select_items(
         rows.retain(|row| patterns.select(std::iter::once(row.path.as_str())));
     }
     if items.is_empty() && values.is_empty() && rows.is_none_or(|rows| rows.is_empty()) {
-        return Err(Error::at(options.input.path())(Error::NoNameMatches));
+        return Err(Error::from(Problem::NoNameMatches).in_file(options.input.path()));
     }
     Ok(values)
 }

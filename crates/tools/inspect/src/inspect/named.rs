@@ -7,7 +7,7 @@ use open::files::ShardPolicy;
 use open::{Model, OpenOptions, ValueRow, ValueRows};
 
 use super::module_attributes;
-use crate::{Error, InspectOptions, Observer, Result};
+use crate::{Error, InspectOptions, Observer, Problem, Result};
 
 /// Names below this similarity are not suggested.
 const SIMILARITY_MIN: f64 = 0.8;
@@ -91,7 +91,8 @@ pub fn find_named(
             let mut known: Vec<String> = tensors.map(|(name, _)| name.into_owned()).collect();
             known.extend(values().map(|(name, _)| name.to_owned()));
             let similar = most_similar(name, &known);
-            return Err(Error::at(options.input.path())(Error::NoSuchName { name: name.clone(), similar }));
+            let problem = Problem::NoSuchName { name: name.clone(), similar };
+            return Err(Error::from(problem).in_file(options.input.path()));
         }
     }
     Ok(join_rows(found, &value_rows(checkpoint, wanted_values)))

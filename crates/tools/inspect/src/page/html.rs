@@ -9,7 +9,8 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use serde::Serialize;
 
-use crate::{Error, Result};
+use crate::Result;
+use crate::trace::unwritten;
 
 /// Template of a page. Only the constants are markup; the title is escaped, and the data are base64.
 #[derive(Template)]
@@ -39,9 +40,9 @@ pub(crate) fn write_page(
 ) -> Result<()> {
     // The encoder prepares its whole buffer at each call, and JSON is written a few bytes at a time.
     let mut encoder = BufWriter::with_capacity(64 << 10, ZlibEncoder::new(Vec::new(), Compression::new(9)));
-    serde_json::to_writer(&mut encoder, data).map_err(|error| Error::Output(error.into()))?;
-    let encoder = encoder.into_inner().map_err(|error| Error::Output(error.into_error()))?;
-    let data = STANDARD.encode(encoder.finish().map_err(Error::Output)?);
+    serde_json::to_writer(&mut encoder, data).map_err(|error| unwritten(error.into()))?;
+    let encoder = encoder.into_inner().map_err(|error| unwritten(error.into_error()))?;
+    let data = STANDARD.encode(encoder.finish().map_err(unwritten)?);
     let page = Page {
         title,
         kind,
@@ -50,5 +51,5 @@ pub(crate) fn write_page(
         sections,
         data: &data,
     };
-    page.write_into(&mut out).map_err(Error::Output)
+    page.write_into(&mut out).map_err(unwritten)
 }

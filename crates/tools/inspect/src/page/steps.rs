@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use torch_import::annotate;
 
 use super::ReportOptions;
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Returns the steps of the pickle with the root object.
 ///
@@ -17,11 +17,11 @@ use crate::{Error, Result};
 /// When the file has no pickle, or the pickle is malformed before the range.
 pub(crate) fn steps(options: &ReportOptions, range: Range<u64>) -> Result<Json> {
     let (path, pickles) = crate::open_pickles(&options.input)?;
-    let at = |reason| Error::at(&path)(reason);
-    let pickle = pickles.pickle(None).map_err(|error| at(error.into()))?;
+    let at = |error: Error| error.in_file(&path);
+    let pickle = pickles.pickle(None).map_err(at)?;
     let annotate = |heap: &pickle_vm::Heap<'_>, id: ObjectId| annotate(pickles.container(), heap, id);
-    let recording =
-        record(pickle, pickles.limits(), range, &annotate).map_err(|error| at(Error::Pickle(error)))?;
+    let recording = record(pickle, pickles.limits(), range, &annotate);
+    let recording = recording.map_err(|reason| at(Problem::Pickle { reason }.into()))?;
     Ok(to_json(&recording))
 }
 

@@ -249,7 +249,7 @@ impl Scanner<'_> {
 
     /// Scans a file or all files of a folder that are not on this machine.
     fn scan_elsewhere(&mut self, input: &Location) -> Result<()> {
-        let unread = |error: byte_source::Error| Error::from(error.in_file(input.path()));
+        let unread = |error: Error| error.in_file(input.path());
         if !input.is_folder() {
             return self.scan_source(&input.open().map_err(unread)?, input, false);
         }
@@ -327,7 +327,7 @@ impl Scanner<'_> {
         };
         let scan = match scan {
             Ok(scan) => scan,
-            Err(error) if error.is_cancelled() => return Err(error.into()),
+            Err(error) if error.is_cancelled() => return Err(error),
             // Folders contain other files too, which are skipped. A file with the name of a checkpoint has to be checked by
             // the user.
             Err(error) if is_other_format(&error) && !is_named_as_checkpoint(path) => {

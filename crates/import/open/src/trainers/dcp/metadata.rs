@@ -13,7 +13,7 @@ use torch_import::ItemPath;
 
 use super::rank_of;
 use crate::trainers::attributes::Objects;
-use crate::trainers::{Error, Result};
+use crate::trainers::{Error, Problem, Result};
 
 /// Bytes of names, sizes and parts that may be read for each byte of the file, and in any case. A real file refers to a
 /// long name a few times, at most once for each part.
@@ -77,7 +77,7 @@ struct WorkLimit<'f> {
 
 impl WorkLimit<'_> {
     fn spend(&mut self, bytes: usize, what: &'static str) -> Result<()> {
-        let error = || Error::MetadataSize { file: self.file.to_owned(), what, len: self.len };
+        let error = || Error::from(Problem::MetadataSize { what, len: self.len }).in_file(self.file.as_ref());
         self.left = self.left.checked_sub(bytes as u64).ok_or_else(error)?;
         Ok(())
     }
@@ -134,7 +134,7 @@ impl<'h> DcpMetadata<'h> {
             self.entries.push((name, entry));
             return Ok(());
         };
-        let disagree = |known: &DcpEntry, first: &str| Error::RanksDisagree {
+        let disagree = |known: &DcpEntry, first: &str| Problem::RanksDisagree {
             tensor: name.to_string(),
             first: first.into(),
             first_found: known.describe().into(),
@@ -151,9 +151,9 @@ impl<'h> DcpMetadata<'h> {
             }
             (known @ DcpEntry::Tensor(_), _) => {
                 let DcpEntry::Tensor(TensorEntry { file, .. }) = &*known else { return Ok(()) };
-                return Err(disagree(known, file));
+                return Err(disagree(known, file).into());
             }
-            (known, _) => return Err(disagree(known, METADATA_BEFORE)),
+            (known, _) => return Err(disagree(known, METADATA_BEFORE).into()),
         }
         Ok(())
     }
@@ -162,12 +162,12 @@ impl<'h> DcpMetadata<'h> {
     pub(super) fn place(&self, name: &str, start: Option<&[u64]>) -> Result<&PartPlace<'h>> {
         let start = start.map(<[u64]>::to_vec);
         let found = self.places.get(name).and_then(|places| places.get(&start));
-        let missing = || Error::NoPlace {
+        let missing = || Problem::NoPlace {
             tensor: name.to_owned(),
             metadata: self.file.clone(),
             start: start.clone().unwrap_or_default(),
         };
-        found.ok_or_else(missing)
+        Ok(found.ok_or_else(missing)?)
     }
 
     /// Returns all places with the names of their tensors or values.

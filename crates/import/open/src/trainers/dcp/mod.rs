@@ -20,7 +20,7 @@ use self::parts::PartFiles;
 use crate::trainers::attributes::Objects;
 use crate::trainers::join::join_tiles;
 use crate::trainers::trainer_layout::{JoinedCheckpoint, TrainerLayout};
-use crate::trainers::{Error, Result, TrainerSummary};
+use crate::trainers::{Error, Problem, Result, TrainerSummary};
 
 /// File that a save writes last; `__RANK.metadata` if each rank saves on its own.
 const METADATA: &str = ".metadata";
@@ -44,7 +44,8 @@ impl TrainerLayout for Dcp {
             |name: &str| Path::new(name).extension().is_some_and(|extension| extension == "distcp");
         let parts: Vec<&str> = names().filter(|name| is_parts(name)).collect();
         let metadata: Vec<&str> = names().filter(|name| is_metadata(name)).collect();
-        let unfinished = |reason: String| Error::Unfinished { folder: folder.path().to_owned(), reason };
+        let unfinished =
+            |reason: String| Error::from(Problem::Unfinished { folder: folder.path().to_owned(), reason });
         if let Some(name) = names().find(|name| name.strip_suffix(".tmp").is_some_and(is_metadata)) {
             return Err(unfinished(format!("{name} shows that a save is not finished")));
         }
@@ -67,7 +68,7 @@ impl TrainerLayout for Dcp {
         if file.ends_with(PARTS) {
             return Ok(Container::parts_from_source(source));
         }
-        Container::from_source(source).map_err(|reason| Error::File { file, reason })
+        Container::from_source(source).map_err(|error| error.in_file(file.as_ref()))
     }
 
     fn join(&self, containers: &[Container], observer: &dyn Observer) -> Result<JoinedCheckpoint> {
@@ -79,8 +80,8 @@ impl TrainerLayout for Dcp {
         for container in described {
             let file = file_name(container);
             if let Some((name, trainer)) = COMMON.into_iter().find(|(name, _)| *name == file) {
-                let fail = |reason| Error::File { file: name.to_owned(), reason };
-                common = Some((trainer, Checkpoint::read(container).map_err(fail)?));
+                let read = Checkpoint::read(container).map_err(|error| error.in_file(name.as_ref()));
+                common = Some((trainer, read?));
             } else {
                 metadata.push(read_objects(container)?);
             }
@@ -138,13 +139,14 @@ fn tiles(
         let place = metadata.place(name, Some(start))?;
         let tensor = files.tensor(name, place)?;
         if tensor.shape() != sizes || tensor.dtype() != entry.dtype {
-            return Err(Error::PartMismatch {
+            return Err(Problem::PartMismatch {
                 tensor: name.to_owned(),
                 file: place.file.as_ref().into(),
                 start: start.clone(),
                 expected: format!("{} {sizes:?}", entry.dtype).into(),
                 found: format!("{} {:?}", tensor.dtype(), tensor.shape()).into(),
-            });
+            }
+            .into());
         }
         tiles.push(Tile { tensor, start: start.clone() });
     }
@@ -154,12 +156,10 @@ fn tiles(
 /// Reads the objects of a metadata file; returns its name as well.
 fn read_objects(container: &Container) -> Result<(String, PickledObjects)> {
     let file = file_name(container);
-    let objects = PickledObjects::read(container);
-    let failed = |reason| Error::File { file: file.clone(), reason };
-    match objects.map_err(failed)? {
-        Some(objects) => Ok((file, objects)),
-        None => Err(Error::Metadata { file, offset: 0, reason: "it is not a pickle".to_owned() }),
-    }
+    let no_pickle = || Problem::Metadata { offset: 0, reason: "it is not a pickle".to_owned() }.into();
+    let objects = PickledObjects::read(container).and_then(|objects| objects.ok_or_else(no_pickle));
+    let objects = objects.map_err(|error| error.in_file(file.as_ref()))?;
+    Ok((file, objects))
 }
 
 fn file_name(container: &Container) -> String {

@@ -15,7 +15,7 @@ use torch_import::{Checkpoint, Container, ContainerFormat};
 
 use super::metadata::{DcpEntry, DcpMetadata, PartPlace};
 use super::zstd::{DecompressedParts, ZSTD};
-use crate::trainers::{Error, Result};
+use crate::trainers::{Error, Problem, Result};
 
 /// Start of a zip archive.
 const ZIP: &[u8] = b"PK\x03\x04";
@@ -50,11 +50,12 @@ impl<'c> PartFiles<'c> {
             observer.check()?;
             if !matches!(place.transforms.as_slice(), [one] if one == ZSTD) {
                 let transform = place.transforms.join(", ");
-                return Err(Error::Transform {
+                return Err(Problem::Transform {
                     tensor: name.to_owned(),
                     file: place.file.to_string(),
                     transform,
-                });
+                }
+                .into());
             }
             let (source, range) = self.range(name, place)?;
             let nbytes = match metadata.entry(name) {
@@ -90,7 +91,7 @@ impl<'c> PartFiles<'c> {
     }
 
     fn checkpoint(&self, name: &str, place: &PartPlace<'_>) -> Result<Checkpoint> {
-        let fail = |reason: torch_import::Error| part_error(name, place, reason);
+        let fail = |reason: Error| part_error(name, place, reason);
         let (source, range) = match self.decompressed.find(place) {
             Some(found) => found,
             None => self.range(name, place)?,
@@ -110,10 +111,11 @@ impl<'c> PartFiles<'c> {
             let is_inside =
                 matches!((components.next(), components.next()), (Some(Component::Normal(_)), None));
             return Err(if is_inside && !file.contains(['\\', '\0']) {
-                Error::MissingFile { tensor, metadata, file }
+                Problem::MissingFile { tensor, metadata, file }
             } else {
-                Error::OutsideFolder { tensor, metadata, file }
-            });
+                Problem::OutsideFolder { tensor, metadata, file }
+            }
+            .into());
         };
         let end = place.offset.checked_add(place.len).filter(|end| *end <= container.len());
         let end = end.ok_or_else(|| outside_file(name, place, container.len()))?;
@@ -148,22 +150,25 @@ impl<'c> PartFiles<'c> {
 /// Returns true if the bytes of a range start as those of a zip archive.
 fn starts_as_zip(source: &dyn Source, range: &Range<u64>) -> Result<bool> {
     let end = range.end.min(range.start.saturating_add(ZIP.len() as u64));
-    let start = source
-        .read_range(range.start..end)
-        .map_err(|reason| Error::File { file: source.path().display().to_string(), reason })?;
+    let start = source.read_range(range.start..end).map_err(|error| error.in_file(source.path()))?;
     Ok(start.as_ref() == ZIP)
 }
 
 fn outside_file(name: &str, place: &PartPlace<'_>, found: u64) -> Error {
     let PartPlace { offset, len, .. } = *place;
-    Error::OutsideFile { tensor: name.to_owned(), file: place.file.to_string(), offset, len, found }
+    Problem::OutsideFile { tensor: name.to_owned(), file: place.file.to_string(), offset, len, found }.into()
 }
 
-fn part_error(name: &str, place: &PartPlace<'_>, reason: torch_import::Error) -> Error {
+fn part_error(name: &str, place: &PartPlace<'_>, reason: Error) -> Error {
     let (tensor, file) = (name.to_owned(), place.file.to_string());
-    Error::Part { tensor, file, offset: place.offset, reason }
+    Problem::Part { tensor, file, offset: place.offset, reason }.into()
 }
 
 fn not_a_tensor(name: &str, place: &PartPlace<'_>) -> Error {
-    Error::NotATensor { tensor: name.to_owned(), file: place.file.to_string(), offset: place.offset }
+    bad_part(name, place, "is not a tensor".to_owned())
+}
+
+pub(super) fn bad_part(name: &str, place: &PartPlace<'_>, problem: String) -> Error {
+    let (tensor, file) = (name.to_owned(), place.file.to_string());
+    Problem::BadPart { tensor, file, offset: place.offset, problem }.into()
 }

@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use byte_source::{MappedFile, Source, SourceReader, WINDOW};
 use foldhash::{HashMap, HashMapExt};
+use torch_import::Problem::TemporaryFile;
 
 use super::metadata::PartPlace;
-use crate::trainers::{Error, Result};
+use super::parts::bad_part;
+use crate::trainers::Result;
 
 /// Descriptor of the only transformation that PyTorch has.
 pub(super) const ZSTD: &str = "stream.zstd/1";
@@ -38,7 +40,7 @@ pub(super) struct DecompressedParts {
 
 impl DecompressedParts {
     pub(super) fn create() -> Result<Self> {
-        let out = tempfile::tempfile().map_err(|reason| temporary(Path::new(""), reason))?;
+        let out = tempfile::tempfile().map_err(TemporaryFile)?;
         Ok(Self { out: Some(out), len: 0, ranges: HashMap::new(), source: None })
     }
 
@@ -51,12 +53,7 @@ impl DecompressedParts {
         range: Range<u64>,
         nbytes: Option<u64>,
     ) -> Result<()> {
-        let fail = |reason: String| Error::Decompress {
-            tensor: name.to_owned(),
-            file: place.file.to_string(),
-            offset: place.offset,
-            reason,
-        };
+        let fail = |reason: String| bad_part(name, place, format!("cannot be decompressed: {reason}"));
         let Some(out) = &mut self.out else { return Err(fail("there is no temporary file".to_owned())) };
         let limit = nbytes.map_or(VALUE_MAX, |nbytes| nbytes.saturating_add(ARCHIVE_MAX));
         let limit = limit.min(place.len.saturating_mul(RATIO_MAX));
@@ -72,8 +69,7 @@ impl DecompressedParts {
                 break;
             }
             len = len.saturating_add(count as u64);
-            out.write_all(window.get(..count).unwrap_or_default())
-                .map_err(|reason| temporary(source.path(), reason))?;
+            out.write_all(window.get(..count).unwrap_or_default()).map_err(TemporaryFile)?;
         }
         if len > limit {
             return Err(fail(format!("it has more than {limit} bytes")));
@@ -87,10 +83,7 @@ impl DecompressedParts {
     /// Maps the temporary file.
     pub(super) fn finish(&mut self) -> Result<()> {
         let Some(out) = self.out.take() else { return Ok(()) };
-        let path = Path::new("the decompressed parts");
-        let file = MappedFile::from_file(&out, path)
-            .map_err(|reason| Error::File { file: path.display().to_string(), reason: reason.into() })?;
-        self.source = Some(Arc::new(file));
+        self.source = Some(Arc::new(MappedFile::from_file(&out, Path::new("the decompressed parts"))?));
         Ok(())
     }
 
@@ -102,9 +95,4 @@ impl DecompressedParts {
         let range = self.ranges.get(&(place.file.to_string(), place.offset))?.clone();
         Some((Arc::clone(self.source.as_ref()?), range))
     }
-}
-
-fn temporary(path: &Path, reason: std::io::Error) -> Error {
-    let reason = torch_import::Problem::TemporaryFile(reason).into();
-    Error::File { file: path.display().to_string(), reason }
 }

@@ -22,7 +22,7 @@ use self::sizes::Sizes;
 use self::split::{Split, expert_number, layer_number, with_number};
 use crate::trainers::join::join_tiles;
 use crate::trainers::trainer_layout::{JoinedCheckpoint, TrainerLayout};
-use crate::trainers::{Error, Result, TrainerSummary};
+use crate::trainers::{Error, Problem, Result, TrainerSummary};
 
 /// Key under which the optimizer's tensors are listed.
 const OPTIMIZER: &str = "optimizer";
@@ -110,19 +110,20 @@ impl<'r> Grid<'r> {
     /// Compares the numbers in the names of the folders with the arguments in their files.
     fn new(ranks: &'r [MegatronRank]) -> Result<Self> {
         let Some(first) = ranks.first() else {
-            let reason = "there is no folder of a rank";
-            return Err(Error::Unsupported { file: String::new(), reason });
+            return Err(Problem::Unsupported("there is no folder of a rank").into());
         };
         let sizes = first.sizes(ranks)?;
         let grid = Self { ranks, sizes };
         for other in ranks {
             if other.sizes(ranks)? != sizes {
-                return Err(Error::WorldSizes { first: first.file.clone(), second: other.file.clone() });
+                return Err(
+                    Problem::WorldSizes { first: first.file.clone(), second: other.file.clone() }.into()
+                );
             }
             let [tensor, stage, expert] = other.place(&sizes);
             if tensor >= sizes.tensor || stage >= sizes.stages || expert >= sizes.experts {
                 let (file, found) = (first.file.clone(), ranks.len() as u64);
-                return Err(Error::ExtraRanks { file, ranks: sizes.ranks(), found });
+                return Err(Problem::ExtraRanks { file, ranks: sizes.ranks(), found }.into());
             }
         }
         for stage in 0..sizes.stages {
@@ -143,7 +144,9 @@ impl<'r> Grid<'r> {
         let Some(first) = self.ranks.first() else { return Ok(0) };
         for other in self.ranks {
             if (other.pieces.len(), other.key) != (first.pieces.len(), first.key) {
-                return Err(Error::WorldSizes { first: first.file.clone(), second: other.file.clone() });
+                return Err(
+                    Problem::WorldSizes { first: first.file.clone(), second: other.file.clone() }.into()
+                );
             }
         }
         Ok(first.pieces.len())
@@ -153,7 +156,7 @@ impl<'r> Grid<'r> {
         let first = self.ranks.first();
         let (other, folder) = first.map(|rank| (rank.file.clone(), rank.folder.clone())).unwrap_or_default();
         let file = other.replacen(&folder.to_string(), &folder.with_place(&self.sizes, place).to_string(), 1);
-        Error::MissingRank { file, other, ranks: self.sizes.ranks() }
+        Problem::MissingRank { file, other, ranks: self.sizes.ranks() }.into()
     }
 
     /// Returns the rank with the tensors of a stage that are not of experts.
@@ -224,9 +227,7 @@ impl<'r> Grid<'r> {
                         let tensor = join_parts(name, &new, piece, ranks, summary)?;
                         joined.push((new, tensor));
                     } else if layer_number(&new).is_some() {
-                        return Err(Error::Located(
-                            torch_import::Problem::DuplicateInParts { name: new }.into(),
-                        ));
+                        return Err(torch_import::Problem::DuplicateInParts { name: new }.into());
                     }
                 }
             }
@@ -245,11 +246,12 @@ fn refuse_extra(
     for other in others {
         let mut names = other.names(piece).filter(|name| split::is_of_expert(name) == of_experts);
         if let Some(name) = names.find(|name| first.tensor(piece, name).is_none()) {
-            return Err(Error::MissingInRank {
+            return Err(Problem::MissingInRank {
                 tensor: name.to_owned(),
                 first: other.file.clone(),
                 second: first.file.clone(),
-            });
+            }
+            .into());
         }
     }
     Ok(())
@@ -264,7 +266,7 @@ fn join_parts(
 ) -> Result<Tensor> {
     let mut parts = Vec::with_capacity(ranks.len());
     for rank in ranks {
-        let missing = || Error::MissingInRank {
+        let missing = || Problem::MissingInRank {
             tensor: new.to_owned(),
             first: ranks.first().map_or_else(String::new, |first| first.file.clone()),
             second: rank.file.clone(),
@@ -284,13 +286,14 @@ fn join_parts(
     for (file, part) in &parts {
         // Megatron divides a dimension only if its size is a multiple of the number of ranks.
         if (part.dtype(), part.shape()) != (first.dtype(), first.shape()) {
-            return Err(Error::RanksDisagree {
+            return Err(Problem::RanksDisagree {
                 tensor: new.to_owned(),
                 first: (*first_file).into(),
                 first_found: describe(first).into(),
                 second: (*file).into(),
                 second_found: describe(part).into(),
-            });
+            }
+            .into());
         }
     }
     let (dim, halves) = match split {
@@ -342,5 +345,5 @@ fn describe(part: &Tensor) -> String {
 
 fn unknown_split(tensor: &str, file: &str) -> Error {
     let reason = "it is not known how Megatron divides it among its ranks".to_owned();
-    Error::Shard { tensor: tensor.to_owned(), file: file.to_owned(), reason }
+    Problem::Shard { tensor: tensor.to_owned(), file: file.to_owned(), reason }.into()
 }

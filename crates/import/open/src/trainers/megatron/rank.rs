@@ -10,7 +10,7 @@ use torch_import::{Checkpoint, Container, ItemContent};
 use super::rank_folder::{RankFolder, file_of};
 use super::sizes::Sizes;
 use crate::trainers::attributes::Objects;
-use crate::trainers::{Error, Result};
+use crate::trainers::{Error, Problem, Result};
 
 /// Largest number of pieces that a rank's model can have.
 const PIECES_MAX: usize = 1 << 10;
@@ -47,8 +47,7 @@ struct Arguments {
 impl MegatronRank {
     pub(super) fn read(container: &Container) -> Result<Self> {
         let file = file_of(container.path());
-        let fail = |reason| Error::File { file: file.clone(), reason };
-        let mut rest = Checkpoint::read(container).map_err(fail)?;
+        let mut rest = Checkpoint::read(container).map_err(|error| error.in_file(file.as_ref()))?;
         let folder = Path::new(&file).parent().and_then(Path::to_str).and_then(RankFolder::parse);
         let arguments = Arguments::read(&rest, &file)?;
         let is_model = |key: &str| key == "model";
@@ -106,11 +105,12 @@ impl MegatronRank {
         // A missing rank is noticed before a list of this length is made.
         if all.contains(&0) || all.iter().any(|size| *size > 1 << 16) {
             let reason = format!("its numbers of ranks are {all:?}");
-            return Err(Error::Metadata { file: self.file.clone(), offset: 0, reason });
+            let problem = Problem::Metadata { offset: 0, reason };
+            return Err(Error::from(problem).in_file(self.file.as_ref()));
         }
         if expert_tensor != 1 && expert_tensor != tensor {
             let reason = "its experts are divided among another number of ranks than its other tensors";
-            return Err(Error::Unsupported { file: self.file.clone(), reason });
+            return Err(Error::from(Problem::Unsupported(reason)).in_file(self.file.as_ref()));
         }
         Ok(sizes)
     }
@@ -171,7 +171,7 @@ impl Arguments {
         let version = find("checkpoint_version").and_then(|id| heap.float(id));
         if version.is_some_and(|version| version < 2.0) {
             let reason = "its queries, keys and values are in the order of an old version of Megatron-LM";
-            return Err(Error::Unsupported { file: file.to_owned(), reason });
+            return Err(Error::from(Problem::Unsupported(reason)).in_file(file.as_ref()));
         }
         let Some(arguments) = find("args").filter(|id| objects.class(*id).is_some()) else { return Ok(None) };
         let attribute = |name: &str| -> Result<Option<ObjectId>> {

@@ -7,7 +7,7 @@ use byte_source::Folder;
 
 use super::sizes::Sizes;
 use crate::trainers::listing::list;
-use crate::trainers::{Error, Result};
+use crate::trainers::{Error, Problem, Result};
 
 /// Names of the file with a rank's model; the last is that of `NeMo`.
 const FILES: [&str; 3] = ["model_optim_rng.pt", "model_rng.pt", "model_weights.ckpt"];
@@ -93,7 +93,7 @@ pub(super) fn files(folder: &Folder) -> Result<Option<Vec<String>>> {
     let (mut missing, mut present) = (None, None);
     for (numbers, name) in &found {
         if (numbers.others.len(), numbers.of_nemo) != (first.others.len(), first.of_nemo) {
-            return Err(Error::WorldSizes { first: (*first_name).clone(), second: (*name).clone() });
+            return Err(Problem::WorldSizes { first: (*first_name).clone(), second: (*name).clone() }.into());
         }
         let names = list(&folder.location.join(name))?.listing;
         match FILES.into_iter().find(|file| names.has_file(file)) {
@@ -109,13 +109,15 @@ pub(super) fn files(folder: &Folder) -> Result<Option<Vec<String>>> {
     if let Some(name) = missing {
         let file = format!("{name}/{}", present.unwrap_or("model_optim_rng.pt"));
         let reason = format!("{file} is missing");
-        return Err(Error::Unfinished { folder: folder.path().to_owned(), reason });
+        return Err(Problem::Unfinished { folder: folder.path().to_owned(), reason }.into());
     }
     let (ranks, file) = (files.len() as u64, present.unwrap_or_default());
-    let missing = |numbers: RankFolder| Error::MissingRank {
-        file: format!("{numbers}/{file}"),
-        other: files.last().cloned().unwrap_or_default(),
-        ranks: ranks.saturating_add(1),
+    let missing = |numbers: RankFolder| {
+        Error::from(Problem::MissingRank {
+            file: format!("{numbers}/{file}"),
+            other: files.last().cloned().unwrap_or_default(),
+            ranks: ranks.saturating_add(1),
+        })
     };
     // A number that no folder has, below one that a folder has.
     let gap = |number: fn(&RankFolder) -> Option<u64>| {

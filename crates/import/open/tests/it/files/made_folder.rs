@@ -1,8 +1,10 @@
 //! Folders with made-up files.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
 
-use open::files::{CheckpointSources, Error, FolderDiagnosis, ShardPolicy};
+use open::Error;
+use open::files::{CheckpointSources, FolderDiagnosis, Problem, ShardPolicy};
 
 /// A safetensors file with one tensor of one byte.
 pub(crate) fn one_tensor(name: &str) -> Vec<u8> {
@@ -50,11 +52,16 @@ impl Folder {
     }
 
     pub(crate) fn contents(&self) -> FolderDiagnosis {
-        match self.find() {
-            Err(Error::NoCheckpoint { contents, .. }) => contents,
+        match problem(self.find()) {
+            Problem::NoCheckpoint { contents, .. } => contents,
             other => panic!("expected a folder without a checkpoint, found {other:?}"),
         }
     }
+}
+
+/// Returns the problem of finding or reading files.
+pub(crate) fn problem<T: Debug>(result: Result<T, Error>) -> Problem {
+    result.expect_err("a problem").downcast().expect("a problem of files")
 }
 
 pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {

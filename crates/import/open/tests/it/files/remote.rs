@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{BufferSource, Location, MemoryStore, Source};
-use open::files::{CheckpointSources, Error, FilesNote, FolderDiagnosis, ShardPolicy};
+use open::files::{CheckpointSources, FilesNote, FolderDiagnosis, Problem, ShardPolicy};
 
-use super::made_folder::{names, one_tensor};
+use super::made_folder::{names, one_tensor, problem};
 
 /// A folder with these files, or one of them. Safetensors files hold a tensor, other files their own names.
 fn input(files: &[&str], file: Option<&str>) -> Location {
@@ -18,7 +18,7 @@ fn input(files: &[&str], file: Option<&str>) -> Location {
     file.map_or_else(|| folder.clone(), |name| folder.join(name))
 }
 
-fn find(files: &[&str], file: Option<&str>) -> Result<CheckpointSources, Error> {
+fn find(files: &[&str], file: Option<&str>) -> open::Result<CheckpointSources> {
     CheckpointSources::find(&[input(files, file)], ShardPolicy::RequireAll)
 }
 
@@ -32,7 +32,7 @@ fn a_remote_folder_has_a_checkpoint_with_its_documents() {
     assert_eq!(sources.documents.params().expect("there is none"), None);
     let containers = sources.open().expect("one file");
     assert_eq!(containers.len(), 1);
-    let (checkpoint, _) = sources.read::<Error>(&containers, &|_, _| Ok(())).expect("a checkpoint");
+    let (checkpoint, _) = sources.read(&containers, &|_, _| Ok(())).expect("a checkpoint");
     assert_eq!(checkpoint.tensors().count(), 1);
     // Companions are copied, because an output reads them when it is written.
     let (companions, notes) = sources.companions().expect("a copy");
@@ -56,12 +56,12 @@ fn a_remote_file_is_one_of_those_that_were_listed() {
     ];
     assert_eq!(names(&find(&shards, Some("one.bin")).expect("a file").files), ["one.bin"]);
     assert!(
-        matches!(find(&shards, Some("two.bin")), Err(Error::NotFound { path }) if path == Path::new("far://m/two.bin"))
+        matches!(problem(find(&shards, Some("two.bin"))), Problem::NotFound { path } if path == Path::new("far://m/two.bin"))
     );
     let second = Some("model-00002-of-00002.bin");
-    assert!(matches!(find(&shards, second), Err(Error::LoneShard { number: 2, of: 2, .. })));
+    assert!(matches!(problem(find(&shards, second)), Problem::LoneShard { number: 2, of: 2, .. }));
     let part = shards.last().copied();
-    assert!(matches!(find(&shards, part), Err(Error::RankPart { .. })));
+    assert!(matches!(problem(find(&shards, part)), Problem::RankPart { .. }));
     // Alone, if the caller wants that.
     let alone = |file| {
         CheckpointSources::find(&[input(&shards, file)], ShardPolicy::ThisFileOnly).expect("a file").notes
@@ -73,7 +73,7 @@ fn a_remote_file_is_one_of_those_that_were_listed() {
 #[test]
 fn a_remote_folder_without_a_checkpoint_says_what_is_there() {
     let found = find(&["a/model.safetensors", "a/b/c", "notes.txt"], None);
-    let Err(Error::NoCheckpoint { folder, contents }) = found else { panic!("{found:?}") };
+    let Problem::NoCheckpoint { folder, contents } = problem(found) else { panic!("another problem") };
     assert_eq!(folder.as_os_str(), "far://m");
     assert_eq!(contents, FolderDiagnosis::Folders { folders: vec![PathBuf::from("a")] });
 }

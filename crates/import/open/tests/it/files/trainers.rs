@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use open::files::{CheckpointSources, Error, FilesNote, ShardPolicy};
+use open::files::{CheckpointSources, FilesNote, Problem, ShardPolicy};
 
-use super::made_folder::{Folder, names};
+use super::made_folder::{Folder, names, problem};
 
 #[test]
 fn the_newest_step_of_deepspeed_is_read() {
@@ -87,7 +87,7 @@ fn the_script_of_deepspeed_gets_the_step() {
         folder.write("latest", latest.as_bytes());
         let step = folder.path().join("global_step500");
         let found = CheckpointSources::find(&[step], ShardPolicy::RequireAll);
-        let Err(Error::DeepSpeed { found, .. }) = found else { panic!("{found:?}") };
+        let Problem::DeepSpeed { found, .. } = problem(found) else { panic!("another problem") };
         assert_eq!((found.folder, found.tag.as_deref()), (folder.path(), expected));
     }
 }
@@ -103,7 +103,7 @@ fn an_error_of_a_trainer_names_its_folder_once() {
 #[test]
 fn a_whole_model_next_to_the_state_of_deepspeed_is_offered() {
     let folder = Folder::with(&["zero_to_fp32.py", "model.safetensors", "other.pt"]);
-    let Err(Error::DeepSpeed { candidates, .. }) = folder.find() else { panic!("expected DeepSpeed") };
+    let Problem::DeepSpeed { candidates, .. } = problem(folder.find()) else { panic!("expected DeepSpeed") };
     let paths: Vec<_> = candidates.into_iter().flat_map(|candidate| candidate.paths).collect();
     assert_eq!(names(&paths), ["model.safetensors"]);
 }
@@ -152,7 +152,7 @@ fn a_file_of_one_rank_is_refused_unless_there_is_only_one() {
     ]);
     let find = |name: &str| CheckpointSources::find(&[folder.path().join(name)], ShardPolicy::RequireAll);
     for name in ["model_world_size_2_rank_1.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt"] {
-        assert!(matches!(find(name), Err(Error::RankPart { .. })), "{name}");
+        assert!(matches!(problem(find(name)), Problem::RankPart { .. }), "{name}");
     }
     for name in ["model_world_size_1_rank_0.pt", "mp_rank_00_model_states.pt"] {
         assert!(find(name).expect("a whole checkpoint").is_single(), "{name}");
