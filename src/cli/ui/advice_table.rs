@@ -73,3 +73,31 @@ const COMMON_ADVICE: &str = "; --common sums what the checkpoints have in common
 pub(crate) fn advice_on(code: &str) -> &'static str {
     ADVICE.iter().find(|(known, _)| *known == code).map_or("", |(_, advice)| advice)
 }
+
+#[cfg(test)]
+mod tests {
+    use open::{files, trainers};
+
+    use super::ADVICE;
+
+    #[test]
+    fn each_code_is_that_of_a_problem() {
+        let known = [
+            adapter::Problem::CODES,
+            byte_source::FileChanged::CODES,
+            byte_source::RecordDamaged::CODES,
+            generate::Error::CODES,
+            open::Problem::CODES,
+            files::Problem::CODES,
+            trainers::Problem::CODES,
+            output::Problem::CODES,
+            quantization::Problem::CODES,
+            remote_source::Error::CODES,
+            torchscript::Problem::CODES,
+        ]
+        .concat();
+        for (code, _) in ADVICE {
+            assert!(known.contains(code), "{code}");
+        }
+    }
+}

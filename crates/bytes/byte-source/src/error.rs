@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::ErrorKind;
+use crate::{ErrorKind, FileError};
 
 /// Result with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -169,6 +169,10 @@ impl Error {
     }
 
     fn within(mut self, place: Place) -> Self {
+        // What is read is not the place of an output.
+        if matches!(self.detail(), Some(FileError::Write { .. } | FileError::Output { .. })) {
+            return self;
+        }
         let known = self.location();
         let own = std::mem::take(&mut self.0.place);
         let is_document = |path: &Path| {
@@ -305,13 +309,18 @@ macro_rules! details {
 /// Implements [`Detail`] for a struct.
 macro_rules! detail {
     ($type:ident is $kind:ident $(, $place:expr)?) => {
+        impl $type {
+            /// Code of the problem.
+            pub const CODES: &'static [&'static str] = &[concat!("byte-source::", stringify!($type))];
+        }
+
         impl $crate::Detail for $type {
             fn kind(&self) -> $crate::ErrorKind {
                 $crate::ErrorKind::$kind
             }
 
             fn code(&self) -> &'static str {
-                concat!("byte-source::", stringify!($type))
+                Self::CODES[0]
             }
 
             $(fn place(&self) -> $crate::Place {
@@ -361,6 +370,21 @@ mod tests {
         assert_eq!(error.to_string(), text);
         assert_eq!((error.kind(), error.location()), (ErrorKind::Option, Place::tensor("a\tb")));
         assert_eq!(error.in_record("r").to_string(), format!("`r`: {text}"));
+    }
+
+    #[test]
+    fn a_file_in_a_folder_gets_the_folder() {
+        let path = |error: Error| error.in_folder(Path::new("a/b")).location().path.unwrap_or_default();
+        assert_eq!(path(Error::from(Cancelled)), Path::new("a/b"));
+        assert_eq!(path(Error::from(Cancelled).in_file(Path::new("c/d"))), Path::new("a/b/c/d"));
+        assert_eq!(path(Error::from(Cancelled).in_file(Path::new("a/b/c"))), Path::new("a/b/c"));
+    }
+
+    #[test]
+    fn an_output_is_not_in_what_is_read() {
+        let error = FileError::Output { what: "the listing", reason: io::ErrorKind::BrokenPipe.into() };
+        let error = Error::from(error).in_tensor("w").in_file(Path::new("a.pth"));
+        assert_eq!((error.location(), error.io_kind()), (Place::default(), None));
     }
 
     #[test]

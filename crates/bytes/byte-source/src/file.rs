@@ -44,6 +44,7 @@ pub enum FileError {
     Output {
         /// What is written.
         what: &'static str,
+        #[source]
         reason: io::Error,
     },
     /// The path is not a regular file.

@@ -1,7 +1,7 @@
 //! Traces and listings of the pickle in a checkpoint.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use byte_source::{FileError, Location, Stat};
 use open::files::{self, CheckpointSources, ShardPolicy};
@@ -66,7 +66,7 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
     let at = |error: Error| error.in_file(path);
     let pickle = pickles.pickle(options.pickle).map_err(at)?;
     match options.listing {
-        TraceListing::Disassembly => trace::dis(pickle, out).map_err(|error| at(trace_error(error)))?,
+        TraceListing::Disassembly => trace::dis(pickle, out).map_err(|error| trace_error(path, error))?,
         TraceListing::Summary => {
             let summary = PickleSummary::read(pickle, &pickles.limits());
             let summary = summary.map_err(|reason| at(Problem::Pickle { reason }.into()))?;
@@ -79,7 +79,7 @@ pub fn trace(options: &TraceOptions, out: &mut dyn Write) -> Result<()> {
             let (file, annotate) = (Some(file.as_str()), Some(&annotate as &trace::Annotate<'_>));
             let limits = pickles.limits();
             let options = ListingOptions { view, full, limit, limits, file, annotate };
-            trace::write(pickle, &options, out).map_err(|error| at(trace_error(error)))?;
+            trace::write(pickle, &options, out).map_err(|error| trace_error(path, error))?;
         }
     }
     out.flush().map_err(unwritten)
@@ -121,10 +121,10 @@ fn pickle_of_folder(folder: &Location) -> Result<Location> {
     }
 }
 
-fn trace_error(error: TraceError) -> Error {
+fn trace_error(path: &Path, error: TraceError) -> Error {
     match error {
         TraceError::Write(reason) => unwritten(reason),
-        TraceError::Pickle(reason) => Problem::Pickle { reason }.into(),
+        TraceError::Pickle(reason) => Error::from(Problem::Pickle { reason }).in_file(path),
     }
 }
 

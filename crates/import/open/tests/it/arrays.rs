@@ -83,7 +83,7 @@ fn rows_and_dimensions_are_nested_and_long_ones_cut() {
     assert_eq!(array_text(&zeros(Dtype::Int8, &[3, 0])).expect("it is empty"), "[]");
     assert_eq!(array_text(&zeros(Dtype::Int8, &[1; 64])).expect("as NumPy").len(), 64 + 1 + 64);
     let error = array_text(&zeros(Dtype::Int8, &[1; 65])).expect_err("NumPy has no such arrays");
-    assert_eq!(error.to_string(), "has 65 dimensions, and NumPy arrays have at most 64");
+    assert_eq!(error.to_string(), "it has 65 dimensions, and NumPy arrays have at most 64");
 }
 
 #[test]

@@ -103,8 +103,8 @@ fn archives_of_nemo_are_read_without_unpacking() {
     assert_eq!(floats(&joined, "model.embedding.word_embeddings.weight"), numbers(32));
     let whole = fs::read(&path).expect("the archive");
     for (len, reason) in [
-        (0, "x.nemo: the archive has no checkpoint that is known"),
-        (4000, "x.nemo: damaged tar archive: it ends within member `mp_rank_00/model_weights.ckpt`"),
+        (0, "the archive has no checkpoint that is known"),
+        (4000, "damaged tar archive: it ends within member `mp_rank_00/model_weights.ckpt`"),
     ] {
         fs::write(&path, &whole[..len.min(whole.len())]).expect("a file");
         let found = open().map(|_| ()).expect_err("a damaged archive");
