@@ -47,12 +47,12 @@ impl Objects {
     #[staticmethod]
     fn unless_carton(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let input = input_of(source)?;
-        let (file, is_carton) = py.detach(|| {
+        let (file, has_carton) = py.detach(|| {
             let file = input.open(Backend::Map);
-            let is_carton = input.is_carton(file.as_ref());
-            (file, is_carton)
+            let has_carton = input.has_carton(file.as_ref());
+            (file, has_carton)
         });
-        if is_carton { Ok(None) } else { Self::read(py, input, file, Backend::Map).map(Some) }
+        if has_carton { Ok(None) } else { Self::read(py, input, file, Backend::Map).map(Some) }
     }
 
     /// The format of the file, such as `zip`.

@@ -11,7 +11,7 @@ use pyo3::types::PyBytes;
 use torch2carton::crates::byte_source::{
     self, BufferSource, Listing, LocalStore, Location, OpenedFile, Stat, Store, Upload,
 };
-use torch2carton::crates::carton_tools;
+use torch2carton::crates::carton_format;
 use torch2carton::crates::open::files::{CheckpointSources, ShardPolicy};
 use torch2carton::crates::torch_import::{CheckpointValue, Container, ItemContent};
 use torch2carton::{Carton, Observer, Result, Source, Tensors};
@@ -59,10 +59,10 @@ impl Input {
     }
 
     /// Returns true for a carton. `file` is what [`open`](Self::open) returned.
-    pub(crate) fn is_carton(&self, file: Option<&Arc<dyn Source>>) -> bool {
+    pub(crate) fn has_carton(&self, file: Option<&Arc<dyn Source>>) -> bool {
         match (self, file) {
-            (Self::Path(_), Some(file)) => carton_tools::is_carton_file(&**file),
-            (Self::Path(path), None) => carton_tools::is_carton(path),
+            (Self::Path(_), Some(file)) => carton_format::Carton::is_in(&**file),
+            (Self::Path(path), None) => carton_format::Carton::is_at(&path.into()),
             (Self::Bytes(_), _) => false,
         }
     }
@@ -138,7 +138,7 @@ impl Opened {
     pub(crate) fn open(input: Input, backend: Backend, observer: &dyn Observer) -> Result<Self> {
         let path = input.path();
         let file = input.open(backend);
-        if input.is_carton(file.as_ref()) {
+        if input.has_carton(file.as_ref()) {
             return Self::open_carton(&path, backend, observer);
         }
         let sources = input.sources(file.as_ref(), backend)?;

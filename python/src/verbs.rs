@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use torch2carton::crates::inspect::{InspectOptions, ScanOptions, TraceListing, TraceOptions, TraceView};
 use torch2carton::crates::serde_json::{self, Map, Value as Json};
-use torch2carton::crates::{carton_tools, convert as conversion, open};
+use torch2carton::crates::{carton_format, convert as conversion, open};
 use torch2carton::{
     Carton, ConvertOptions, DiffOptions, Error, ErrorKind, FileScan, InputOptions, Location, Observer,
     VerifyOptions, cli,
@@ -68,7 +68,7 @@ pub(crate) fn inspect(
     progress: Progress<'_, '_>,
 ) -> PyResult<String> {
     let mut request: InspectOptions = request(py, options)?;
-    if !request.asks_for_rows() && py.detach(|| carton_tools::is_carton(&path)) {
+    if !request.asks_for_rows() && py.detach(|| carton_format::Carton::is_at(&Location::from(&path))) {
         let contents = py.detach(|| Carton::open(&path)?.contents());
         let contents = contents.map_err(|error| errors::exception(py, &error, Some(&path)))?;
         return to_json(py, serde_json::to_value(&contents));

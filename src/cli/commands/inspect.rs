@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use byte_source::{format_bytes, format_count, format_things};
+use carton_format::Carton;
 use inspect::{InspectReport, RowStatistics, TensorHash, TensorRow};
 use open::{AdapterOverview, ValueRows};
 
@@ -86,7 +87,7 @@ fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) 
     let file = input.path();
     let progress = Progress::new(quiet || !args.options.statistics && args.fail_on.is_empty());
     if !args.asks_for_rows()
-        && let Some(carton) = open::find_carton(&input)?
+        && let Some(carton) = Carton::find(&input).map_err(open::carton_error(file))?
     {
         let advise = index.is_none() && input.is_local();
         super::inspect_carton::inspect((file, &carton), args, quiet, advise)?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use byte_source::{Location, Observer, Stores};
+use carton_format::Carton;
 use runtime::{Runnable, RunnableOptions};
 use serve::{
     InferModel, LoadError, ModelSource, ModelVersion, RepositoryFolder, RequestLimits, ServeLimits,
@@ -210,7 +211,7 @@ fn needs_another_runner(error: &anyhow::Error) -> bool {
 
 /// Returns the cartons that a path stands for: those in a folder, or the path itself.
 fn models_at(path: &Path) -> Result<Vec<PathBuf>> {
-    if !path.is_dir() || carton_tools::is_carton(path) {
+    if !path.is_dir() || Carton::is_at(&path.into()) {
         return Ok(vec![path.to_owned()]);
     }
     let cartons = cartons_in(path).with_context(|| format!("cannot list {}", path.display()))?;
@@ -241,7 +242,7 @@ fn cartons_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let is_named = path.extension().is_some_and(|extension| extension == MODEL_EXTENSION);
-        if is_named || path.is_dir() && carton_tools::is_carton(&path) {
+        if is_named || path.is_dir() && Carton::is_at(&path.as_path().into()) {
             cartons.push(path);
         }
     }

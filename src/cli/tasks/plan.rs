@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use batch::{Failure, JobOutput, ManifestEntry, Outcome, PlannedTask, TensorKey};
 use byte_source::{Cancelled, ErrorKind, FileStat, Location, Observer, Stat};
+use carton_format::Carton;
 use convert::{BatchOutput, ConvertOptions, InputContent, PlannedConversion, inputs_digest};
 use inspect::{DigestReport, FileScan, InputOptions, ScanOptions, ScanOutcome, Verdict};
 use open::files::{CheckpointSources, ShardPolicy};
-use open::{Selection, TensorContent, is_carton};
+use open::{Selection, TensorContent};
 use output::Destination;
 
 use super::blobs::BlobFolder;
@@ -216,7 +217,7 @@ fn add_digest(outcome: Outcome, report: DigestReport) -> Outcome {
 
 /// Returns the files of a checkpoint or a carton.
 fn input_files(input: &Location, shards: ShardPolicy) -> Result<Vec<Location>, TaskError> {
-    if input.is_local() && is_carton(input.path()) {
+    if input.is_local() && Carton::is_at(input) {
         return Ok(vec![input.clone()]);
     }
     Ok(CheckpointSources::find(std::slice::from_ref(input), shards)?.locations().collect())

@@ -82,6 +82,7 @@ mod config;
 mod entry;
 mod error;
 mod fields;
+mod find;
 mod hash;
 mod link;
 mod links;

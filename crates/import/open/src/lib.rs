@@ -39,9 +39,7 @@ mod values;
 pub use adapter::{AdapterReport, MergeKind, MergeReports, MergedTensor, SumReport, SummedFile};
 pub use byte_source::{Error, Result};
 pub use carton::own_tensors::own_tensors;
-pub use carton::{
-    CartonInput, find_carton, is_carton, is_carton_file, lists_carton_documents, open_model, read_model,
-};
+pub use carton::{CartonInput, open_model, read_model};
 pub use digest::{TensorContent, TensorsDigest, digest_tensors};
 pub use error::{Problem, carton_error, name_damaged_tensor};
 pub use globals::AllowedGlobals;

@@ -49,7 +49,7 @@ mod shrink;
 mod unpack;
 mod verify;
 
-pub use ::open::{Selection, find_carton, is_carton, is_carton_file, open_model};
+pub use ::open::{Selection, open_model};
 pub use byte_source::Observer;
 pub use code::CodeStatus;
 pub use contents::{

@@ -7,14 +7,10 @@ use std::sync::Arc;
 use byte_source::{Action, Location, MappedFile, Observer, OpenedFile, ProgressReporter, Source};
 use carton_format::{Carton, Config, Manifest};
 use open::files::{CheckpointSources, ShardPolicy};
-use open::{is_carton, lists_carton_documents};
 use torch_import::Container;
 use zip_format::ZipIndex;
 
 use crate::{Error, Result};
-
-/// Extension of packed cartons. One at an address is known by it, because its contents would be read twice.
-const EXTENSION: &str = "carton";
 
 /// Returns an error if a file that the reader refuses is a checkpoint or another file, rather than a damaged carton.
 pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
@@ -36,7 +32,7 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
         (Some(false), Some(false)) => true,
         (Some(_), _) => false,
         // A carton that is cut short, or whose directory is damaged, still starts like a zip file.
-        (None, _) => !file.bytes().starts_with(b"PK") && !lists_carton_documents(&file),
+        (None, _) => !file.bytes().starts_with(b"PK") && !Carton::documents_are_in(&file),
     };
     is_other.then(|| Error::NotACarton { path: path.to_owned() })
 }
@@ -106,7 +102,7 @@ pub fn copy_carton(input: &Location, observer: &dyn Observer) -> Result<Carton> 
 pub fn open_packed_in(folder: &Location) -> Result<Vec<Location>> {
     let listing = folder.store().list(folder.path()).map_err(byte_source::Error::from)?;
     let is_named =
-        |name: &&String| Path::new(name).extension().is_some_and(|extension| extension == EXTENSION);
+        |name: &&String| Path::new(name).extension().is_some_and(|extension| extension == Carton::EXTENSION);
     let files: Vec<PathBuf> =
         listing.files.iter().filter(is_named).map(|name| folder.path().join(name)).collect();
     let opened = folder.store().open(&files)?;
@@ -171,7 +167,7 @@ pub(crate) fn open_packed(input: &Location) -> Result<Carton> {
 
 /// Returns the name of the checkpoint format at `path`, a file or folder; `None` if the path is a carton or no checkpoint.
 pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
-    if is_carton(path) {
+    if Carton::is_at(&path.into()) {
         return None;
     }
     if path.is_dir() {

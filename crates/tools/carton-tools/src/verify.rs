@@ -5,7 +5,6 @@ use std::sync::Arc;
 use byte_source::{Action, Observer, ProgressReporter, Source, hex};
 use carton_format::{Carton, Error as ReaderError, MODEL_PT};
 use open::files::CheckpointSources;
-use open::is_carton;
 use output::file_name;
 use serde::Serialize;
 use torch_import::Container;
@@ -132,7 +131,7 @@ fn is_other_output(options: &VerifyOptions, opened: Option<&Arc<dyn Source>>) ->
     let file = &options.file;
     match opened {
         Some(opened) => Container::from_source(Arc::clone(opened)).is_ok(),
-        None if file.is_local() => !is_carton(file.path()) && checkpoint_format(file.path()).is_some(),
+        None if file.is_local() => !Carton::is_at(file) && checkpoint_format(file.path()).is_some(),
         None => CheckpointSources::find(std::slice::from_ref(file), options.shards()).is_ok(),
     }
 }

@@ -1,71 +1,22 @@
-//! Decides whether an input is a carton, and opens it.
+//! A carton as an input, with its model and its documents.
 
 pub(crate) mod checkpoint;
 pub(crate) mod own_tensors;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use byte_source::{Location, MappedFile, Observer, ProgressReporter, Source};
-use carton_format::{Carton, Config, MODEL_PT, Manifest};
+use byte_source::{Location, Observer, ProgressReporter};
+use carton_format::{Carton, MODEL_PT};
 use output::Scratch;
 use torch_import::{Checkpoint, Container};
-use zip_format::ZipIndex;
 
 use crate::files::{CheckpointSources, Companion};
 use crate::values::VALUES_PATH;
 use crate::{Error, OpenOptions, Result, carton_error};
 
-/// Extension of packed cartons. One at an address is known by it, because its contents would be read twice.
-const EXTENSION: &str = "carton";
 /// Folder of the documents in a carton.
 const MISC_FOLDER: &str = "misc";
-/// Length of the file's tail in which entry names of a damaged zip file are searched, in bytes.
-const TAIL_LEN: u64 = 1 << 20;
-
-/// Opens an input if it is a carton: packed or unpacked on this machine, and elsewhere packed, by its extension.
-///
-/// # Errors
-/// When the input is a carton that cannot be read.
-pub fn find_carton(input: &Location) -> Result<Option<Carton>> {
-    let path = input.path();
-    if input.is_local() {
-        let carton = is_carton(path).then(|| Carton::open(path)).transpose();
-        return carton.map_err(carton_error(path));
-    }
-    if path.extension().is_none_or(|extension| extension != EXTENSION) || input.is_folder() {
-        return Ok(None);
-    }
-    let file = input.open().map_err(|error| error.in_file(path))?;
-    Carton::from_source(file).map(Some).map_err(carton_error(path))
-}
-
-/// Returns true if the file or folder at `path` is a carton, judged by its content. A damaged carton counts.
-pub fn is_carton(path: &Path) -> bool {
-    if path.is_dir() {
-        return path.join(Config::PATH).is_file();
-    }
-    MappedFile::open(path).is_ok_and(|file| is_carton_file(&file))
-}
-
-/// Returns true if an open file is a carton, judged by its content. A damaged carton counts.
-pub fn is_carton_file(file: &dyn Source) -> bool {
-    // A small read costs less than touching a page of a map.
-    let mut start = [0; 2];
-    file.read_at(&mut start, 0).is_ok() && start == *b"PK" && lists_carton_documents(file)
-}
-
-/// Returns true if the central directory of a zip file, which may be damaged, lists the documents of a carton.
-pub fn lists_carton_documents(file: &dyn Source) -> bool {
-    if let Some(has_both) = ZipIndex::directory_lists(file, &[Config::PATH, Manifest::PATH]) {
-        return has_both;
-    }
-    // With a damaged directory, both names in the tail make the file a damaged carton, which the reader diagnoses.
-    let Ok(tail) = file.read_range(file.len().saturating_sub(TAIL_LEN)..file.len()) else { return false };
-    let names = |name: &str| tail.windows(name.len()).any(|found| found == name.as_bytes());
-    names(Config::PATH) && names(Manifest::PATH)
-}
-
 /// Opens the converted checkpoint in a carton. A compressed one is decompressed into a temporary file first, which takes
 /// long.
 ///
@@ -105,7 +56,8 @@ impl CartonInput {
     /// When the input is a carton that cannot be read.
     pub fn find(options: &OpenOptions, has_documents: bool) -> Result<Option<Self>> {
         let [location] = options.inputs.as_slice() else { return Ok(None) };
-        let Some(carton) = find_carton(location)? else { return Ok(None) };
+        let carton = Carton::find(location).map_err(carton_error(location.path()))?;
+        let Some(carton) = carton else { return Ok(None) };
         let copied = (has_documents && carton.is_packed()).then(|| copy_documents(&carton)).transpose()?;
         Ok(Some(Self { carton, location: location.clone(), copied }))
     }

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use byte_source::ProgressUpdate;
+use carton_format::Carton;
 use carton_tools::{
     ArrayFile, Error, Observer, PackCompression, PackOptions, ResolveOptions, Selection, ShrinkOptions,
-    UnpackOptions, UnpackReport, VerifyOptions, contents, is_carton, pack, resolve, shrink, unpack, verify,
+    UnpackOptions, UnpackReport, VerifyOptions, contents, pack, resolve, shrink, unpack, verify,
 };
 use convert::{ConvertOptions, convert};
 use tempfile::TempDir;
@@ -168,7 +169,7 @@ fn a_damaged_carton_is_a_report() {
     assert!(!report.ok);
     assert!(report.findings.iter().all(|finding| finding.entry == "model/model.pt"), "{report:?}");
     std::fs::write(&carton, &bytes[..bytes.len() - 30]).expect("it can be written");
-    assert!(is_carton(&carton));
+    assert!(Carton::is_at(&carton.as_path().into()));
     let report = verify(&VerifyOptions::new(&carton), &()).expect("a carton");
     assert_eq!((report.ok, report.findings.len(), report.manifest_sha256), (false, 1, None));
 }
@@ -176,6 +177,7 @@ fn a_damaged_carton_is_a_report() {
 #[test]
 fn what_is_not_a_packed_carton_is_rejected_by_kind() {
     let (folder, checkpoint, carton) = converted(&[("w", 1)], Selection::default());
+    let is_carton = |path: &Path| Carton::is_at(&path.into());
     assert!(is_carton(&carton) && !is_carton(&checkpoint) && !is_carton(folder.path()));
     let error = contents(&checkpoint).expect_err("a checkpoint");
     assert!(matches!(error, Error::IsCheckpoint { format: "safetensors", .. }), "{error}");
