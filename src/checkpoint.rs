@@ -48,7 +48,7 @@ impl Checkpoint {
         let (checkpoint, notes) = sources.read(&containers, &|_, _| Ok(()))?;
         Ok(Self {
             tensors: checkpoint.into_tensors(),
-            format: containers.first().map_or("", |container| container.format().name()),
+            format: containers.first().map_or("", torch_import::Container::format),
             files: sources.files,
             notes,
         })

@@ -224,8 +224,8 @@ pub use ::inspect::{
     ValueDifference, Verdict,
 };
 pub use byte_source::{
-    Action, Blob, BufferSource, ErrorKind, Folder, Listing, LocalStore, Location, MemoryStore, Notice,
-    Observer, Place, ProgressUpdate, Region, Sink, Source, Stat, Store, Stores, Window,
+    Action, Blob, BufferSource, Checks, ErrorKind, Folder, Listing, LocalStore, Location, MemoryStore,
+    Notice, Observer, Place, ProgressUpdate, Region, Sink, Source, Stat, Store, Stores, Window,
 };
 pub use carton_format::{Config, Port as ConfigPort, Runner};
 pub use carton_tools::{
@@ -244,6 +244,7 @@ pub use runtime::{
     Runnable, RunnableKind, RunnablePort, SelfTestOptions, SelfTestReport, Session, Tolerance,
 };
 pub use tensor::{CompoundKind, CompoundTensor, Dtype, Gathered, Storage, Tensor, TensorEntry, Tensors};
+pub use torch_import::{CONTAINERS, ContainerContents, ContainerFormat, containers, register_container};
 
 /// Tokenizers, sampling of the next token, and text generation.
 pub use generate as text;

@@ -10,8 +10,13 @@ use tempfile::TempDir;
 use torch2carton::{
     Carton, CartonFields, CartonOptions, CastFrom, Checkpoint, ConvertOptions, Dtype, Error, ErrorKind,
     Notice, Observer, ProgressUpdate, RunnableKind, SafetensorsOptions, Selection, Storage, Tensor, Tensors,
-    TraceListing, TraceView, Verdict, convert, inspect, pack, run, scan, shrink, trace, unpack, verify,
+    TraceListing, TraceView, Verdict, containers, convert, inspect, pack, register_container, run, scan,
+    shrink, trace, unpack, verify,
 };
+
+#[path = "../examples/toy_container.rs"]
+#[expect(dead_code, reason = "the program of the example")]
+mod toy_container;
 
 const MIB: usize = 1 << 20;
 
@@ -132,6 +137,34 @@ fn a_set_of_shards_is_one_checkpoint() {
     assert!(Checkpoint::open_shard(first).expect("a file").tensors().len() < joined.tensors().len());
     assert_eq!(Checkpoint::open_shards(all).expect("all of them").tensors().len(), joined.tensors().len());
     assert_eq!(kind(Checkpoint::open(golden("shards/missing"))).0, ErrorKind::Input);
+}
+
+#[test]
+fn a_container_of_another_crate_is_a_checkpoint() {
+    static TOY: toy_container::Toy = toy_container::Toy;
+    let folder = folder();
+    let root = folder.path();
+    let path = root.join("model.toy");
+    std::fs::write(&path, toy_container::FILE).expect("a temporary folder");
+    register_container(&TOY);
+    assert!(!register_container(&TOY) && containers().any(|format| format.name() == "toy"));
+    let report = inspect(root).values().run(&()).expect("a folder with one checkpoint");
+    let names: Vec<&str> = report.tensors.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!((report.format, &names[..], report.value_count), ("toy", &["bias", "scale"][..], 1));
+    let written = convert(&path).to(SafetensorsOptions::default()).run(&()).expect("a whole file");
+    assert_eq!(written.output, root.join("model.safetensors").display().to_string());
+    let copy = Checkpoint::open(root.join("model.safetensors")).expect("it was written");
+    let bias = copy.tensors().get("bias").expect("a tensor of the file");
+    assert_eq!(bias.mapped_bytes(), Some(&[0, 0, 0x80, 0x3f, 0, 0, 0, 0x40][..]));
+    let scanned = scan(&path).run(&()).expect("a file of this machine");
+    assert_eq!(scanned.verdict(), Verdict::Clean);
+    std::fs::write(&path, &toy_container::FILE[..30]).expect("a temporary folder");
+    assert_eq!(kind(Checkpoint::open(&path)).0, ErrorKind::Damaged);
+    let scanned = scan(&path).run(&()).expect("a file of this machine");
+    assert_eq!(scanned.verdict(), Verdict::Incomplete);
+    std::fs::write(&path, b"TOY1\na 1\na\n\n\0\0\0\0\0\0\0\0").expect("a temporary folder");
+    let (_, text) = kind(Checkpoint::open(&path));
+    assert!(text.ends_with("the header is damaged: two tensors have the name `a`"), "{text}");
 }
 
 #[test]

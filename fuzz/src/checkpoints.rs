@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tensor::Tensor;
-use torch_import::{Checkpoint, Container, ContainerFormat};
+use torch_import::{Checkpoint, Container};
 
 use crate::input::{remote, source};
 use crate::tensors::{bytes, naive};
@@ -14,7 +14,7 @@ const MAX: u64 = 1 << 16;
 /// Reads the bytes as a checkpoint. If they are one, two readings agree, also one that does not have the bytes in memory, names
 /// differ, and each tensor is inside its storage and consists of the elements that a naive reader finds there. Returns the
 /// format.
-pub fn check(bytes: &[u8]) -> Option<ContainerFormat> {
+pub fn check(bytes: &[u8]) -> Option<&'static str> {
     let container = Container::from_source(source(bytes));
     // It may be an error that is found later: a local header is read with its data.
     let from_ranges = Container::from_source(remote(bytes));

@@ -58,7 +58,7 @@ impl Objects {
     /// The format of the file, such as `zip`.
     #[getter]
     fn format(&self) -> &'static str {
-        self.container.format().name()
+        self.container.format()
     }
 
     /// The bytes after the last storage of a file in the format before PyTorch 1.6, in which another object may follow.

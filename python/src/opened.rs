@@ -154,7 +154,7 @@ impl Opened {
         Ok(Self {
             metadata: metadata.collect(),
             tensors: checkpoint.into_tensors(),
-            format: containers.first().map_or("", |container| container.format().name()),
+            format: containers.first().map_or("", Container::format),
             files: sources.files,
             notes: notes.iter().map(ToString::to_string).collect(),
             maps: Arc::new(Maps::new(backend)),

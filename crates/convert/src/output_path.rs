@@ -4,28 +4,15 @@ use std::path::{Path, PathBuf};
 
 use open::files::CheckpointSources;
 use output::{file_name, parent_folder};
+use torch_import::is_checkpoint_extension;
 
 use crate::ConvertOptions;
 
 /// Stems and prefixes of stems that do not name a model; the name of the folder is used instead.
 const GENERIC_STEMS: &[&str] = &["last", "best"];
 const GENERIC_STARTS: &[&str] = &["consolidated", "model", "pytorch_model"];
-/// Extensions of checkpoints. Other extensions, such as that of `llama-3.1`, belong to the name.
-const EXTENSIONS: &[&str] = &[
-    "pth",
-    "pt",
-    "bin",
-    "ckpt",
-    "pkl",
-    "pickle",
-    "th",
-    "tar",
-    "model",
-    "safetensors",
-    "torch",
-    "zip",
-    "carton",
-];
+/// Extensions of inputs, besides those of container formats. Others, such as that of `llama-3.1`, belong to the name.
+const EXTENSIONS: &[&str] = &["tar", "model", "zip", "carton"];
 
 /// Form of the name of a default output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +102,9 @@ fn is_generic(stem: &str) -> bool {
 fn checkpoint_stem(path: &Path) -> String {
     let mut stem = file_name(path);
     while let Some((rest, extension)) = stem.rsplit_once('.') {
-        if rest.is_empty() || !EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str()) {
+        let extension = extension.to_ascii_lowercase();
+        let is_known = EXTENSIONS.contains(&extension.as_str()) || is_checkpoint_extension(&extension);
+        if rest.is_empty() || !is_known {
             break;
         }
         stem = rest.to_owned();

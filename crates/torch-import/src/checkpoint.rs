@@ -14,17 +14,17 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use pickle_vm::{Heap, ObjectId, Pickle};
 use safetensors_format::METADATA_KEY;
 use self_cell::self_cell;
-use tensor::{Tensor, Tensors};
+use tensor::{CompoundTensor, Tensor, TensorEntry, Tensors};
 
 use crate::compound::CompoundItem;
-use crate::container::ContainerContents;
+use crate::container::{ContainerContents, HeaderTensors};
 use crate::find_omissions;
 use crate::item::{CheckpointItem, CheckpointValue, ItemContent, KeyEnds};
 use crate::limits::CheckpointLimits;
 use crate::omission::Omissions;
 use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
-use crate::{CheckpointNote, Container, ContainerFormat, Global, Problem, Result, wrapper};
+use crate::{CheckpointNote, Container, Global, Problem, Result, wrapper};
 
 /// Number of objects of a pickle from which a thread is worth its start.
 const LARGE_HEAP: usize = 1 << 16;
@@ -86,13 +86,14 @@ impl Checkpoint {
     /// Those of [`read`](Self::read), and [`Cancelled`](byte_source::Cancelled).
     pub fn read_with_observer(container: &Container, observer: &dyn Observer) -> Result<Self> {
         match container.contents().as_named() {
-            Some(named) => Self::read_named(container, &named.metadata),
+            Some(named) => Ok(Self::read_named(named)),
             None => Self::read_pickled(container, observer),
         }
     }
 
-    /// Lists the metadata and then the tensors of a container whose header names its tensors.
-    fn read_named(container: &Container, metadata: &[(String, String)]) -> Result<Self> {
+    /// Lists the metadata and then the tensors of a container whose header names its tensors, followed by the further names of tied
+    /// tensors.
+    fn read_named(HeaderTensors { tensors, ties, metadata }: &HeaderTensors) -> Self {
         let mut metadata_key = KeyEnds::NONE;
         metadata_key.set(0, Some(METADATA_KEY.len()));
         let text = |(key, text): &(String, String)| CheckpointItem {
@@ -100,14 +101,14 @@ impl Checkpoint {
             content: ItemContent::Value(CheckpointValue::Text(text.as_str().into())),
             keys: metadata_key,
         };
-        let tensor = |(name, tensor)| CheckpointItem {
-            name,
-            content: ItemContent::Tensor(tensor),
-            keys: KeyEnds::NONE,
+        let tied = |(name, kept): &(String, usize)| {
+            Some(CheckpointItem::from_tensor(name.clone(), tensors.get_index(*kept)?.1.clone()))
         };
-        let items = metadata.iter().map(text).chain(container.tensors()?.into_iter().map(tensor)).collect();
-        let (left_out, notes) = (Omissions::default(), Vec::new());
-        Ok(Self { items, left_out, notes, ..Self::default() })
+        let mut items = Vec::with_capacity(metadata.len().saturating_add(tensors.len()));
+        items.extend(metadata.iter().map(text));
+        items.extend(tensors.entries().filter_map(item_of));
+        items.extend(ties.iter().filter_map(tied));
+        Self { items, ..Self::default() }
     }
 
     fn read_pickled(container: &Container, observer: &dyn Observer) -> Result<Self> {
@@ -115,10 +116,8 @@ impl Checkpoint {
         let objects = LoadedPickle::try_new(contents, |contents| contents.load(observer))?;
         let pickle = objects.borrow_dependent();
         let heap = &pickle.heap;
-        let root = match container.format() {
-            ContainerFormat::TorchScript => wrapper::unwrap_module(heap, pickle.root).unwrap_or(pickle.root),
-            _ => pickle.root,
-        };
+        let module = container.is_torchscript().then(|| wrapper::unwrap_module(heap, pickle.root)).flatten();
+        let root = module.unwrap_or(pickle.root);
         let (walked, globals) = thread::scope(|scope| {
             let is_large = heap.len() >= LARGE_HEAP && byte_source::core_share() > 1;
             // The globals of a large pickle are judged meanwhile, on another core; if there is no thread, when they are asked for.
@@ -234,6 +233,25 @@ impl Checkpoint {
     pub fn heap_of(&self, pickle: u32) -> Option<&Heap<'_>> {
         Some(&self.pickles.get(pickle as usize)?.borrow_dependent().heap)
     }
+}
+
+/// Creates the item of a tensor in a list.
+fn item_of(entry: TensorEntry<'_>) -> Option<CheckpointItem> {
+    let (compound, parts) = match entry {
+        TensorEntry::Tensor(name, tensor) => {
+            return Some(CheckpointItem::from_tensor(name.to_owned(), tensor.clone()));
+        }
+        TensorEntry::Quantized(compound, parts) | TensorEntry::Compound(compound, parts) => (compound, parts),
+        _ => return None,
+    };
+    let CompoundTensor { name, kind, dtype, shape, .. } = compound.clone();
+    let part_name = |full: &str| full.strip_prefix(&name)?.strip_prefix('.').map(str::to_owned);
+    let part = |(full, tensor): &(String, Tensor)| {
+        (part_name(full).unwrap_or_else(|| full.clone()).into(), tensor.clone())
+    };
+    let parts = parts.iter().map(part).collect();
+    let content = ItemContent::Compound(Arc::new(CompoundItem { kind, dtype, shape, parts, shard: None }));
+    Some(CheckpointItem { name, content, keys: KeyEnds::NONE })
 }
 
 fn collect_tensors(items: impl Iterator<Item = CheckpointItem>, room: usize) -> Tensors {

@@ -19,6 +19,8 @@ pub enum CheckpointNote {
     TrailingAfterStorages { bytes: u64 },
     /// Bytes follow a bare pickle.
     TrailingAfterPickle { bytes: u64 },
+    /// Note of the reader of a container format.
+    Format { text: String },
     /// Values are not listed in full.
     ValuesTruncated {
         /// Number of values listed without their contents, because they are nested too deeply or shared too often.
@@ -60,6 +62,7 @@ impl fmt::Display for CheckpointNote {
             Self::TrailingAfterPickle { bytes } => {
                 write!(f, "{bytes} bytes follow the pickle and are not read")
             }
+            Self::Format { text } => f.write_str(text),
             Self::ValuesTruncated { cut, unlisted } => {
                 let are = |n: &usize| if *n == 1 { "value is" } else { "values are" };
                 if *cut > 0 {

@@ -10,8 +10,9 @@ use byte_source::{MappedFile, Source};
 use bytes::Bytes;
 use pickle_vm::{Opcode, PickleLimits, Reader};
 
-use crate::container::{inflate, legacy, sniff};
-use crate::{Container, ContainerFormat, Problem, Result};
+use crate::container::formats::legacy;
+use crate::container::{inflate, sniff};
+use crate::{Container, Problem, Result};
 
 /// A file that holds pickles.
 #[derive(Debug)]
@@ -45,9 +46,12 @@ impl Pickles {
         let head = sniff::read_head(&*source)?;
         if !sniff::starts_with_pickles(&head) {
             let container = Box::new(Container::from_source(source)?);
-            if container.format() == ContainerFormat::Safetensors {
+            if container.contents().as_named().is_some() {
                 return Err(Problem::Format {
-                    what: "a safetensors file",
+                    what: match container.format() {
+                        "safetensors" => "a safetensors file",
+                        _ => "a file of tensors",
+                    },
                     hint: "it holds tensors and no pickle",
                     first_line: String::new(),
                 }

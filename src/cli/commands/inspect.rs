@@ -10,6 +10,7 @@ use byte_source::{format_bytes, format_count, format_things};
 use carton_format::Carton;
 use inspect::{InspectReport, RowStatistics, TensorHash, TensorRow};
 use open::{AdapterOverview, ValueRows};
+use torch_import::is_checkpoint_extension;
 
 use super::{inspect_tree, inspect_values};
 use crate::cli::args::{FailOn, Inspect};
@@ -20,9 +21,8 @@ use crate::cli::ui::terminal::{self, BOLD, DIM, escape_hidden};
 use crate::cli::ui::value_text::value_text;
 use crate::cli::ui::{advice, errors, stdin};
 
-/// Extensions of files with checkpoints: an argument with one of them is a file, even if there is no such file.
-const CHECKPOINT_EXTENSIONS: &[&str] =
-    &["bin", "carton", "ckpt", "json", "pkl", "pt", "pth", "safetensors", "tar", "zip"];
+/// Extensions of inputs besides those of container formats: an argument with one of them is a file, even if there is no such file.
+const EXTENSIONS: &[&str] = &["carton", "json", "tar", "zip"];
 
 pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
     let (files, names) = split_names(&args.files);
@@ -71,7 +71,8 @@ fn split_names(args: &[PathBuf]) -> (Vec<&PathBuf>, Vec<String>) {
         let is_file = index == 0
             || arg.as_path() == Path::new("-")
             || arg.exists()
-            || CHECKPOINT_EXTENSIONS.contains(&extension);
+            || EXTENSIONS.contains(&extension)
+            || is_checkpoint_extension(extension);
         match arg.to_str() {
             Some(name) if !is_file => names.push(name.to_owned()),
             _ => files.push(arg),

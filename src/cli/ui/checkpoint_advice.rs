@@ -1,9 +1,11 @@
 //! Advice about errors in the search for a checkpoint: the command that converts what is there.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use open::files::{CheckpointCandidate, FolderDiagnosis, Problem};
 use output::{file_name, parent_folder};
+use torch_import::is_checkpoint_extension;
 
 use super::invocation::{PROGRAM, typed_command};
 use super::located_advice::located_text;
@@ -84,9 +86,8 @@ pub(crate) fn model_advice(path: &Path) -> Option<String> {
 fn is_on_hub(path: &Path) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_name = |part: &str| part.chars().all(is_word) && !matches!(part, "." | "..");
-    let is_checkpoint = path.extension().is_some_and(|extension| {
-        ["pth", "pt", "bin", "ckpt", "safetensors", "carton", "pkl"].iter().any(|known| extension == *known)
-    });
+    let extension = path.extension().and_then(OsStr::to_str);
+    let is_checkpoint = extension.is_some_and(|it| it == "carton" || is_checkpoint_extension(it));
     let parts: Option<Vec<&str>> = path.iter().map(|part| part.to_str()).collect();
     match parts.as_deref() {
         Some([owner, model]) => {

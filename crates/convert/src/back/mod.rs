@@ -23,7 +23,7 @@ use open::files::{CheckpointSources, Companion, ShardPolicy};
 use open::{Model, TargetLayout};
 use output::{Destination, IfExists};
 use tensor::{Dtype, Tensors};
-use torch_import::{CompoundKind, Container, ContainerFormat};
+use torch_import::{CompoundKind, Container};
 use torchscript::{Module, OnInvalidInput, ScriptOptions};
 
 use self::commit::{OutputFiles, PlannedFile};
@@ -288,7 +288,7 @@ impl<'j> OutputJob<'j> {
 
 /// Returns true if one of the inputs is a TorchScript archive.
 pub(crate) fn has_torchscript(containers: &[Container]) -> bool {
-    containers.iter().any(|container| container.format() == ContainerFormat::TorchScript)
+    containers.iter().any(Container::is_torchscript)
 }
 
 /// Returns true if the central directory or header of each file of the checkpoint at `path` can be read.

@@ -7,7 +7,7 @@ use carton_format::MODEL_PT;
 use decoder::Overrides;
 use open::{Model, open_model};
 use tensor::Tensors;
-use torch_import::{Checkpoint, Container, ContainerFormat};
+use torch_import::{Checkpoint, Container};
 use torchscript::{Module, Recognised, RecognisedModel};
 
 use crate::input::script::{self, ScriptDecision};
@@ -55,7 +55,7 @@ fn open_archive(
     }
     // A file that cannot be opened is reported when it is read as a checkpoint.
     let Ok(container) = Container::open(path) else { return Ok(None) };
-    if container.format() != ContainerFormat::TorchScript {
+    if !container.is_torchscript() {
         return Ok(None);
     }
     match (recognise(&container), change) {

@@ -2,7 +2,7 @@
 
 use open::AllowedGlobals;
 use open::files::FilesNote;
-use torch_import::{Container, ContainerFormat, OmissionReason, Omissions, Risk};
+use torch_import::{Container, OmissionReason, Omissions, Risk};
 use torchscript::{Module, OnInvalidInput, ScriptOptions, Uncallable, WrapOutcome};
 
 use crate::back::{Output, has_torchscript};
@@ -180,7 +180,7 @@ fn tensor_change(options: &ConvertOptions, model: &ModelOptions) -> Option<Model
 /// Returns the modules that conversions of `container` write with default options, with returned and with raised errors.
 /// There are none if the container has no code that runs.
 pub fn default_scripts(container: &Container) -> impl Iterator<Item = Module> {
-    let is_script = container.format() == ContainerFormat::TorchScript;
+    let is_script = container.is_torchscript();
     let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].into_iter().filter(move |_| is_script);
     usual.filter_map(|errors| match convert_script(container, &ScriptOptions::default(), Some(errors)) {
         Ok(WrapOutcome::Module(converted)) => Some(converted),

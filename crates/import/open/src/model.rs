@@ -169,7 +169,7 @@ impl Model {
     pub fn format(&self) -> &'static str {
         match &self.carton {
             Some(_) => "carton",
-            None => self.containers.first().map_or("", |container| container.format().name()),
+            None => self.containers.first().map_or("", Container::format),
         }
     }
 

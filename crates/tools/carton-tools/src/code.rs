@@ -12,7 +12,7 @@ use open::Model;
 use open::files::ShardPolicy;
 use serde::Serialize;
 use tensor::Storage;
-use torch_import::{Checkpoint, Container, ContainerFormat};
+use torch_import::{Checkpoint, Container};
 use torchscript::Recognised;
 
 use crate::{CartonNote, Result};
@@ -55,7 +55,7 @@ pub(crate) fn find_original<'c>(
     observer: &dyn Observer,
 ) -> Result<Option<&'c Container>> {
     let [original] = containers else { return Ok(None) };
-    if original.format() != ContainerFormat::TorchScript || model.format() != ContainerFormat::TorchScript {
+    if !original.is_torchscript() || !model.is_torchscript() {
         return Ok(None);
     }
     let (Ok(kept), Ok(found)) = (original.script_records(), model.script_records()) else { return Ok(None) };

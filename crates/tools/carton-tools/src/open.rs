@@ -154,7 +154,7 @@ pub(crate) fn file_of(input: &Location) -> Result<Option<Arc<dyn Source>>> {
 pub(crate) fn other_source(file: &Arc<dyn Source>) -> Option<Error> {
     let path = file.path().to_owned();
     if let Ok(container) = Container::from_source(Arc::clone(file)) {
-        return Some(Error::IsCheckpoint { path, format: container.format().name() });
+        return Some(Error::IsCheckpoint { path, format: container.format() });
     }
     let start = file.read_range(0..file.len().min(2)).ok()?;
     (*start != *b"PK").then_some(Error::NotACarton { path })
@@ -172,7 +172,7 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
     }
     if path.is_dir() {
         let sources = CheckpointSources::find(&[path.to_owned()], ShardPolicy::RequireAll).ok()?;
-        return sources.open().ok()?.first().map(|container| container.format().name());
+        return sources.open().ok()?.first().map(|container| container.format());
     }
-    Container::open(path).ok().map(|container| container.format().name())
+    Container::open(path).ok().map(|container| container.format())
 }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use byte_source::{Observer, Source};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{ErrorKind, Machine, Pickle, PickleLimits, Reader};
-use safetensors_format::TensorLocation;
-use tensor::{ByteOrder, Storage, StorageRecords};
+use tensor::{ByteOrder, Storage, StorageRecords, Tensors};
 use zip_format::ZipIndex;
 
 use super::inflate::RecordBytes;
@@ -18,46 +17,12 @@ use crate::persistent::PersistentTensor;
 use crate::script_modules::ScriptModules;
 use crate::{CheckpointNote, Error, Problem, Result};
 
-/// Container formats of checkpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ContainerFormat {
-    /// Zip archive with `data.pkl` and one record per storage: `torch.save` since PyTorch 1.6.
-    Zip,
-    /// Zip archive with TorchScript code: `torch.jit.save`.
-    TorchScript,
-    /// Sequence of pickles followed by the storages: `torch.save` before PyTorch 1.6.
-    Legacy,
-    /// Tar archive: `torch.save` in PyTorch 0.1.
-    Tar,
-    /// Bare pickle without storages.
-    Pickle,
-    /// Length of a JSON header, the header, and the tensors' bytes.
-    Safetensors,
-    /// Checkpoints of one part of a tensor each, end to end: `torch.distributed.checkpoint`.
-    Parts,
-}
-
-impl ContainerFormat {
-    /// Returns the format's name in listings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Zip => "zip",
-            Self::TorchScript => "torchscript",
-            Self::Legacy => "legacy",
-            Self::Tar => "tar",
-            Self::Pickle => "pickle",
-            Self::Safetensors => "safetensors",
-            Self::Parts => "distcp",
-        }
-    }
-}
-
-/// The storages, records and tensor names that the reader of a format found in a file.
+/// What the reader of a [`ContainerFormat`](crate::ContainerFormat) found in a file.
 #[derive(Debug)]
-pub(crate) struct ContainerContents {
+pub struct ContainerContents {
     pub(super) file: Arc<dyn Source>,
-    pub(super) format: ContainerFormat,
+    /// Name of the format, which whoever calls its reader sets.
+    pub(super) format: &'static str,
     /// Storages by key; empty if a header names the tensors.
     pub(super) storages: Arc<StorageRecords>,
     /// Records of the archive that are not read.
@@ -71,7 +36,7 @@ pub(crate) struct ContainerContents {
 pub(super) enum TensorSource {
     /// Pickle whose tensors are views of storages.
     PickleNames(Box<PickledTensors>),
-    /// Header of a safetensors file.
+    /// Header without a pickle, such as that of a safetensors file.
     HeaderNames(HeaderTensors),
 }
 
@@ -80,6 +45,8 @@ pub(super) enum TensorSource {
 pub(super) struct PickledTensors {
     pub(super) pickle: RecordBytes,
     pub(super) pickle_record: String,
+    /// True if the file has TorchScript code.
+    pub(super) is_torchscript: bool,
     /// Bytes of the file that count as those of the pickle: its length, or less if it is compressed.
     pub(super) counted_len: u64,
     /// Central directory of a zip archive whose local headers are read with the records.
@@ -99,12 +66,18 @@ pub(super) struct PickledTensors {
 pub(super) type RecordPickle = (&'static str, Range<usize>);
 
 impl PickledTensors {
+    /// Returns true if the storages are records of a zip archive, whose names have a prefix.
+    pub(super) fn is_zip(&self) -> bool {
+        !self.prefix.is_empty()
+    }
+
     /// Starts from a pickle without storages; the reader of each format fills in the rest.
     pub(super) fn new(pickle: RecordBytes) -> Self {
         Self {
             counted_len: pickle.len() as u64,
             pickle,
             pickle_record: String::new(),
+            is_torchscript: false,
             index: None,
             prefix: String::new(),
             inflated: None,
@@ -119,9 +92,9 @@ impl PickledTensors {
 #[derive(Debug, Default)]
 pub(crate) struct HeaderTensors {
     /// Tensors in the header's order.
-    pub(super) tensors: Vec<(String, TensorLocation)>,
+    pub(crate) tensors: Tensors,
     /// Further names of tied tensors, each with the index of its tensor in `tensors`.
-    pub(super) ties: Vec<(String, usize)>,
+    pub(crate) ties: Vec<(String, usize)>,
     /// Metadata without the entries that became `ties`, in the header's order.
     pub(crate) metadata: Vec<(String, String)>,
 }
@@ -191,22 +164,58 @@ pub(super) fn load_checked<'p>(
 }
 
 impl ContainerContents {
+    /// Creates the contents of a file whose header names its tensors.
+    ///
+    /// # Errors
+    /// When two tensors have the same name.
+    pub fn new(file: Arc<dyn Source>, tensors: Tensors) -> Result<Self> {
+        if let Some(name) = tensors.duplicate_name() {
+            let reason = format!("two tensors have the name `{}`", name.escape_debug());
+            return Err(Problem::Layout { record: "the header".to_owned(), reason }.into());
+        }
+        Ok(Self::named(file, HeaderTensors { tensors, ..HeaderTensors::default() }))
+    }
+
+    /// Adds metadata: keys and texts, which are values of the checkpoint.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Vec<(String, String)>) -> Self {
+        if let TensorSource::HeaderNames(named) = &mut self.tensor_source {
+            named.metadata = metadata;
+        }
+        self
+    }
+
+    /// Adds a note: a sentence for people about the file, without a period.
+    #[must_use]
+    pub fn with_note(mut self, text: String) -> Self {
+        self.notes.push(CheckpointNote::Format { text });
+        self
+    }
+
+    /// Creates the contents like [`new`](Self::new), of tensors whose names are known to differ.
+    pub(super) fn named(file: Arc<dyn Source>, named: HeaderTensors) -> Self {
+        Self {
+            file,
+            format: "",
+            storages: Arc::default(),
+            unread_records: Vec::new(),
+            notes: Vec::new(),
+            tensor_source: TensorSource::HeaderNames(named),
+        }
+    }
+
     pub(super) fn pickled(
         file: Arc<dyn Source>,
-        format: ContainerFormat,
         mut storages: StorageRecords,
         pickled: PickledTensors,
     ) -> Self {
         storages.set_sources(&file, pickled.inflated.as_ref());
-        let (storages, names) = (Arc::new(storages), TensorSource::PickleNames(Box::new(pickled)));
-        Self { file, format, storages, unread_records: Vec::new(), notes: Vec::new(), tensor_source: names }
+        let tensor_source = TensorSource::PickleNames(Box::new(pickled));
+        Self { storages: Arc::new(storages), tensor_source, ..Self::named(file, HeaderTensors::default()) }
     }
 
-    /// Creates the contents of a file that names no tensors itself.
-    pub(super) fn without_names(file: Arc<dyn Source>, format: ContainerFormat) -> Self {
-        let tensor_source = TensorSource::HeaderNames(HeaderTensors::default());
-        let storages = Arc::default();
-        Self { file, format, storages, unread_records: Vec::new(), notes: Vec::new(), tensor_source }
+    pub(super) fn is_torchscript(&self) -> bool {
+        self.as_pickled().is_some_and(|pickled| pickled.is_torchscript)
     }
 
     /// Returns the pickle that names the tensors; `None` if a header does.
@@ -239,7 +248,7 @@ impl ContainerContents {
 
     /// Returns the modules of the archive's TorchScript code.
     pub(crate) fn script_modules(&self) -> ScriptModules {
-        if self.format != ContainerFormat::TorchScript {
+        if !self.is_torchscript() {
             return ScriptModules::default();
         }
         let names = |index: &ZipIndex| {

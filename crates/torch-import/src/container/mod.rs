@@ -2,13 +2,10 @@
 
 mod contents;
 mod cursor;
+mod format;
+pub(crate) mod formats;
 pub(crate) mod inflate;
-pub(crate) mod legacy;
-pub(crate) mod pickle;
-mod safetensors;
 pub(crate) mod sniff;
-pub(crate) mod tar;
-pub(crate) mod zip;
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,13 +14,13 @@ use std::sync::Arc;
 use byte_source::{Checks, MappedFile, Observer, Region, Source};
 use bytes::Bytes;
 use pickle_vm::{Heap, ObjectId, PickleLimits};
-use safetensors_format::TensorLocation;
-use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords, Tensor};
+use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords};
 use zip_format::{CompressionMethod, Entry};
 
-pub use contents::ContainerFormat;
-pub(crate) use contents::{ContainerContents, to_u64_range};
-use contents::{HeaderTensors, PickledTensors};
+pub use contents::ContainerContents;
+use contents::PickledTensors;
+pub(crate) use contents::{HeaderTensors, to_u64_range};
+pub use format::ContainerFormat;
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
@@ -85,7 +82,8 @@ impl Container {
 
     /// Reads a file of parts of tensors from a source; see [`open_parts`](Self::open_parts).
     pub fn parts_from_source(source: Arc<dyn Source>) -> Self {
-        Self(Arc::new(ContainerContents::without_names(source, ContainerFormat::Parts)))
+        let contents = ContainerContents::named(source, HeaderTensors::default());
+        Self(Arc::new(ContainerContents { format: "distcp", ..contents }))
     }
 
     /// Returns true if the ranges of the storages are those in the file: what precedes their bytes in it was read.
@@ -107,7 +105,7 @@ impl Container {
     /// objects; `None` if the code cannot be read.
     pub fn runs_code_when_loaded(&self) -> Option<bool> {
         const METHOD: &[u8] = b"__setstate__";
-        if self.format() != ContainerFormat::TorchScript {
+        if !self.is_torchscript() {
             return Some(false);
         }
         let index = self.0.index().ok()?;
@@ -135,8 +133,7 @@ impl Container {
     /// in memory. Empty for other formats.
     pub fn records_besides_storages(&self) -> Vec<(String, Option<Bytes>)> {
         let (file, pickled) = (&self.0.file, self.0.as_pickled());
-        let is_zip = matches!(self.format(), ContainerFormat::TorchScript | ContainerFormat::Zip);
-        let Some(PickledTensors { pickle_record, prefix, .. }) = pickled.filter(|_| is_zip) else {
+        let Some(PickledTensors { pickle_record, prefix, .. }) = pickled.filter(|it| it.is_zip()) else {
             return Vec::new();
         };
         let Ok(index) = self.0.index() else { return Vec::new() };
@@ -192,9 +189,15 @@ impl Container {
         Storage::stored(Region::whole(&self.0.file), None)
     }
 
-    /// Returns the container format.
-    pub fn format(&self) -> ContainerFormat {
-        self.0.format
+    /// Returns the name of the container format: that of a [`ContainerFormat`], `torchscript` for a zip archive with TorchScript code, or
+    /// `distcp` for a [file of parts](Self::open_parts).
+    pub fn format(&self) -> &'static str {
+        if self.is_torchscript() { "torchscript" } else { self.0.format }
+    }
+
+    /// Returns true for a zip archive with TorchScript code, which `torch.jit.save` writes.
+    pub fn is_torchscript(&self) -> bool {
+        self.0.is_torchscript()
     }
 
     /// Returns harmless irregularities of the file.
@@ -233,7 +236,7 @@ impl Container {
         }
     }
 
-    /// Returns the pickle that holds the root object; empty for a safetensors file, which has none.
+    /// Returns the pickle that holds the root object; empty for a file that has none, such as a safetensors file.
     pub fn pickle(&self) -> &[u8] {
         self.0.pickle()
     }
@@ -244,29 +247,11 @@ impl Container {
         self.0.as_pickled().map_or(&[], |pickled| &pickled.more_pickles)
     }
 
-    /// Returns the tensors that a header names, in the file's order, followed by the further names of tied tensors;
-    /// empty if a pickle names the tensors.
-    ///
-    /// # Errors
-    /// None in practice: [`open`](Self::open) has checked every tensor.
-    pub(crate) fn tensors(&self) -> Result<Vec<(String, Tensor)>> {
-        let named = |(name, view): &(String, TensorLocation)| {
-            Ok((name.clone(), safetensors::tensor(&self.0.file, view)?))
-        };
-        let Some(HeaderTensors { tensors, ties, .. }) = self.0.as_named() else { return Ok(Vec::new()) };
-        let mut tensors: Vec<(String, Tensor)> = tensors.iter().map(named).collect::<Result<_>>()?;
-        for (name, kept) in ties {
-            let tensor = tensors.get(*kept).map(|(_, tensor)| tensor.clone());
-            tensors.extend(tensor.map(|tensor| (name.clone(), tensor)));
-        }
-        Ok(tensors)
-    }
-
     /// Returns the names that the metadata of a safetensors file gives to tensors that have another name in the header, each
     /// with that other name; empty for other formats.
     pub fn tied_names(&self) -> impl Iterator<Item = (&str, &str)> {
         let named = self.0.as_named();
-        let name_at = move |at: usize| named.and_then(|named| Some(named.tensors.get(at)?.0.as_str()));
+        let name_at = move |at: usize| Some(named?.tensors.get_index(at)?.0);
         let ties = named.map_or(&[] as &[_], |named| named.ties.as_slice());
         ties.iter().filter_map(move |(name, kept)| Some((name.as_str(), name_at(*kept)?)))
     }
@@ -335,12 +320,11 @@ impl Container {
     ) -> Result<Storage> {
         let (key, storages) = (reference.key.as_ref(), &self.0.storages);
         let Some((number, record)) = number.and_then(|number| Some((number, storages.get(number)?))) else {
-            return Err(match self.0.format {
-                ContainerFormat::Zip | ContainerFormat::TorchScript => {
-                    let prefix = self.0.as_pickled().map_or("", |pickled| &pickled.prefix);
+            return Err(match self.0.as_pickled().filter(|it| it.is_zip()) {
+                Some(PickledTensors { prefix, .. }) => {
                     Problem::MissingRecord { record: [prefix, key].concat() }.into()
                 }
-                _ => Problem::MissingStorage { key: key.to_owned() }.into(),
+                None => Problem::MissingStorage { key: key.to_owned() }.into(),
             });
         };
         let available = record.nbytes();

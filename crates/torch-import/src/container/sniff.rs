@@ -4,43 +4,17 @@ use std::sync::Arc;
 
 use byte_source::{Checks, Observer, Prefetched, Source, share_start};
 use bytes::Bytes;
-use safetensors_format::is_safetensors;
 
-use super::contents::{ContainerContents, ContainerFormat};
-use super::{inflate, legacy, pickle, safetensors, tar, zip};
+use super::contents::ContainerContents;
+use super::format::ContainerFormat;
+use super::formats::{self, PICKLE, legacy, tar, zip};
+use super::inflate;
 use crate::{Error, Problem, Result};
 
 /// Bytes read at the start and at the end of a source of which each read is a request. A zip archive of PyTorch has its pickle at
 /// the start, and its central directory, about 100 bytes per tensor, at the end.
 const HEAD: u64 = 64 << 10;
 const TAIL: u64 = 128 << 10;
-
-/// A container format that this crate reads.
-struct ReadableFormat {
-    format: ContainerFormat,
-    recognises: fn(&[u8]) -> bool,
-    open: fn(Arc<dyn Source>, Checks, &dyn Observer) -> Result<ContainerContents>,
-}
-
-/// Readable formats in the order in which they are tried; the longest signatures come first.
-const FORMATS: &[ReadableFormat] = &[
-    ReadableFormat { format: ContainerFormat::Zip, recognises: is_zip, open: zip::open },
-    ReadableFormat {
-        format: ContainerFormat::Legacy,
-        recognises: legacy::recognises,
-        open: |file, _, observer| legacy::open(file, observer),
-    },
-    ReadableFormat {
-        format: ContainerFormat::Tar,
-        recognises: tar::recognises,
-        open: |file, _, _| tar::open(file),
-    },
-    ReadableFormat {
-        format: ContainerFormat::Safetensors,
-        recognises: is_safetensors,
-        open: |file, _, _| safetensors::open(file),
-    },
-];
 
 /// A file format that is recognised but not read.
 struct UnreadableFormat {
@@ -169,11 +143,11 @@ const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
     },
 ];
 
-/// Returns the source with its first bytes prefetched, and its last unless it is a safetensors file, whose start has all that
-/// describes the tensors.
+/// Returns the source with its first bytes prefetched, and its last unless a header at the start describes the tensors.
 fn prefetch(source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
     let kept = prefetch_start(source)?;
-    Ok(Arc::new(if is_safetensors(kept.prefetched_start()) { kept } else { prefetch_end(kept)? }))
+    let has_header = header_format(kept.prefetched_start()).is_some();
+    Ok(Arc::new(if has_header { kept } else { prefetch_end(kept)? }))
 }
 
 /// Prefetches the first and last bytes of a source.
@@ -209,31 +183,29 @@ pub(super) fn open(
 ) -> Result<ContainerContents> {
     let file = if file.has_latency() { prefetch(file)? } else { file };
     // A small read costs less than touching a page of a map.
-    if is_zip(&file.read_range(0..file.len().min(4))?) {
-        return zip::open(file, checks, observer);
-    }
-    let head = read_head(&*file)?;
-    if let Some(format) = FORMATS.iter().find(|format| (format.recognises)(&head)) {
-        return (format.open)(file, checks, observer);
-    }
-    reject_unreadable_formats(&head)?;
-    if !file.is_mappable() {
-        return open(inflate::mappable(file)?, checks, observer);
-    }
-    // A bare pickle has the weakest signature.
-    if pickle::recognises(&head) {
-        return pickle::open(file);
-    }
-    Err(unknown_format_error(&head))
+    let start = file.read_range(0..file.len().min(4))?;
+    let head = if zip::recognises(&start) { start.into() } else { read_head(&*file)? };
+    let format = match formats::recognise(&head) {
+        Some(format) => format,
+        None => {
+            reject_unreadable_formats(&head)?;
+            if !file.is_mappable() {
+                return open(inflate::mappable(file)?, checks, observer);
+            }
+            // A bare pickle has the weakest signature.
+            if !PICKLE.recognises(&head) {
+                return Err(unknown_format_error(&head));
+            }
+            PICKLE
+        }
+    };
+    Ok(ContainerContents { format: format.name(), ..format.open(file, checks, observer)? })
 }
 
-/// Determines the format of a file by its content. An archive with TorchScript code counts as [`ContainerFormat::Zip`].
-pub(crate) fn detect_format(bytes: &[u8]) -> Option<ContainerFormat> {
-    let found = FORMATS.iter().find(|format| (format.recognises)(bytes)).map(|found| found.format);
-    found.or_else(|| {
-        (reject_unreadable_formats(bytes).is_ok() && pickle::recognises(bytes))
-            .then_some(ContainerFormat::Pickle)
-    })
+/// Returns the format of a file whose header names its tensors, so that it has no pickle.
+pub(crate) fn header_format(head: &[u8]) -> Option<&'static dyn ContainerFormat> {
+    let has_pickle = [zip::recognises, legacy::recognises, tar::recognises];
+    if has_pickle.iter().any(|recognises| recognises(head)) { None } else { formats::recognise(head) }
 }
 
 pub(crate) fn unknown_format_error(bytes: &[u8]) -> Error {
@@ -263,13 +235,7 @@ pub(crate) fn reject_unreadable_formats(bytes: &[u8]) -> Result<()> {
 /// Returns true if the pickles of a file follow one another from its first byte, as in a bare pickle or a legacy
 /// checkpoint.
 pub(crate) fn starts_with_pickles(bytes: &[u8]) -> bool {
-    let pickle_first = [is_zip, tar::recognises, is_safetensors];
-    !pickle_first.iter().any(|recognises| recognises(bytes))
-}
-
-/// Returns true if a file is a zip archive; an archive without entries starts with its end record.
-pub(crate) fn is_zip(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+    !zip::recognises(bytes) && !tar::recognises(bytes) && header_format(bytes).is_none()
 }
 
 /// Recognises a msgpack map (small, or with a 16-bit length) whose first key is a short text.
@@ -344,10 +310,10 @@ mod tests {
     #[test]
     fn pickles_are_distinguished_from_text() {
         for pickle in [&b"\x80\x02N."[..], b"}q\x00.", b"(dp0\nS'a'\np1\nI1\ns.", b"I1\n.", b"\x80\x09"] {
-            assert!(pickle::recognises(pickle), "{pickle:?}");
+            assert!(PICKLE.recognises(pickle), "{pickle:?}");
         }
         for other in [&b"hello\n"[..], b"Not found", b"import torch\n", b"\0\0\0\0", b"NNNNNN\xff", b""] {
-            assert!(!pickle::recognises(other), "{other:?}");
+            assert!(!PICKLE.recognises(other), "{other:?}");
         }
     }
 

@@ -10,7 +10,7 @@ use tensor::{Dtype, Storage};
 use super::call::{CallArgs, CallSnapshot, RebuildCall};
 use super::{RebuildFunction, Rebuilder, UNTYPED_DTYPE};
 use crate::Result;
-use crate::container::legacy;
+use crate::container::formats::legacy;
 use crate::encoded;
 use crate::persistent::StorageRef;
 

@@ -13,13 +13,12 @@ use super::budget::ScanBudget;
 use super::scan_format::ScanFormat;
 use super::scanner::Scanner;
 use super::{PicklePlace, PlaceStep, Scan, ScanDepth, archive, pickle, zip_detection};
-use crate::container::{legacy, sniff};
-use crate::{Container, ContainerFormat, Result};
+use crate::container::formats::{legacy, zip};
+use crate::container::sniff;
+use crate::{Container, Result};
 
 /// Length in bytes below which a source is read as a whole.
 const READ_WHOLE_BELOW: u64 = 256 << 10;
-/// Note on a safetensors file of which only the header was read.
-const NOT_SEARCHED: &str = "the bytes of the tensors were not searched for pickles and archives, which neither PyTorch nor safetensors would load";
 /// Maximum number of bytes of records that are read at once.
 const RECORDS_MAX: u64 = 64 << 20;
 
@@ -44,7 +43,7 @@ pub(super) fn scan_in_part(
     }
     let kept = Arc::new(kept);
     let file: Arc<dyn Source> = Arc::<Prefetched>::clone(&kept);
-    let index = sniff::is_zip(kept.prefetched_start())
+    let index = zip::recognises(kept.prefetched_start())
         .then(|| ZipIndex::open(file, Checks::WhenRead, observer).ok())
         .flatten();
     observer.check()?;
@@ -61,7 +60,7 @@ fn scan_legacy(kept: Prefetched, observer: &dyn Observer) -> Result<Result<Scan,
     else {
         return Ok(Err(kept));
     };
-    let mut scanner = Scanner::new(ContainerFormat::Legacy.name(), kept.len(), observer);
+    let mut scanner = Scanner::new("legacy", kept.len(), observer);
     scanner.scan_file_start(&pickles);
     let file: Arc<dyn Source> = Arc::new(kept);
     scanner.scan_with_checkpoint_reader(&file);
@@ -72,16 +71,25 @@ fn scan_legacy(kept: Prefetched, observer: &dyn Observer) -> Result<Result<Scan,
 /// not worth two more requests to the Hub.
 fn scan_safetensors(kept: Prefetched, reads_end: bool) -> Result<Result<Scan, Prefetched>> {
     // A header is sound only if its tensors cover the rest of the file exactly.
-    let is_sound = Container::from_source(Arc::new(Prefetched::clone(&kept))).is_ok();
     let may_hide = may_start_as_pickle(&kept) || reads_end && may_end_as_archive(&kept)?;
-    if may_hide || !is_sound {
+    if may_hide || !is_sound(&kept) {
         return Ok(Err(kept));
     }
-    let mut scan = Scan { format: ContainerFormat::Safetensors.name(), ..Scan::default() };
-    if !reads_end {
-        scan.notes.push(NOT_SEARCHED.to_owned());
-    }
-    Ok(Ok(scan))
+    Ok(Ok(scan_of_header("safetensors", !reads_end)))
+}
+
+fn is_sound(kept: &Prefetched) -> bool {
+    Container::from_source(Arc::new(Prefetched::clone(kept))).is_ok()
+}
+
+/// Returns the scan of a file of which only the header was read, or what else could hold a pickle as well.
+fn scan_of_header(format: &'static str, is_in_part: bool) -> Scan {
+    let note = || {
+        format!(
+            "the bytes of the tensors were not searched for pickles and archives, which neither PyTorch nor {format} would load"
+        )
+    };
+    Scan { format, notes: is_in_part.then(note).into_iter().collect(), ..Scan::default() }
 }
 
 /// Returns true if the file may be unpickled from its start, or read as an archive from its end.
@@ -104,15 +112,18 @@ fn may_end_as_archive(kept: &Prefetched) -> Result<bool> {
     Ok(zip_detection::may_end_as_archive(&tail))
 }
 
-/// Refuses a file of a format without pickles by its first and last bytes: the rest of a long one is not read.
+/// Scans a file without pickles by its first and last bytes: the rest of a long one is not read. Returns `None` if it has to be.
 ///
 /// # Errors
 /// [`Problem::Format`](crate::Problem::Format), as for the whole file.
-pub(super) fn reject_other_formats(kept: &Prefetched) -> Result<()> {
+pub(super) fn scan_edges(kept: &Prefetched) -> Result<Option<Scan>> {
     let is_long = kept.len() >= READ_WHOLE_BELOW;
     match ScanFormat::new(kept.prefetched_start(), &()) {
         Err(error) if is_long && !may_hide_pickle(kept)? => Err(error),
-        _ => Ok(()),
+        Ok(ScanFormat::Header(format)) if is_long && !may_hide_pickle(kept)? && is_sound(kept) => {
+            Ok(Some(scan_of_header(format, true)))
+        }
+        _ => Ok(None),
     }
 }
 
@@ -123,7 +134,7 @@ fn scan_zip_records(
     depth: ScanDepth,
     observer: &dyn Observer,
 ) -> Result<Option<Scan>> {
-    let mut scanner = Scanner::new(ContainerFormat::Zip.name(), file.len(), observer);
+    let mut scanner = Scanner::new("zip", file.len(), observer);
     let is_sound = add_records(&mut scanner, (&PicklePlace::default(), 0), entries, file, depth)?;
     if scanner.should_stop() { Err(Cancelled.into()) } else { Ok(is_sound.then_some(scanner.scan)) }
 }
@@ -210,7 +221,7 @@ fn find_archives<'e>(
         let is_long = entry.method == CompressionMethod::Stored && entry.len >= READ_WHOLE_BELOW;
         let inner = Region::new(file, entry.data.clone()).filter(|_| is_long);
         let starts_as_zip =
-            |region: &Region| region.read_range(0..4).is_ok_and(|start| sniff::is_zip(&start));
+            |region: &Region| region.read_range(0..4).is_ok_and(|start| zip::recognises(&start));
         let inner = inner.filter(starts_as_zip);
         let inner = inner.and_then(|region| sniff::prefetch_edges(Arc::new(region)).ok());
         let inner: Option<Arc<dyn Source>> = inner.map(|inner| Arc::new(inner) as Arc<dyn Source>);

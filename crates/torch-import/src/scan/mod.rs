@@ -79,7 +79,9 @@ impl Scan {
                 Ok(scan) => return Ok(scan),
                 Err(kept) => {
                     if source.has_latency() {
-                        in_part::reject_other_formats(&kept)?;
+                        if let Some(scan) = in_part::scan_edges(&kept)? {
+                            return Ok(scan);
+                        }
                     }
                     inflate::mappable(Arc::new(kept))?
                 }

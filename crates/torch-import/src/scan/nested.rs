@@ -7,7 +7,7 @@ use pickle_vm::{Heap, Object, ObjectId};
 
 use super::budget::ScanBudget;
 use super::zip_detection;
-use crate::container::legacy;
+use crate::container::formats::legacy;
 use crate::encoded::{self, LOAD_FROM_BYTES};
 
 /// A byte string in a pickle.

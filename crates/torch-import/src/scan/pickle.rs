@@ -12,7 +12,7 @@ use super::cpython_errors::{self, InstructionsAfterError};
 use super::joblib::{self, ArrayElements};
 use super::nested::{NestedBytes, find_nested};
 use super::{GlobalCall, GlobalUse};
-use crate::container::legacy;
+use crate::container::formats::legacy;
 use crate::globals::RiskContext;
 use crate::persistent::class_of_persistent_id;
 use crate::risk::is_array_wrapper;

@@ -1,22 +1,26 @@
 //! Recognises the way in which Python may read a file.
 
 use byte_source::Observer;
+use safetensors_format::is_safetensors;
 
 use super::budget::ScanBudget;
 use super::compressed::CompressionFormat;
 use super::numpy::NPY_MAGIC;
 use super::{compressed, pickle, zip_detection};
+use crate::Result;
+use crate::container::formats::{PICKLE, legacy, tar, zip};
 use crate::container::sniff;
-use crate::{ContainerFormat, Result};
 
 /// The way in which a file is read.
 pub(super) enum ScanFormat {
-    Container(ContainerFormat),
+    /// Pickles from the first byte on: of a legacy checkpoint, a bare pickle, or no recognised format.
+    Pickles,
+    Tar,
     Archive,
+    /// Container without pickles, by the name of its format.
+    Header(&'static str),
     Numpy,
     Packed(&'static CompressionFormat),
-    /// No recognised format, but Python may read the file as a pickle.
-    PossiblePickle,
 }
 
 impl ScanFormat {
@@ -25,8 +29,8 @@ impl ScanFormat {
     /// # Errors
     /// When the format has no pickles, or the observer stops the look at a long pickle.
     pub(super) fn new(bytes: &[u8], observer: &dyn Observer) -> Result<Self> {
-        if let Some(format) = sniff::detect_format(bytes) {
-            return Ok(Self::Container(format));
+        if let Some(format) = Self::of_signature(bytes) {
+            return Ok(format);
         }
         if zip_detection::is_archive(bytes) {
             return Ok(Self::Archive);
@@ -41,19 +45,41 @@ impl ScanFormat {
         let found = pickle::scan_pickle(bytes, &mut budget);
         observer.check()?;
         if found.may_execute && !(found.ends_in_unusable_name(bytes) && sniff::is_text(bytes)) {
-            return Ok(Self::PossiblePickle);
+            return Ok(Self::Pickles);
+        }
+        // Whatever Python reads in a file comes first: a registered format hides nothing.
+        if let Some(format) = sniff::header_format(bytes) {
+            return Ok(Self::Header(format.name()));
         }
         sniff::reject_unreadable_formats(bytes)?;
         Err(sniff::unknown_format_error(bytes))
     }
 
+    /// Recognises the formats of PyTorch and of safetensors.
+    pub(super) fn of_signature(bytes: &[u8]) -> Option<Self> {
+        if zip::recognises(bytes) {
+            Some(Self::Archive)
+        } else if legacy::recognises(bytes) {
+            Some(Self::Pickles)
+        } else if tar::recognises(bytes) {
+            Some(Self::Tar)
+        } else if is_safetensors(bytes) {
+            Some(Self::Header("safetensors"))
+        } else {
+            let is_pickle = sniff::reject_unreadable_formats(bytes).is_ok() && PICKLE.recognises(bytes);
+            is_pickle.then_some(Self::Pickles)
+        }
+    }
+
+    /// Returns the name of the format, unless a container format recognises the file.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Self::Container(format) => format.name(),
-            Self::Archive => ContainerFormat::Zip.name(),
+            Self::Pickles => "pickle",
+            Self::Tar => "tar",
+            Self::Archive => "zip",
+            Self::Header(name) => name,
             Self::Numpy => "npy",
             Self::Packed(packed) => packed.name,
-            Self::PossiblePickle => ContainerFormat::Pickle.name(),
         }
     }
 }

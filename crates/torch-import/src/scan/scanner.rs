@@ -18,9 +18,10 @@ use super::numpy::numpy_data;
 use super::pickle;
 use super::scan_format::ScanFormat;
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle, compressed, zip_detection};
-use crate::container::{legacy, sniff, tar, to_u64_range};
+use crate::container::formats::{self, legacy, tar, zip};
+use crate::container::to_u64_range;
 use crate::script_modules::ScriptModules;
-use crate::{CheckpointNote, Container, ContainerFormat, Problem, Result, Risk};
+use crate::{CheckpointNote, Container, Problem, Result, Risk};
 
 /// Maximum nesting depth of pickles and archives that is scanned.
 const NESTING_DEPTH_MAX: usize = 8;
@@ -56,7 +57,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
     /// Creates a scanner for a file whose format is recognised.
     pub(super) fn for_file(bytes: &'a [u8], checksums: bool, observer: &'o dyn Observer) -> Result<Self> {
         let kind = ScanFormat::new(bytes, observer)?;
-        let mut scanner = Self { checksums, ..Self::new(kind.name(), bytes.len() as u64, observer) };
+        let format = formats::recognise(bytes).map_or_else(|| kind.name(), |format| format.name());
+        let mut scanner = Self { checksums, ..Self::new(format, bytes.len() as u64, observer) };
         scanner.queue_file(bytes, &kind);
         Ok(scanner)
     }
@@ -80,11 +82,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         if self.should_stop() {
             return Err(Cancelled.into());
         }
-        let format = sniff::detect_format(bytes);
-        if matches!(
-            format,
-            Some(ContainerFormat::Legacy | ContainerFormat::Tar | ContainerFormat::Safetensors)
-        ) {
+        if !zip::recognises(bytes) && formats::recognise(bytes).is_some() {
             self.scan_with_checkpoint_reader(file);
         }
         if self.should_stop() { Err(Cancelled.into()) } else { Ok(self.scan) }
@@ -120,11 +118,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
         match kind {
             _ if is_zip => return self.scan_archives(&PicklePlace::default(), bytes, 0),
             // The scan of the pickle includes an archive after it.
-            ScanFormat::Container(ContainerFormat::Pickle | ContainerFormat::Legacy)
-            | ScanFormat::PossiblePickle => {
-                return self.work.push_back(item("pickle", bytes, true));
-            }
-            ScanFormat::Container(ContainerFormat::Tar) => self.scan_tar(&PicklePlace::default(), bytes, 0),
+            ScanFormat::Pickles => return self.work.push_back(item("pickle", bytes, true)),
+            ScanFormat::Tar => self.scan_tar(&PicklePlace::default(), bytes, 0),
             ScanFormat::Numpy => {
                 if let Some((data, has_objects)) = numpy_data(bytes) {
                     self.work.push_back(item("objects", data, has_objects));
@@ -133,7 +128,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
             ScanFormat::Packed(packed) => {
                 self.scan_compressed(&PicklePlace::default(), packed, bytes, 0, false);
             }
-            ScanFormat::Container(_) | ScanFormat::Archive => {}
+            ScanFormat::Header(_) | ScanFormat::Archive => {}
         }
         if zip_detection::is_archive(bytes) {
             self.scan_archive(&PicklePlace::default(), bytes, 0);
@@ -238,8 +233,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
             return self
                 .add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
         }
-        let expected = expected
-            || matches!(sniff::detect_format(inner), Some(ContainerFormat::Pickle | ContainerFormat::Legacy));
+        let expected = expected || matches!(ScanFormat::of_signature(inner), Some(ScanFormat::Pickles));
         self.scan_temporary(&record, inner, depth, expected);
     }
 

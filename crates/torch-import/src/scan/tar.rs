@@ -5,7 +5,7 @@
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep};
 use crate::Risk;
-use crate::container::tar;
+use crate::container::formats::tar;
 
 /// Bytes of a document in which `_target_` is looked for.
 const DOCUMENT_LEN_MAX: usize = 4 << 20;

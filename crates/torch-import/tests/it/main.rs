@@ -3,6 +3,7 @@
 mod bombs;
 mod cancelled;
 mod compressed_bombs;
+mod containers;
 mod gadgets;
 mod rebuilds;
 mod scan;

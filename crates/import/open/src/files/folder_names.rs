@@ -6,24 +6,11 @@ use std::path::{Path, PathBuf};
 
 use byte_source::Listing;
 use output::parent_folder;
+use torch_import::is_checkpoint_extension;
 
 /// Suffix of the file name of an index.
 pub(crate) const INDEX_SUFFIX: &str = ".index.json";
 
-/// File name suffixes of checkpoints.
-const EXTENSIONS: &[&str] = &[
-    ".safetensors",
-    ".bin",
-    ".pth",
-    ".pt",
-    ".ckpt",
-    ".th",
-    ".torch",
-    ".pkl",
-    ".pickle",
-    ".pth.tar",
-    ".pt.tar",
-];
 /// Documents next to a checkpoint that describe the model.
 const DOCUMENTS: &[&str] = &["config.json", "params.json"];
 /// File name prefixes of training state next to a checkpoint.
@@ -63,9 +50,8 @@ pub(crate) fn folder_above(folder: &Path) -> PathBuf {
 }
 
 fn is_checkpoint(name: &str) -> bool {
-    !name.starts_with('.')
-        && EXTENSIONS.iter().any(|extension| name.ends_with(extension))
-        && !is_training_state(name)
+    let mut ends = name.match_indices('.').filter_map(|(dot, _)| name.get(dot..)?.strip_prefix('.'));
+    !name.starts_with('.') && ends.any(is_checkpoint_extension) && !is_training_state(name)
 }
 
 /// Returns true if the file name is that of training state.

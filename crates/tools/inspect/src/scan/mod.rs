@@ -11,14 +11,13 @@ use std::sync::Arc;
 use byte_source::{Location, Source, format_things};
 use open::Error;
 use serde::{Deserialize, Serialize};
-use torch_import::{Risk, Scan, ScanDepth};
+use torch_import::{Risk, Scan, ScanDepth, is_checkpoint_extension};
 
 use self::custom_code::{CustomClass, custom_classes};
 use crate::{Observer, Result};
 
-/// File extensions of checkpoints.
-const EXTENSIONS: [&str; 10] =
-    ["pth", "pt", "bin", "ckpt", "pkl", "pickle", "th", "torch", "joblib", "distcp"];
+/// File extensions of pickles, besides those of container formats.
+const EXTENSIONS: [&str; 2] = ["joblib", "distcp"];
 
 /// Largest number of files that are not on this machine and open at the same time.
 const OPENED_MAX: usize = 8;
@@ -398,7 +397,11 @@ fn is_reported(path: &Path) -> bool {
 
 fn is_named_as_checkpoint(file: &Path) -> bool {
     let extension = file.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-    extension.is_some_and(|extension| EXTENSIONS.contains(&extension.as_str()))
+    extension.is_some_and(|extension| {
+        // No program looks for a pickle in what is named like a safetensors file.
+        EXTENSIONS.contains(&extension.as_str())
+            || extension != "safetensors" && is_checkpoint_extension(&extension)
+    })
 }
 
 fn judge_scan(scan: &Scan) -> Verdict {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use byte_source::{Folder, Observer, Source};
 use tensor::Tile;
-use torch_import::{Checkpoint, CheckpointAssembly, Container, ContainerFormat, ItemPath, PickledObjects};
+use torch_import::{Checkpoint, CheckpointAssembly, Container, ItemPath, PickledObjects};
 
 use self::metadata::{DcpEntry, DcpMetadata, TensorEntry};
 use self::parts::PartFiles;
@@ -75,7 +75,7 @@ impl TrainerLayout for Dcp {
         let mut assembly = CheckpointAssembly::new();
         let mut metadata = Vec::new();
         let (parts, described): (Vec<&Container>, Vec<&Container>) =
-            containers.iter().partition(|container| container.format() == ContainerFormat::Parts);
+            containers.iter().partition(|container| file_name(container).ends_with(PARTS));
         let mut common = None;
         for container in described {
             let file = file_name(container);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use byte_source::{Observer, Region, Source};
 use foldhash::{HashMap, HashMapExt};
 use tensor::{Tensor, Tensors};
-use torch_import::{Checkpoint, Container, ContainerFormat};
+use torch_import::{Checkpoint, Container};
 
 use super::metadata::{DcpEntry, DcpMetadata, PartPlace};
 use super::zstd::{DecompressedParts, ZSTD};
@@ -136,7 +136,7 @@ impl<'c> PartFiles<'c> {
             let region = Region::new(source, place.offset..end).ok_or_else(outside)?;
             let fail = |reason| part_error(name, place, reason);
             let container = Container::from_source(Arc::new(region)).map_err(fail)?;
-            if container.format() != ContainerFormat::Safetensors {
+            if container.format() != "safetensors" {
                 return Err(not_a_tensor(name, place));
             }
             let tensors = Checkpoint::read(&container).map_err(fail)?.to_tensors();

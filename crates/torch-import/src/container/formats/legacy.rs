@@ -9,15 +9,16 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{Observer, Source, share_start};
+use byte_source::{Checks, Observer, Source, share_start};
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Arg, Heap, Opcode, Reader};
 use tensor::{Dtype, StorageRecord, StorageRecords};
 
-use super::contents::{ContainerContents, ContainerFormat, PickledTensors, RECORDS_PER_CHECK, to_u64_range};
-use super::cursor::PickleCursor;
-use super::inflate::{self, RecordBytes};
+use crate::container::contents::{ContainerContents, PickledTensors, RECORDS_PER_CHECK, to_u64_range};
+use crate::container::cursor::PickleCursor;
+use crate::container::format::{ContainerFormat, TORCH_EXTENSIONS};
+use crate::container::inflate::{self, RecordBytes};
 use crate::persistent::{StorageRef, module_class};
 use crate::{CheckpointNote, Problem, Result};
 
@@ -35,6 +36,28 @@ pub(crate) const LEGACY_PICKLES: usize = 5;
 /// Number of bytes at the start of a file in which the magic number is searched for. The first byte of another format may be that of
 /// an opcode whose argument would extend to the end of the file.
 const RECOGNISED_LEN: usize = 64 << 10;
+
+/// Sequence of pickles followed by the storages: `torch.save` before PyTorch 1.6.
+#[derive(Debug)]
+pub(super) struct LegacyFormat;
+
+impl ContainerFormat for LegacyFormat {
+    fn name(&self) -> &'static str {
+        "legacy"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        TORCH_EXTENSIONS
+    }
+
+    fn recognises(&self, head: &[u8]) -> bool {
+        recognises(head)
+    }
+
+    fn open(&self, file: Arc<dyn Source>, _: Checks, observer: &dyn Observer) -> Result<ContainerContents> {
+        open(file, observer)
+    }
+}
 
 /// Returns true if a file starts with a pickle of the magic number, in any protocol.
 pub(crate) fn recognises(bytes: &[u8]) -> bool {
@@ -55,7 +78,7 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// When the file cannot be read, or is damaged.
-pub(super) fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
+fn open(file: Arc<dyn Source>, observer: &dyn Observer) -> Result<ContainerContents> {
     let mut len = FIRST_PART;
     while len <= PICKLES_MAX {
         let bytes = share_start(&*file, 0..file.len(), len)?;
@@ -110,10 +133,7 @@ fn contents(
     }
     let pickle_record = format!("root object at byte {}", pickle.start);
     let pickled = PickledTensors { pickle_record, ..PickledTensors::new(bytes) };
-    ContainerContents {
-        notes,
-        ..ContainerContents::pickled(file, ContainerFormat::Legacy, storages, pickled)
-    }
+    ContainerContents { notes, ..ContainerContents::pickled(file, storages, pickled) }
 }
 
 /// Returns the dtype of the only storage in `bytes` and the range of its elements. A tensor pickled without

@@ -12,20 +12,49 @@ use pickle_vm::PickleLimits;
 use tensor::{ByteOrder, StorageRecord, StorageRecords};
 use zip_format::{CompressionMethod, Entry, ZipIndex};
 
-use super::contents::{
-    ContainerContents, ContainerFormat, PickledTensors, RECORDS_PER_CHECK, index_error, pickle_error,
+use crate::container::contents::{
+    ContainerContents, PickledTensors, RECORDS_PER_CHECK, index_error, pickle_error,
 };
-use super::inflate::{self, RecordBytes};
+use crate::container::format::{ContainerFormat, TORCH_EXTENSIONS};
+use crate::container::inflate::{self, RecordBytes};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{CheckpointNote, Error, Problem, Result};
 
 const PICKLE: &str = "data.pkl";
 
-pub(super) fn open(
-    file: Arc<dyn Source>,
-    checks: Checks,
-    observer: &dyn Observer,
-) -> Result<ContainerContents> {
+/// Zip archive with `data.pkl` and one record per storage: `torch.save` since PyTorch 1.6, and `torch.jit.save`.
+#[derive(Debug)]
+pub(super) struct ZipFormat;
+
+impl ContainerFormat for ZipFormat {
+    fn name(&self) -> &'static str {
+        "zip"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        TORCH_EXTENSIONS
+    }
+
+    fn recognises(&self, head: &[u8]) -> bool {
+        recognises(head)
+    }
+
+    fn open(
+        &self,
+        file: Arc<dyn Source>,
+        checks: Checks,
+        observer: &dyn Observer,
+    ) -> Result<ContainerContents> {
+        open(file, checks, observer)
+    }
+}
+
+/// Returns true if a file is a zip archive; an archive without entries starts with its end record.
+pub(crate) fn recognises(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+}
+
+fn open(file: Arc<dyn Source>, checks: Checks, observer: &dyn Observer) -> Result<ContainerContents> {
     let (index, file) = ZipIndex::open(file, checks, observer).map_err(index_error)?;
     let root = checkpoint_root(&index)?;
     if let Some((first, second)) = find_case_duplicate(&index.entries, root) {
@@ -89,9 +118,9 @@ pub(super) fn open(
         // The index has each name once.
         storages.insert(entry.name.strip_prefix(&prefix).unwrap_or_default(), record);
     }
-    let format = if constants.is_some() { ContainerFormat::TorchScript } else { ContainerFormat::Zip };
     let index = (checks == Checks::WhenRead).then_some(index);
     let pickled = PickledTensors {
+        is_torchscript: constants.is_some(),
         counted_len,
         inflated: inflated.map(|file| Arc::new(file) as Arc<dyn Source>),
         index,
@@ -103,7 +132,7 @@ pub(super) fn open(
     Ok(ContainerContents {
         unread_records: unread,
         notes,
-        ..ContainerContents::pickled(file, format, storages, pickled)
+        ..ContainerContents::pickled(file, storages, pickled)
     })
 }
 

@@ -12,15 +12,16 @@ use std::io::{Cursor, Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{SeekableSource, Source, share_start};
+use byte_source::{Checks, Observer, SeekableSource, Source, share_start};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::Heap;
 
 use tensor::{StorageRecord, StorageRecords};
 
-use super::contents::{ContainerContents, ContainerFormat, PickledTensors, RecordPickle, to_u64_range};
-use super::cursor::PickleCursor;
-use super::inflate::RecordBytes;
+use crate::container::contents::{ContainerContents, PickledTensors, RecordPickle, to_u64_range};
+use crate::container::cursor::PickleCursor;
+use crate::container::format::{ContainerFormat, TORCH_EXTENSIONS};
+use crate::container::inflate::RecordBytes;
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Problem, Result};
 
@@ -35,13 +36,35 @@ const PART_MAX: u64 = 256 << 20;
 /// Largest accepted number of dimensions; PyTorch's own limit is 64.
 const MAX_DIMS: i64 = 1 << 10;
 
+/// Tar archive: `torch.save` in PyTorch 0.1.
+#[derive(Debug)]
+pub(super) struct TarFormat;
+
+impl ContainerFormat for TarFormat {
+    fn name(&self) -> &'static str {
+        "tar"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        TORCH_EXTENSIONS
+    }
+
+    fn recognises(&self, head: &[u8]) -> bool {
+        recognises(head)
+    }
+
+    fn open(&self, file: Arc<dyn Source>, _: Checks, _: &dyn Observer) -> Result<ContainerContents> {
+        open(file)
+    }
+}
+
 /// Returns true if a file is a tar archive, by the magic in the first member's header.
 pub(crate) fn recognises(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
 }
 
 /// Opens an archive. Of its storages, only the descriptions are read.
-pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
+fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     let members = TarMembers::read_from(SeekableSource::new(&*file), file.len())?;
     let Some(pickle) = members.find(PICKLE) else { return Err(members.not_a_checkpoint()) };
     let member = |name: &str| {
@@ -62,7 +85,7 @@ pub(super) fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
         pickle_record: PICKLE.to_owned(),
         ..PickledTensors::new(RecordBytes::read(&file, to_u64_range(&pickle))?)
     };
-    Ok(ContainerContents::pickled(file, ContainerFormat::Tar, records, pickled))
+    Ok(ContainerContents::pickled(file, records, pickled))
 }
 
 /// The members of the archive and their byte ranges.

@@ -1,0 +1,81 @@
+//! Opens a safetensors file: the length of a JSON header in eight bytes, the header, the tensors' bytes.
+//!
+//! Facts: see the crate `safetensors-format`, which parses the header, and for tensors that share memory `save_model`
+//! in the Python package `safetensors` 0.8.
+
+use std::sync::Arc;
+
+use byte_source::{Checks, Observer, Region, Source};
+use foldhash::HashMap;
+use safetensors_format::{FORMAT_KEY, Header, TensorLocation, is_safetensors};
+use tensor::{DimsInterner, Storage, Tensor, Tensors, contiguous_strides};
+
+use crate::Result;
+use crate::container::contents::{ContainerContents, HeaderTensors};
+use crate::container::format::ContainerFormat;
+use crate::error::safetensors_error;
+
+/// Keys and texts of `__metadata__`.
+type Metadata = Vec<(String, String)>;
+
+/// Length of a JSON header, the header, and the tensors' bytes.
+#[derive(Debug)]
+pub(super) struct SafetensorsFormat;
+
+impl ContainerFormat for SafetensorsFormat {
+    fn name(&self) -> &'static str {
+        "safetensors"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["safetensors"]
+    }
+
+    fn recognises(&self, head: &[u8]) -> bool {
+        is_safetensors(head)
+    }
+
+    fn open(&self, file: Arc<dyn Source>, _: Checks, _: &dyn Observer) -> Result<ContainerContents> {
+        let start = file.share(0..file.len().min(Header::LENGTH_FIELD_LEN))?;
+        let header = file.share(0..file.len().min(Header::end(&start).map_err(safetensors_error)?))?;
+        let Header { metadata, tensors: described } =
+            Header::parse(&header, file.len()).map_err(safetensors_error)?;
+        let (ties, metadata) = split_ties(metadata, &described);
+        let mut dims = DimsInterner::default();
+        let mut tensors = Tensors::with_capacity(described.len());
+        for (name, location) in described {
+            tensors.push(name, tensor(&file, location, &mut dims)?);
+        }
+        Ok(ContainerContents::named(file, HeaderTensors { tensors, ties, metadata }))
+    }
+}
+
+/// Splits the metadata into further names of tensors, each with the index of its tensor, and the rest. Writers that
+/// keep one of several tensors with the same memory record the dropped ones as `dropped name: kept name`.
+fn split_ties(metadata: Metadata, tensors: &[(String, TensorLocation)]) -> (Vec<(String, usize)>, Metadata) {
+    if metadata.iter().all(|(key, _)| key == FORMAT_KEY) {
+        return (Vec::new(), metadata);
+    }
+    let positions = tensors.iter().enumerate().map(|(position, (name, _))| (name.as_str(), position));
+    let positions: HashMap<&str, usize> = positions.collect();
+    let (mut ties, mut rest) = (Vec::new(), Vec::new());
+    for (key, text) in metadata {
+        match positions.get(text.as_str()) {
+            Some(kept) if key != FORMAT_KEY && !positions.contains_key(key.as_str()) => {
+                ties.push((key, *kept));
+            }
+            _ => rest.push((key, text)),
+        }
+    }
+    (ties, rest)
+}
+
+fn tensor(file: &Arc<dyn Source>, location: TensorLocation, dims: &mut DimsInterner) -> Result<Tensor> {
+    let TensorLocation { dtype, shape: mut sizes, range } = location;
+    // The header's parser checked that the range is inside the file.
+    let region = Region::new(file, range);
+    let storage = region.map_or_else(|| Storage::owned(Vec::new()), |region| Storage::stored(region, None));
+    let rank = sizes.len();
+    sizes.extend(contiguous_strides(&sizes));
+    Ok(dims.view(dtype, (&sizes, rank), 0, storage)?)
+}
