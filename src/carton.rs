@@ -34,7 +34,7 @@ impl Carton {
     }
 
     pub(crate) fn new(carton: carton_format::Carton) -> Result<Self> {
-        let config = carton.config().map_err(carton_tools::Error::from_reader(carton.path()))?.document;
+        let config = carton.config().map_err(|error| error.in_file(carton.path()))?.document;
         Ok(Self { carton, config })
     }
 

@@ -14,12 +14,6 @@ pub enum Error {
     /// A checkpoint that cannot be converted.
     #[error(transparent)]
     Convert(Box<convert::Error>),
-    /// A carton that cannot be read or written.
-    #[error(transparent)]
-    Carton(Box<carton_tools::Error>),
-    /// A carton that cannot run.
-    #[error(transparent)]
-    Run(Box<runtime::Error>),
     /// Any other error.
     #[error(transparent)]
     Located(byte_source::Error),
@@ -30,8 +24,6 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Convert(error) => error.kind(),
-            Self::Carton(error) => error.kind(),
-            Self::Run(error) => error.kind(),
             Self::Located(error) => error.kind(),
         }
     }
@@ -42,14 +34,6 @@ impl Error {
     pub fn location(&self) -> Place {
         match self {
             Self::Convert(error) => convert_place(error),
-            Self::Carton(error) => carton_place(error),
-            Self::Run(error) => match &**error {
-                runtime::Error::Carton { path, .. } | runtime::Error::CartonModel { path, .. } => {
-                    Place::file(path)
-                }
-                runtime::Error::Model(reason) => reason.location(),
-                _ => Place::default(),
-            },
             Self::Located(error) => error.location(),
         }
     }
@@ -64,38 +48,6 @@ fn convert_place(error: &convert::Error) -> Place {
         E::Model { reason, .. } => reason.location(),
         _ => Place::default(),
     }
-}
-
-fn carton_place(error: &carton_tools::Error) -> Place {
-    use carton_tools::Error as E;
-    match error {
-        E::Convert(error) => convert_place(error),
-        E::Located(error) => error.location(),
-        E::Reader { path, .. }
-        | E::IsCheckpoint { path, .. }
-        | E::NotACarton { path }
-        | E::IsFolder { path }
-        | E::NotAFolder { path }
-        | E::CreateFolder { path, .. }
-        | E::Io { path, .. } => Place::file(path),
-        _ => Place::default(),
-    }
-}
-
-/// Implements `From` for the errors of the underlying crates.
-macro_rules! from {
-    ($($error:ty => $variant:ident,)*) => {
-        $(impl From<$error> for Error {
-            fn from(error: $error) -> Self {
-                Self::$variant(Box::new(error))
-            }
-        })*
-    };
-}
-
-from! {
-    carton_tools::Error => Carton,
-    runtime::Error => Run,
 }
 
 impl From<byte_source::Error> for Error {

@@ -35,12 +35,13 @@ mod hash;
 
 use std::io;
 
-use byte_source::{Blob, ErrorKind, PRODUCER, ProgressReporter, Sink, Window};
+use byte_source::{Blob, FileError, PRODUCER, ProgressReporter, Sink, Window, details};
 use carton_format::{Links, Manifest};
 use zip_format::{LayoutBuilder, NewZipEntry, ZipWriter};
 
 pub use crate::compress::{CompressedFile, CompressedFiles, Compression, CompressionSpill};
 use crate::hash::{Hasher, sha256};
+pub use byte_source::{Error, Result};
 pub use zip_format::EntryContent;
 
 /// Alignment in bytes of every file's data in a carton.
@@ -51,10 +52,7 @@ const QUEUE: usize = 8;
 /// Reason why a carton cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// Files that do not make a carton, such as two with the same path.
-    #[error(transparent)]
-    Format(#[from] carton_format::Error),
+pub enum Problem {
     /// A file whose SHA-256 differs from the expected one.
     #[error("`{}` has SHA-256 {found}, expected {expected}", path.escape_debug())]
     Hash {
@@ -64,29 +62,11 @@ pub enum Error {
         found: String,
         expected: String,
     },
-    /// A source that cannot be read or is damaged, or work that the caller stopped.
-    #[error(transparent)]
-    Read(#[from] byte_source::Error),
-    /// An output that cannot be written.
-    #[error(transparent)]
-    Write(io::Error),
 }
 
-impl Error {
-    /// Returns the kind of error, which tells the caller how to react.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Format(reason) => reason.kind(),
-            Self::Hash { .. } => ErrorKind::Damaged,
-            Self::Read(reason) => reason.kind(),
-            Self::Write(reason) => reason.into(),
-        }
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Self {
-        byte_source::Error::from(error).into()
+details! {
+    Problem {
+        Damaged: Hash;
     }
 }
 
@@ -132,7 +112,7 @@ impl<'b> CartonLayout<'b> {
     }
 
     /// Returns the MANIFEST with the known hashes, and zeros for the rest.
-    fn manifest(&self) -> Result<Manifest, Error> {
+    fn manifest(&self) -> Result<Manifest> {
         let mut manifest = Manifest::default();
         for (path, sha256) in &self.absent {
             manifest.add(path, *sha256)?;
@@ -151,7 +131,7 @@ impl<'b> CartonLayout<'b> {
     ///
     /// # Errors
     /// When the files do not make a carton.
-    pub fn len(&self) -> Result<u64, Error> {
+    pub fn len(&self) -> Result<u64> {
         let manifest = self.manifest()?.to_string();
         let manifest = aligned_entry(Manifest::PATH, EntryContent::Bytes(manifest.as_bytes()));
         let mut plan = LayoutBuilder::default();
@@ -166,19 +146,11 @@ impl<'b> CartonLayout<'b> {
     ///
     /// # Errors
     /// When the files do not make a carton, a hash differs from the expected one, a source cannot be
-    /// read, `out` fails, or the observer stops the work.
-    pub fn write(&self, out: &mut dyn io::Write, work: ProgressReporter<'_>) -> Result<WrittenCarton, Error> {
+    /// read, `out` fails ([`FileError::Output`]), or the observer stops the work.
+    pub fn write(&self, out: &mut dyn io::Write, work: ProgressReporter<'_>) -> Result<WrittenCarton> {
         // Names are checked before the first byte is written.
         self.manifest()?;
-        let mut out = CartonSink { out: io::BufWriter::new(out), work, output_error: None, len: 0 };
-        let written = self.write_to(&mut out);
-        match out.output_error.take() {
-            Some(reason) => Err(Error::Write(reason)),
-            None => written,
-        }
-    }
-
-    fn write_to(&self, out: &mut CartonSink<'_>) -> Result<WrittenCarton, Error> {
+        let out = &mut CartonSink { out: io::BufWriter::new(out), work, len: 0 };
         std::thread::scope(|scope| {
             let hasher = Hasher::start(scope, QUEUE);
             let mut zip = ZipWriter::new(out);
@@ -201,7 +173,7 @@ impl<'b> CartonLayout<'b> {
                         zip.add(&file.entry())?;
                         file.sha256.ok_or_else(|| {
                             let text = "a compressed file without its hash";
-                            byte_source::Error::from(io::Error::new(io::ErrorKind::InvalidInput, text))
+                            Error::from(io::Error::new(io::ErrorKind::InvalidInput, text))
                         })?
                     }
                 };
@@ -209,7 +181,7 @@ impl<'b> CartonLayout<'b> {
                     && expected != hash
                 {
                     let (found, expected) = (byte_source::hex(&hash), byte_source::hex(&expected));
-                    return Err(Error::Hash { path: file.path.clone(), found, expected });
+                    return Err(Problem::Hash { path: file.path.clone(), found, expected }.into());
                 }
                 manifest.add(&file.path, hash)?;
             }
@@ -219,10 +191,14 @@ impl<'b> CartonLayout<'b> {
                 zip.add(&links)?;
             }
             zip.finish_with_comment(PRODUCER)?;
-            io::Write::flush(&mut out.out).map_err(Error::Write)?;
+            io::Write::flush(&mut out.out).map_err(unwritten)?;
             Ok(WrittenCarton { len: out.len, manifest_hash: sha256(manifest.as_bytes()) })
         })
     }
+}
+
+fn unwritten(reason: io::Error) -> FileError {
+    FileError::Output { what: "the carton", reason }
 }
 
 fn aligned_entry<'b>(name: &'b str, content: EntryContent<'b>) -> NewZipEntry<'b> {
@@ -251,7 +227,7 @@ impl Blob for HashedBlob<'_, '_> {
         self.blob.len()
     }
 
-    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), byte_source::Error> {
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<()> {
         self.blob.write_to(&mut HashingSink { sink, hasher: self.hasher })
     }
 }
@@ -262,7 +238,7 @@ struct HashingSink<'s, 'h> {
 }
 
 impl Sink for HashingSink<'_, '_> {
-    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
+    fn write(&mut self, window: Window) -> Result<()> {
         self.hasher.update(window.clone())?;
         self.sink.write(window)
     }
@@ -272,17 +248,12 @@ impl Sink for HashingSink<'_, '_> {
 struct CartonSink<'o> {
     out: io::BufWriter<&'o mut dyn io::Write>,
     work: ProgressReporter<'o>,
-    /// Error of the output, as opposed to an error of a source.
-    output_error: Option<io::Error>,
     len: u64,
 }
 
 impl Sink for CartonSink<'_> {
-    fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
-        if let Err(error) = io::Write::write_all(&mut self.out, &window) {
-            self.output_error = Some(error);
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
+    fn write(&mut self, window: Window) -> Result<()> {
+        io::Write::write_all(&mut self.out, &window).map_err(unwritten)?;
         self.len = self.len.saturating_add(window.len() as u64);
         Ok(self.work.advance(self.len)?)
     }

@@ -136,9 +136,6 @@ pub enum Error {
         name: String,
         dtype: Dtype,
     },
-    /// A document of the carton cannot be written.
-    #[error("{0}")]
-    Format(carton_format::Error),
     /// A TOML file cannot be parsed.
     #[error("{}{place}: {message}", path.display())]
     Toml {
@@ -166,9 +163,6 @@ pub enum Error {
     /// The output folder contains a model file that is not part of the output.
     #[error("{} is not part of this output, and programs might read it instead", path.display())]
     OtherModelInFolder { path: PathBuf },
-    /// The files do not form a valid carton.
-    #[error("{0}")]
-    Carton(carton_writer::Error),
 }
 
 impl Error {
@@ -178,8 +172,6 @@ impl Error {
             Self::Open(reason) => reason.kind(),
             Self::AtPath { reason, .. } | Self::QuantizedInput { reason, .. } => reason.kind(),
             Self::Model { reason, .. } | Self::Logits(reason) => reason.kind(),
-            Self::Format(reason) => reason.kind(),
-            Self::Carton(reason) => reason.kind(),
             Self::Read { reason, .. } | Self::Output(reason) => reason.into(),
             Self::Option(_) | Self::Expansion { .. } | Self::NotScript { .. } => ErrorKind::Option,
             Self::DisallowedOperator { .. }
@@ -262,7 +254,7 @@ macro_rules! from {
 }
 
 from! {
-    byte_source::Cancelled, byte_source::FileError, open::InvalidOption, open::Problem, open::files::Problem,
+    carton_format::Problem, byte_source::Cancelled, byte_source::FileError, open::InvalidOption, open::Problem, open::files::Problem,
     output::Problem
 }
 
@@ -272,12 +264,6 @@ impl From<InvalidOption> for Error {
             InvalidOption::Open(error) => Self::Open(error.into()),
             error => Self::Option(error),
         }
-    }
-}
-
-impl From<carton_format::Error> for Error {
-    fn from(error: carton_format::Error) -> Self {
-        Self::Format(error)
     }
 }
 

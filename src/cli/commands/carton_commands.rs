@@ -9,6 +9,7 @@ use runtime::{Runnable, RunnableKind, RunnableOptions};
 use super::detokenizer::Detokenizer;
 use crate::cli::ui::advice::HAS_RESOLVE;
 use crate::cli::ui::escapes::escape_hidden;
+use crate::cli::ui::run_advice::is_foreign_code;
 use crate::cli::ui::shell::{shell_quoted, shell_quoted_path};
 use crate::cli::ui::terminal::DIM;
 
@@ -62,7 +63,7 @@ pub(super) fn from_contents(path: &Path, report: &ContentsReport) -> Vec<CartonC
     let mut commands = match (is_stored, model.is_some()) {
         (true, _) => match Runnable::open(path, &RunnableOptions::default(), &()) {
             Ok(runnable) => for_runnable(&runnable),
-            Err(runtime::Error::ForeignCode { .. }) => for_foreign_code(path, report),
+            Err(error) if is_foreign_code(&error) => for_foreign_code(path, report),
             Err(_) => Vec::new(),
         },
         (false, true) => vec![(run, "decompresses the model, and says what it can do".to_owned())],

@@ -11,8 +11,6 @@ mod with {
     use generate::{TOKENIZER_FILE_MAX, Tokenizer};
     use runtime::Runnable;
 
-    use crate::cli::ui::run_advice::unwrap_carton_error;
-
     pub(crate) use generate::TokenStream;
 
     /// Tokenizer of a carton, which turns text into tokens and back.
@@ -20,8 +18,8 @@ mod with {
 
     impl Detokenizer {
         pub(crate) fn required(runnable: &Runnable) -> Result<Self> {
-            let mut read = |name: &str| runnable.misc(name, TOKENIZER_FILE_MAX).map_err(unwrap_carton_error);
-            Ok(Self(Tokenizer::from_files::<anyhow::Error>(&mut read)?))
+            let mut read = |name: &str| runnable.misc(name, TOKENIZER_FILE_MAX);
+            Ok(Self(Tokenizer::from_files::<byte_source::Error>(&mut read)?))
         }
 
         /// Returns the tokenizer for output that can do without text: `None` if it cannot be loaded.

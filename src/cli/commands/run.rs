@@ -15,7 +15,7 @@ use super::{run_overview, run_tests, run_text};
 use crate::cli::args::Run;
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::run_advice::unwrap_carton_error;
+use crate::cli::ui::run_advice::is_foreign_code;
 use crate::cli::ui::signals::{self, INTERRUPTED, Interruption};
 use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, escape_hidden};
@@ -64,9 +64,8 @@ fn run_carton(
     let progress = Progress::new(quiet || args.json);
     let watched = CancellableProgress { progress: &progress, interruption };
     let opened = Runnable::from_carton(carton, &args.open, &watched);
-    if let (Err(runtime::Error::ForeignCode { .. }), Some(name), Some(output)) =
-        (&opened, &args.get, &args.output)
-    {
+    let is_foreign = opened.as_ref().is_err_and(is_foreign_code);
+    if let (true, Some(name), Some(output)) = (is_foreign, &args.get, &args.output) {
         // The tensors of a module can be read although its code cannot run.
         let carton = carton_tools::open(input)?;
         let tensors: Tensors = carton_tools::tensors(&carton, &watched)?.into_iter().collect();
@@ -75,12 +74,12 @@ fn run_carton(
         return Ok(ExitCode::SUCCESS);
     }
     let only_overview = args.text.is_none() && args.tokens.is_none() && !args.self_test && args.get.is_none();
-    if let (Err(runtime::Error::ForeignCode { .. }), true) = (&opened, only_overview) {
+    if is_foreign && only_overview {
         progress.clear();
         run_overview::print_overview_of_code(&carton_tools::open(input)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let runnable = opened.map_err(unwrap_carton_error)?;
+    let runnable = opened?;
     progress.clear();
     if args.self_test {
         return run_tests::run(args, quiet, &runnable, interruption);

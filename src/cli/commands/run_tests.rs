@@ -8,7 +8,6 @@ use byte_source::format_things;
 use runtime::{Runnable, SelfTestOutcome, SelfTestRow};
 
 use crate::cli::args::Run;
-use crate::cli::ui::run_advice::unwrap_carton_error;
 use crate::cli::ui::signals::Interruption;
 use crate::cli::ui::terminal::{self, escape_hidden};
 
@@ -18,8 +17,7 @@ pub(super) fn run(
     runnable: &Runnable,
     interruption: &Interruption,
 ) -> Result<ExitCode> {
-    let report =
-        runtime::self_test(runnable, &args.self_test_options(), interruption).map_err(unwrap_carton_error)?;
+    let report = runtime::self_test(runnable, &args.self_test_options(), interruption)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
         super::write_json_line(&mut out, &report)?;

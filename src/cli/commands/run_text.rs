@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::detokenizer::Detokenizer;
 use crate::cli::args::Run;
 use crate::cli::ui::invocation::UsageError;
-use crate::cli::ui::run_advice::unwrap_carton_error;
 use crate::cli::ui::signals::{INTERRUPTED, Interruption};
 use crate::cli::ui::stdin;
 use crate::cli::ui::table::{self, Align};
@@ -35,7 +34,7 @@ pub(super) fn run(
     runnable: &Runnable,
     interruption: &Interruption,
 ) -> Result<ExitCode> {
-    let mut session = runnable.session().map_err(unwrap_carton_error)?;
+    let mut session = runnable.session()?;
     let (words, prompt) = match &args.text {
         Some(text) => {
             let words = Detokenizer::required(runnable)?;
@@ -127,7 +126,7 @@ fn run_candidates(
     (session, interruption): (&mut Session, &Interruption),
 ) -> Result<ExitCode> {
     let start = Instant::now();
-    let logits = session.feed(prompt, interruption).map_err(unwrap_carton_error)?;
+    let logits = session.feed(prompt, interruption)?;
     let time = start.elapsed();
     let top = generate::top_candidates(&logits, usize::try_from(count).unwrap_or(usize::MAX))?;
     let row = |TokenCandidate { id, logit, probability }| -> Result<CandidateRow> {
@@ -207,9 +206,7 @@ fn run_continuation(
         stops: stop_tokens(runnable, words)?,
     };
     let mut out = TokenOutput::new(args.json, words, prompt)?;
-    let mut model = |tokens: &[u32]| -> Result<Vec<f32>> {
-        session.feed(tokens, interruption).map_err(unwrap_carton_error)
-    };
+    let mut model = |tokens: &[u32]| -> Result<Vec<f32>> { Ok(session.feed(tokens, interruption)?) };
     let mut tokens = Vec::new();
     let start = Instant::now();
     let done = generate::generate(prompt, &options, &mut model, &mut |token| {
@@ -271,8 +268,8 @@ fn run_continuation(
 
 /// Returns the stop tokens: from the carton's documents, else from the tokenizer's format.
 fn stop_tokens(runnable: &Runnable, words: Option<&Detokenizer>) -> Result<Vec<u32>> {
-    let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX).map_err(unwrap_carton_error);
-    let StopTokens(stops) = StopTokens::from_documents::<anyhow::Error>(&mut read)?;
+    let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX);
+    let StopTokens(stops) = StopTokens::from_documents::<byte_source::Error>(&mut read)?;
     Ok(if stops.is_empty() { words.map(Detokenizer::stops).unwrap_or_default() } else { stops })
 }
 

@@ -131,8 +131,8 @@ fn open_repository(
     let progress = Arc::downgrade(progress);
     let load = move |found: &ModelVersion| -> Result<Arc<dyn InferModel>, LoadError> {
         match progress.upgrade() {
-            Some(progress) => load_carton(&found.location, &open, &limits, &*progress),
-            None => load_carton(&found.location, &open, &limits, &()),
+            Some(progress) => Ok(load_carton(&found.location, &open, &limits, &*progress)?),
+            None => Ok(load_carton(&found.location, &open, &limits, &())?),
         }
     };
     ModelSource::Folder { folder, load: Box::new(load) }
@@ -166,10 +166,12 @@ fn open_models(
     let mut skipped = Vec::new();
     for carton in &cartons {
         let name = args.name.clone().unwrap_or_else(|| model_name_of_path(carton.input.path()));
-        match load_carton::<anyhow::Error>(&carton.input, open, limits, progress) {
+        match load_carton(&carton.input, open, limits, progress) {
             Ok(model) => models.push((name, model)),
-            Err(error) if carton.is_found && needs_another_runner(&error) => skipped.push(error),
-            Err(error) => return Err(error),
+            Err(error) if carton.is_found && needs_another_runner(&error) => {
+                skipped.push(anyhow::Error::from(error))
+            }
+            Err(error) => return Err(error.into()),
         }
     }
     progress.clear();
@@ -205,8 +207,8 @@ fn models_at_address(address: Location) -> Result<Vec<GivenCarton>> {
 }
 
 /// Returns true for a carton that is in order and runs elsewhere, such as a TorchScript module.
-fn needs_another_runner(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(runtime::Error::ForeignCode { .. } | runtime::Error::Runner { .. }))
+fn needs_another_runner(error: &byte_source::Error) -> bool {
+    matches!(error.detail(), Some(runtime::Problem::ForeignCode { .. } | runtime::Problem::Runner { .. }))
 }
 
 /// Returns the cartons that a path stands for: those in a folder, or the path itself.
@@ -226,7 +228,9 @@ fn models_at(path: &Path) -> Result<Vec<PathBuf>> {
             "{path} has its cartons in folders; `torch2carton serve --repository {path}` serves NAME/VERSION.carton"
         );
     }
-    if let Err(carton_tools::Error::NotACarton { .. }) = carton_tools::open(&path.into()) {
+    let is_no_carton =
+        |error: byte_source::Error| matches!(error.detail(), Some(carton_tools::Problem::NotACarton { .. }));
+    if carton_tools::open(&path.into()).is_err_and(is_no_carton) {
         let path = shell_quoted_path(path);
         bail!(
             "there are no cartons in the folder {path}; `torch2carton MODEL -o {path}/NAME.carton` puts one there"
@@ -251,14 +255,14 @@ fn cartons_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Opens a carton as a model; of one at an address, a copy.
-fn load_carton<E: From<carton_tools::Error> + From<runtime::Error>>(
+fn load_carton(
     input: &Location,
     open: &RunnableOptions,
     limits: &RequestLimits,
     observer: &dyn Observer,
-) -> Result<Arc<dyn InferModel>, E> {
+) -> Result<Arc<dyn InferModel>, byte_source::Error> {
     let carton = carton_tools::copy_carton(input, observer)?;
-    Ok(serve::carton_model(Runnable::from_carton(carton, open, observer)?, limits)?)
+    serve::carton_model(Runnable::from_carton(carton, open, observer)?, limits)
 }
 
 /// Returns the name of a file without its extension, or the whole name of a folder.

@@ -11,8 +11,6 @@ pub(super) enum TaskError {
     Located(#[from] byte_source::Error),
     #[error(transparent)]
     Convert(#[from] convert::Error),
-    #[error(transparent)]
-    Carton(#[from] carton_tools::Error),
 }
 
 impl From<TaskError> for Failure {
@@ -20,7 +18,6 @@ impl From<TaskError> for Failure {
         let (kind, error) = match error {
             TaskError::Located(error) => (error.kind(), error.into()),
             TaskError::Convert(error) => (error.kind(), error.into()),
-            TaskError::Carton(error) => (error.kind(), error.into()),
         };
         Self { kind, text: errors::error_chain_text(&error) }
     }

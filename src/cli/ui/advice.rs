@@ -44,13 +44,6 @@ pub(crate) fn open_advice(problem: &open::Problem, place: &Place) -> String {
         Problem::NoData { .. } | Problem::CannotCast { .. } => {
             place.tensor.as_deref().map_or_else(String::new, exclude_advice)
         }
-        Problem::Carton { reason: carton_format::Error::NotFetched { .. } } if HAS_RESOLVE => match file {
-            Some(file) if !file.is_dir() => {
-                format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(file))
-            }
-            _ => "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it"
-                .to_owned(),
-        },
         problem => advice_on(problem.code()).to_owned(),
     }
 }

@@ -1,82 +1,62 @@
 //! Advice about errors of commands on cartons.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
-use byte_source::FileError;
-use carton_tools::{CartonNote, Error, TensorError};
+use byte_source::{Detail, Error};
+use carton_tools::{CartonNote, Problem, TensorError};
 
-use super::located_advice::is_address_error;
+use super::advice;
+use super::advice_table::advice_on;
 use super::remote_advice::remote_text;
 use super::shell::shell_quoted_path;
-use super::{advice, checkpoint_advice, located_advice};
 
-/// Returns the text of an error, with advice if there is any. The problems of a document are printed before it, one per
-/// line.
-pub(crate) fn carton_error_text(error: &Error) -> String {
-    if let Error::Located(error) = error
-        && let Some(FileError::Read { path, reason }) = error.detail()
-        && reason.kind() == ErrorKind::NotFound
-    {
-        return checkpoint_advice::missing_file_text(path);
-    }
-    let advice = match error {
-        Error::Convert(error) => return advice::convert_text(error, None),
-        Error::Located(error) => return located_advice::located_text(error),
-        Error::Reader { path, reason } => return reader_text(path, reason),
-        Error::IsCheckpoint { path, .. } => format!("; `torch2carton {}` makes one", shell_quoted_path(path)),
-        Error::NotACarton { path } if path.is_dir() => {
+/// Returns advice on a problem of a command on a carton; empty if there is none.
+pub(crate) fn carton_advice(problem: &Problem) -> String {
+    match problem {
+        Problem::IsCheckpoint { path, .. } => {
+            format!("; `torch2carton {}` makes one", shell_quoted_path(path))
+        }
+        Problem::NotACarton { path } if path.is_dir() => {
             "; the folder has no carton.toml, as `torch2carton unpack CARTON` writes one".to_owned()
         }
-        Error::IsFolder { path } => {
+        Problem::IsFolder { path } => {
             format!("; `torch2carton pack {}` makes a carton of it", shell_quoted_path(path))
         }
-        Error::NotAFolder { .. } => "; pack takes a folder with a carton.toml in it".to_owned(),
-        Error::OutputInFolder { .. } => "; choose another path with -o".to_owned(),
-        Error::FolderNotEmpty { .. } => "; choose another folder with -o".to_owned(),
-        Error::FilesExist { .. } => "; --force replaces them".to_owned(),
-        Error::Tensor { name, reason } => return tensor_option_text(name, reason),
-        Error::Npy { reason: carton_tools::NpyError::NotNpy, .. } => {
-            "; --tensor takes arrays that numpy.save wrote".to_owned()
-        }
-        Error::BaseUrl { .. } => "; check --base".to_owned(),
-        Error::Expansion { stored, nbytes, .. } => {
+        Problem::Expansion { stored, nbytes, .. } => {
             format!("; --max-expansion {} writes it", nbytes.div_ceil((*stored).max(1)))
         }
-        Error::NoCheckpoint => "; name it with --against".to_owned(),
-        Error::BlobLength { .. } | Error::BlobDamaged { .. } => "; remove it and try again".to_owned(),
-        Error::Fetch { path, entry, failures } => {
-            let failures: Vec<String> = failures.iter().map(download_text).collect();
-            return format!(
-                "{}: cannot fetch `{}`: {}",
-                path.display(),
-                entry.escape_debug(),
-                failures.join("; ")
-            );
-        }
-        _ => String::new(),
-    };
-    format!("{error}{advice}")
+        problem => advice_on(problem.code()).to_owned(),
+    }
 }
 
-/// Returns the text of an error of reading the carton at `path`, with advice if there is any.
-pub(crate) fn reader_text(path: &Path, error: &carton_format::Error) -> String {
-    use carton_format::Error;
-    let advice = match error {
-        Error::Map(FileError::Read { path, reason }) if reason.kind() == ErrorKind::NotFound => {
-            return checkpoint_advice::missing_file_text(path);
+/// Returns the text of an error that the command line words in another way.
+pub(crate) fn carton_own_text(error: &Error) -> Option<String> {
+    if let Some(Problem::Convert { reason }) = error.detail() {
+        return Some(advice::convert_text(reason, None));
+    }
+    let place = error.location();
+    if let Some(Problem::Fetch { entry, failures }) = error.detail() {
+        let failures: Vec<String> = failures.iter().map(download_text).collect();
+        let path = place.path.unwrap_or_default();
+        let (path, entry, failures) = (path.display(), entry.escape_debug(), failures.join("; "));
+        return Some(format!("{path}: cannot fetch `{entry}`: {failures}"));
+    }
+    let problem: &TensorError = error.detail()?;
+    Some(format!("--tensor {}: {problem}", place.tensor.unwrap_or_default()))
+}
+
+/// Returns advice on a problem of reading the carton `file`; empty if there is none.
+pub(crate) fn reader_advice(problem: &carton_format::Problem, file: Option<&Path>) -> String {
+    match (problem, file) {
+        (carton_format::Problem::NotFetched { .. }, _) if !advice::HAS_RESOLVE => String::new(),
+        (carton_format::Problem::NotFetched { .. }, Some(file)) if !file.is_dir() => {
+            format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(file))
         }
-        Error::Located(error) => return located_advice::located_text(error),
-        Error::NotFetched { .. } if !advice::HAS_RESOLVE => String::new(),
-        Error::NotFetched { .. } if path.is_dir() => {
+        (carton_format::Problem::NotFetched { .. }, _) => {
             "; before the carton is unpacked, `torch2carton resolve CARTON -o OUTPUT` fetches it".to_owned()
         }
-        Error::NotFetched { .. } => {
-            format!("; `torch2carton resolve {} -o OUTPUT` fetches it", shell_quoted_path(path))
-        }
         _ => String::new(),
-    };
-    format!("{}{advice}", error.text_at(path))
+    }
 }
 
 /// Returns the text of an error of a download, which uses no proxy.
@@ -84,16 +64,6 @@ fn download_text(error: &remote_source::Error) -> String {
     match error {
         remote_source::Error::Connection { .. } => error.to_string(),
         error => remote_text(error),
-    }
-}
-
-/// Returns true if an argument is wrong, rather than a file.
-pub(crate) fn is_carton_usage_error(error: &Error) -> bool {
-    match error {
-        Error::BaseUrl { .. } | Error::NoCheckpoint => true,
-        Error::Tensor { reason, .. } => matches!(reason, TensorError::NoName | TensorError::DuplicateName),
-        Error::Located(error) => is_address_error(error),
-        _ => false,
     }
 }
 
@@ -107,8 +77,4 @@ pub(crate) fn carton_note_text(note: &CartonNote, file: &str) -> String {
         }
         note => note.to_string(),
     }
-}
-
-fn tensor_option_text(name: &str, reason: &TensorError) -> String {
-    format!("--tensor {name}: {reason}")
 }

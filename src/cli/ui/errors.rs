@@ -12,7 +12,7 @@ use super::located_advice::{self, is_address_error};
 use super::serve_advice;
 use super::stdin;
 use super::terminal::escape_hidden;
-use super::{advice, advice_table, carton_advice, remote_advice, run_advice};
+use super::{advice, advice_table, remote_advice, run_advice};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
@@ -65,12 +65,6 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<convert::Error>() {
         return Some(advice::convert_text(error, None));
     }
-    if let Some(error) = cause.downcast_ref::<carton_tools::Error>() {
-        return Some(carton_advice::carton_error_text(error));
-    }
-    if let Some(error) = cause.downcast_ref::<runtime::Error>() {
-        return Some(run_advice::run_error_text(error));
-    }
     if let Some(error) = cause.downcast_ref::<byte_source::Error>() {
         return Some(located_advice::located_text(error));
     }
@@ -92,17 +86,14 @@ pub(crate) fn is_usage_error(error: &anyhow::Error) -> bool {
     error.is::<UsageError>()
         || located(error).is_some_and(is_located_usage_error)
         || matches!(error.downcast_ref(), Some(convert::Error::Option(_)))
-        || error.downcast_ref().is_some_and(carton_advice::is_carton_usage_error)
         || error.downcast_ref().is_some_and(run_advice::is_generate_usage_error)
         || is_serve_usage_error(error)
 }
 
 /// Returns the located error, which errors of the verbs contain.
 fn located(error: &anyhow::Error) -> Option<&byte_source::Error> {
-    match (error.downcast_ref(), error.downcast_ref()) {
-        (Some(convert::Error::Open(error)), _) | (_, Some(carton_tools::Error::Located(error))) => {
-            Some(error)
-        }
+    match error.downcast_ref() {
+        Some(convert::Error::Open(error)) => Some(error),
         _ => error.downcast_ref(),
     }
 }
@@ -110,9 +101,16 @@ fn located(error: &anyhow::Error) -> Option<&byte_source::Error> {
 fn is_located_usage_error(error: &byte_source::Error) -> bool {
     // An option of which the file shows that it is wrong names the file.
     let is_option = error.detail::<open::InvalidOption>().is_some() && error.location().path.is_none();
-    is_option
-        || matches!(error.code(), "open::NotASet" | "inspect::SeveralPickles")
-        || is_address_error(error)
+    let is_argument = matches!(
+        error.code(),
+        "carton-tools::BaseUrl"
+            | "carton-tools::DuplicateName"
+            | "carton-tools::NoCheckpoint"
+            | "carton-tools::NoName"
+            | "inspect::SeveralPickles"
+            | "open::NotASet"
+    );
+    is_option || is_argument || is_address_error(error)
 }
 
 /// Installs a panic hook that prints nothing for panics that a library turns into errors.
@@ -144,12 +142,8 @@ fn is_serve_usage_error(_: &anyhow::Error) -> bool {
 
 /// Prints each problem of a document on its own line, if the error has such a list.
 fn print_problems(error: &anyhow::Error) {
-    let reason = match (error.downcast_ref(), located(error).and_then(byte_source::Error::detail)) {
-        (Some(carton_tools::Error::Reader { reason, .. }), _)
-        | (_, Some(open::Problem::Carton { reason })) => reason,
-        _ => return,
-    };
-    let carton_format::Error::Document(problems) = reason else { return };
+    let problem = located(error).and_then(byte_source::Error::detail);
+    let Some(carton_format::Problem::Document(problems)) = problem else { return };
     problems.0.iter().for_each(|problem| print_text(&problem.to_string()));
 }
 

@@ -8,8 +8,10 @@ use output::{Problem, RemoteAddress, UrlScheme};
 
 use super::advice;
 use super::advice_table::advice_on;
-use super::checkpoint_advice::files_advice;
+use super::carton_advice::{carton_advice, carton_own_text, reader_advice};
+use super::checkpoint_advice::{files_advice, missing_file_text};
 use super::remote_advice::{remote_advice, remote_cause, remote_text};
+use super::run_advice::run_advice;
 use super::shell::shell_quoted;
 
 /// Returns the text of an error of any crate, with advice if there is any.
@@ -29,6 +31,14 @@ fn own_text(error: &Error) -> Option<String> {
     if let Some(FileError::Write { path, reason }) = error.detail() {
         return Some(write_text(path, reason));
     }
+    if let Some(FileError::Read { path, reason }) = error.detail()
+        && reason.kind() == io::ErrorKind::NotFound
+    {
+        return Some(missing_file_text(path));
+    }
+    if let Some(text) = carton_own_text(error) {
+        return Some(text);
+    }
     let text = if let Some(open::Problem::SeveralKeys { keys }) = error.detail() {
         advice::several_keys_text(keys)
     } else {
@@ -46,6 +56,12 @@ fn advice(error: &Error) -> String {
         files_advice(problem)
     } else if let Some(problem) = error.detail() {
         advice::inspect_advice(problem, place.path.as_deref())
+    } else if let Some(problem) = error.detail() {
+        carton_advice(problem)
+    } else if let Some(problem) = error.detail() {
+        reader_advice(problem, place.path.as_deref())
+    } else if let Some(problem) = error.detail() {
+        run_advice(problem, place.path.as_deref())
     } else if let Some(problem) = error.detail() {
         advice::translation_advice(problem)
     } else if let Some(problem) = error.detail() {

@@ -2,18 +2,16 @@
 
 use std::path::Path;
 
-use super::carton_advice;
+use super::located_advice::located_text;
 use super::remote_advice::{remote_cause, remote_text};
-use super::run_advice;
 use super::shell::shell_quoted_path;
 
 /// Returns the text of a server error, with advice if there is any.
 pub(crate) fn serve_text(error: &serve::Error) -> String {
     let advice = match error {
-        serve::Error::Load(cause) => match (cause.downcast_ref(), cause.downcast_ref()) {
-            (Some(error), _) => return run_advice::run_error_text(error),
-            (_, Some(error)) => return carton_advice::carton_error_text(error),
-            _ => "",
+        serve::Error::Load(cause) => match cause.downcast_ref() {
+            Some(error) => return located_text(error),
+            None => "",
         },
         serve::Error::Bind { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
             "; --port 0 chooses one that is free"

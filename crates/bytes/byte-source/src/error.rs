@@ -265,14 +265,14 @@ macro_rules! details {
     ($type:ty $(=> $place:path)? {
         $($kind:ident: $($variant:ident),+;)*
         $([$field:tt]: $($carrier:ident),+;)*
-        $({$of:path => $named:ident}: $($other:ident),+;)?
+        $({$of:path => $named:ident}: $($other:ident),+;)*
     }) => {
         impl $type {
             /// Codes of the problems.
             pub const CODES: &'static [&'static str] = &[
                 $($(concat!(env!("CARGO_PKG_NAME"), "::", stringify!($variant)),)+)*
                 $($(concat!(env!("CARGO_PKG_NAME"), "::", stringify!($carrier)),)+)*
-                $($(concat!(env!("CARGO_PKG_NAME"), "::", stringify!($other)),)+)?
+                $($(concat!(env!("CARGO_PKG_NAME"), "::", stringify!($other)),)+)*
             ];
         }
 
@@ -281,7 +281,7 @@ macro_rules! details {
                 match self {
                     $($(Self::$variant { .. })|+ => $crate::ErrorKind::$kind,)*
                     $($(Self::$carrier { $field: cause, .. } => $crate::ErrorKind::from(cause),)+)*
-                    $($(Self::$other { $named, .. } => $of($named),)+)?
+                    $($(Self::$other { $named, .. } => $of($named),)+)*
                 }
             }
 
@@ -295,7 +295,7 @@ macro_rules! details {
                     })+)*
                     $($(Self::$other { .. } => {
                         concat!(env!("CARGO_PKG_NAME"), "::", stringify!($other))
-                    })+)?
+                    })+)*
                 }
             }
 

@@ -33,7 +33,7 @@ pub enum FileError {
         reason: io::Error,
     },
     /// A folder cannot be created.
-    #[error("cannot create {}: {reason}", path.display())]
+    #[error("cannot create the folder {}: {reason}", path.display())]
     Create {
         /// Path as given by the caller.
         path: PathBuf,

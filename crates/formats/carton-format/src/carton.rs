@@ -8,16 +8,19 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Action, Checks, MappedFile, Observer, OpenedFile, ProgressReporter, Region, Source};
+use byte_source::{
+    Action, Checks, FileError, MappedFile, Observer, OpenedFile, ProgressReporter, Region, Source,
+};
 use sha2::{Digest, Sha256};
 use zip_format::{CompressionMethod, ZipIndex};
 
 use crate::entry::ExpectedSums;
-use crate::error::{file_error, zip_error};
+use crate::error::zip_error;
 use crate::link::{MODEL_FOLDER, resolve_link};
 use crate::listing::{folder_entries, zip_entries};
 use crate::{
-    CartonEntry, Config, EntryReader, Error, FileLen, Links, Manifest, Parsed, Problems, Result, TensorIndex,
+    CartonEntry, Config, DocumentProblems, EntryReader, Error, FileLen, Links, Manifest, Parsed, Problem,
+    Result, TensorIndex,
 };
 
 /// Maximum size of a MANIFEST in bytes: one with 100,000 long paths has a tenth of this.
@@ -61,7 +64,7 @@ impl Carton {
     /// Those of [`open`](Self::open), and of `open_file`.
     pub fn open_with(path: &Path, open_file: fn(&Path) -> OpenedFile) -> Result<Self> {
         if !path.is_dir() {
-            return Self::from_source(open_file(path).map_err(file_error)?);
+            return Self::from_source(open_file(path)?);
         }
         Self::with_manifest(Self { open_file, ..Self::open_unlisted(path)? })
     }
@@ -96,7 +99,7 @@ impl Carton {
             carton.manifest_hash = Some(Sha256::digest(text.as_bytes()).into());
             carton.manifest = Some(Manifest::parse(&text)?);
         } else if carton.zip.is_some() {
-            return Err(Error::Missing { path: Manifest::PATH.to_owned() });
+            return Err(Problem::Missing { path: Manifest::PATH.to_owned() }.into());
         }
         carton.reject_files_as_folders()?;
         Ok(carton)
@@ -127,7 +130,9 @@ impl Carton {
             let mut path = below;
             while let Some((folder, _)) = path.rsplit_once('/') {
                 if self.entries.contains_key(folder) || self.is_listed(folder) {
-                    return Err(Error::FileAsFolder { path: folder.to_owned(), below: below.to_owned() });
+                    return Err(
+                        Problem::FileAsFolder { path: folder.to_owned(), below: below.to_owned() }.into()
+                    );
                 }
                 path = folder;
             }
@@ -164,7 +169,7 @@ impl Carton {
     ///
     /// # Errors
     /// When the zip file changed, or the system does not report its metadata.
-    pub fn check_unchanged(&self) -> Result<(), byte_source::Error> {
+    pub fn check_unchanged(&self) -> Result<()> {
         self.zip.as_ref().map_or(Ok(()), |zip| zip.check_unchanged())
     }
 
@@ -181,16 +186,16 @@ impl Carton {
     /// Returns the file at `path`.
     ///
     /// # Errors
-    /// When it does not exist; [`Error::NotFetched`] if LINKS has a URL for it.
-    pub fn entry(&self, path: &str) -> Result<&CartonEntry> {
+    /// When it does not exist; [`Problem::NotFetched`] if LINKS has a URL for it.
+    pub fn entry(&self, path: &str) -> Result<&CartonEntry, Problem> {
         if let Some(entry) = self.entries.get(path) {
             return Ok(entry);
         }
         let path = path.to_owned();
         let hash = self.manifest.as_ref().and_then(|manifest| manifest.hash(&path));
         match hash {
-            Some(hash) if !self.links.urls(&hash).is_empty() => Err(Error::NotFetched { path }),
-            _ => Err(Error::Missing { path }),
+            Some(hash) if !self.links.urls(&hash).is_empty() => Err(Problem::NotFetched { path }),
+            _ => Err(Problem::Missing { path }),
         }
     }
 
@@ -228,7 +233,7 @@ impl Carton {
         let mut expected =
             ExpectedSums { crc: entry.data_and_crc.as_ref().map(|(_, crc)| *crc), sha256: None };
         if let Some(manifest) = self.manifest.as_ref().filter(|_| !known) {
-            let hash = manifest.hash(path).ok_or_else(|| Error::Unlisted { path: path.to_owned() })?;
+            let hash = manifest.hash(path).ok_or_else(|| Problem::Unlisted { path: path.to_owned() })?;
             expected.sha256 = Some(hash);
         }
         self.open_entry(entry, expected)
@@ -239,7 +244,7 @@ impl Carton {
             return EntryReader::zipped(file, entry, expected);
         }
         let path = self.path.join(&entry.path);
-        let io = |reason| Error::Io { path: path.clone(), reason };
+        let io = |reason| FileError::Read { path: path.clone(), reason };
         if entry.is_symbolic_link {
             let target = std::fs::read_link(&path).map_err(io)?;
             return Ok(EntryReader::link(target.into_os_string().into_encoded_bytes(), entry));
@@ -255,20 +260,18 @@ impl Carton {
         let entry = self.entry(path)?;
         let limit = if path == Manifest::PATH { MANIFEST_MAX } else { TOML_MAX };
         if entry.len > limit {
-            return Err(Error::OversizedDocument { path: path.to_owned(), found: entry.len, limit });
+            return Err(Problem::OversizedDocument { path: path.to_owned(), found: entry.len, limit }.into());
         }
         let mut bytes = Vec::new();
         self.read(path)?.read_to_end(&mut bytes).map_err(|error| self.reader_error(path, error))?;
-        String::from_utf8(bytes).map_err(|_| Error::TextNotUtf8 { path: path.to_owned() })
+        Ok(String::from_utf8(bytes).map_err(|_| Problem::TextNotUtf8 { path: path.to_owned() })?)
     }
 
-    /// Returns the error of this crate inside an I/O error of an [`EntryReader`] of the file at `path`, or wraps the I/O
-    /// error.
+    /// Converts an I/O error of an [`EntryReader`] of the file at `path`.
     pub fn reader_error(&self, path: &str, error: io::Error) -> Error {
-        match error.downcast::<Error>().map_err(byte_source::Error::from) {
-            Ok(error) => error,
-            Err(reason) if reason.io_kind().is_none() => reason.into(),
-            Err(reason) => Error::Io { path: self.path.join(path), reason: reason.into() },
+        match Error::from(error) {
+            error if error.io_kind().is_none() => error,
+            error => FileError::Read { path: self.path.join(path), reason: error.into() }.into(),
         }
     }
 
@@ -286,8 +289,8 @@ impl Carton {
     /// When it is damaged or does not follow the specification.
     pub fn tensor_index(&self) -> Result<Parsed<TensorIndex>> {
         match self.entry(TensorIndex::PATH) {
-            Err(Error::Missing { .. }) => {
-                Ok(Parsed { document: TensorIndex::default(), filled_in: Problems::default() })
+            Err(Problem::Missing { .. }) => {
+                Ok(Parsed { document: TensorIndex::default(), filled_in: DocumentProblems::default() })
             }
             _ => TensorIndex::parse(&self.text(TensorIndex::PATH)?, &|path| self.file_len(path)),
         }
@@ -296,7 +299,7 @@ impl Carton {
     fn file_len(&self, path: &str) -> FileLen {
         match self.entry(path) {
             Ok(entry) => FileLen::Bytes(entry.len),
-            Err(Error::NotFetched { .. }) => FileLen::Unknown,
+            Err(Problem::NotFetched { .. }) => FileLen::Unknown,
             Err(_) => FileLen::Missing,
         }
     }
@@ -318,11 +321,11 @@ impl Carton {
             let found = resolved.as_deref().map(|resolved| self.entry(resolved));
             match (found, resolved) {
                 (Some(Ok(found)), _) if found.is_symbolic_link => at = found,
-                (Some(Ok(_) | Err(Error::NotFetched { .. })), Some(resolved)) => return Ok(resolved),
-                _ => return Err(Error::BrokenLink { path: at.path.clone(), target: text }),
+                (Some(Ok(_) | Err(Problem::NotFetched { .. })), Some(resolved)) => return Ok(resolved),
+                _ => return Err(Problem::BrokenLink { path: at.path.clone(), target: text }.into()),
             }
         }
-        Err(Error::BrokenLink { path: entry.path.clone(), target: self.link_text(entry)? })
+        Err(Problem::BrokenLink { path: entry.path.clone(), target: self.link_text(entry)? }.into())
     }
 
     /// Returns the target of the link `entry`. In a folder, an absolute path into the folder's own `model/` is made
@@ -333,15 +336,16 @@ impl Carton {
     pub fn link_text(&self, entry: &CartonEntry) -> Result<String> {
         let path = &entry.path;
         if entry.len > LINK_TARGET_MAX {
-            return Err(Error::OversizedDocument {
+            return Err(Problem::OversizedDocument {
                 path: path.clone(),
                 found: entry.len,
                 limit: LINK_TARGET_MAX,
-            });
+            }
+            .into());
         }
         let mut text = Vec::new();
         self.read(path)?.read_to_end(&mut text).map_err(|error| self.reader_error(path, error))?;
-        let text = String::from_utf8(text).map_err(|_| Error::TextNotUtf8 { path: path.clone() })?;
+        let text = String::from_utf8(text).map_err(|_| Problem::TextNotUtf8 { path: path.clone() })?;
         let model =
             self.zip.is_none().then(|| std::path::absolute(self.path.join(MODEL_FOLDER)).ok()).flatten();
         let inside = model.and_then(|model| Path::new(&text).strip_prefix(model).ok()?.to_str());
@@ -356,7 +360,7 @@ impl Carton {
     /// Those of [`entry`](Self::entry) and of [`link_target`](Self::link_target).
     pub fn file(&self, path: &str) -> Result<&CartonEntry> {
         let entry = self.entry(path)?;
-        if entry.is_symbolic_link { self.entry(&self.link_target(entry)?) } else { Ok(entry) }
+        if entry.is_symbolic_link { Ok(self.entry(&self.link_target(entry)?)?) } else { Ok(entry) }
     }
 
     /// Returns the bytes of the file at `path`, such as `model/model.pt`, also if a link leads to it. A stored file is a part of the
@@ -368,13 +372,13 @@ impl Carton {
     pub fn source(&self, path: &str, observer: &dyn Observer) -> Result<Arc<dyn Source>> {
         let entry = self.file(path)?;
         let Some(((range, _), zip)) = entry.data_and_crc.as_ref().zip(self.zip.as_ref()) else {
-            return (self.open_file)(&self.path.join(&entry.path)).map_err(file_error);
+            return (self.open_file)(&self.path.join(&entry.path));
         };
         if entry.method == CompressionMethod::Stored {
             let region = Region::new(zip, range.clone());
-            return Ok(Arc::new(region.ok_or_else(|| Error::Missing { path: entry.path.clone() })?));
+            return Ok(Arc::new(region.ok_or_else(|| Problem::Missing { path: entry.path.clone() })?));
         }
-        let mut file = tempfile::tempfile().map_err(Error::WriteOutput)?;
+        let mut file = tempfile::tempfile().map_err(Problem::WriteOutput)?;
         let work = ProgressReporter::new(observer, &entry.path, Action::Verify, Some(entry.len));
         self.copy(&entry.path, &mut file, work)?;
         Ok(Arc::new(MappedFile::from_file(&file, &self.path)?))
@@ -393,7 +397,7 @@ impl Carton {
                 return Ok(());
             }
             let len = bytes.len();
-            out.write_all(bytes).map_err(Error::WriteOutput)?;
+            out.write_all(bytes).map_err(Problem::WriteOutput)?;
             reader.consume(len);
             done = done.saturating_add(len as u64);
             work.advance(done)?;

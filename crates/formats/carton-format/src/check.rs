@@ -5,14 +5,14 @@
 use std::collections::HashMap;
 
 use crate::config::{ANY_SYMBOL, Config, DataType, Dimension, Port, References, Shape};
-use crate::problem::{Problem, ProblemKind, Problems};
+use crate::problem::{DocumentProblem, DocumentProblems, ProblemKind};
 use crate::spec::{MISC_REFERENCE, TENSOR_REFERENCE};
 use crate::tensor_data::{TensorIndex, TensorSpec};
 
 impl Config {
     /// Checks the document against its carton: `tensors` is the index of `tensor_data/`, and `has` returns true if a path
     /// such as `misc/cat.png` exists.
-    pub fn check(&self, tensors: &TensorIndex, has: &dyn Fn(&str) -> bool) -> Problems {
+    pub fn check(&self, tensors: &TensorIndex, has: &dyn Fn(&str) -> bool) -> DocumentProblems {
         let tensors = tensors.tensors.iter().map(|tensor| (tensor.name(), tensor)).collect();
         let (inputs, outputs) = (ports_by_name(&self.inputs), ports_by_name(&self.outputs));
         let mut checker = ConfigChecker { config: self, tensors, inputs, outputs, has, problems: Vec::new() };
@@ -46,7 +46,7 @@ impl Config {
             );
         }
         checker.check_misc_links();
-        Problems(checker.problems)
+        DocumentProblems(checker.problems)
     }
 }
 
@@ -67,7 +67,7 @@ struct ConfigChecker<'c> {
     inputs: HashMap<&'c str, &'c Port>,
     outputs: HashMap<&'c str, &'c Port>,
     has: &'c dyn Fn(&str) -> bool,
-    problems: Vec<Problem>,
+    problems: Vec<DocumentProblem>,
 }
 
 impl ConfigChecker<'_> {

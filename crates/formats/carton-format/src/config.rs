@@ -6,7 +6,7 @@ use serde::Serialize;
 use toml::Table;
 
 use crate::fields::KeyPositions;
-use crate::problem::{Problem, ProblemKind, Problems};
+use crate::problem::{DocumentProblem, DocumentProblems, ProblemKind};
 use crate::spec::SPEC_VERSION;
 
 /// The `carton.toml` document, with its fields in the specification's order and under its names. In each struct, `other`
@@ -301,8 +301,8 @@ impl Config {
         }
     }
 
-    pub(crate) fn problem(&self, key: String, kind: ProblemKind) -> Problem {
-        Problem { document: Self::PATH.to_owned(), place: self.places.get(&key).copied(), key, kind }
+    pub(crate) fn problem(&self, key: String, kind: ProblemKind) -> DocumentProblem {
+        DocumentProblem { document: Self::PATH.to_owned(), place: self.places.get(&key).copied(), key, kind }
     }
 }
 
@@ -310,5 +310,5 @@ impl Config {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed<T> {
     pub document: T,
-    pub filled_in: Problems,
+    pub filled_in: DocumentProblems,
 }

@@ -11,7 +11,7 @@ use byte_source::{WINDOW, Window, hex};
 use sha2::{Digest, Sha256};
 use zip_format::CompressionMethod;
 
-use crate::Error;
+use crate::{Error, Problem, Result};
 
 /// Directory entry of one file of a carton.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl EntryReader {
         file: &Arc<dyn byte_source::Source>,
         entry: &CartonEntry,
         expected: ExpectedSums,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let (range, _) = entry.data_and_crc.clone().unwrap_or_default();
         let windows = ZipRangeReader {
             file: Arc::clone(file),
@@ -100,11 +100,11 @@ impl EntryReader {
             }
             CompressionMethod::Zstd => {
                 let decoder =
-                    zstd::stream::read::Decoder::with_buffer(windows).map_err(Error::WriteOutput)?;
+                    zstd::stream::read::Decoder::with_buffer(windows).map_err(Problem::WriteOutput)?;
                 EntrySource::Zstd(Box::new(decoder.single_frame()))
             }
             CompressionMethod::Other(method) => {
-                return Err(Error::Method { path: entry.path.clone(), method });
+                return Err(Problem::Method { path: entry.path.clone(), method }.into());
             }
         };
         Ok(Self::new(entry, source, expected))
@@ -136,14 +136,14 @@ impl EntryReader {
     }
 
     /// Reads and checks the next chunk of at most [`WINDOW`] bytes; an empty chunk is the end.
-    fn advance(&mut self) -> io::Result<()> {
+    fn advance(&mut self) -> Result<()> {
         self.taken = 0;
         let chunk = std::mem::replace(&mut self.chunk, EntryChunk::Bytes(Vec::new(), 0));
-        let decompress = |error: io::Error| match byte_source::Error::from(error) {
+        let decompress = |error: io::Error| match Error::from(error) {
             error if error.io_kind().is_some() => {
-                into_io_error(Error::Decompress { path: self.path.clone(), reason: error.to_string() })
+                Error::from(Problem::Decompress { path: self.path.clone(), reason: error.to_string() })
             }
-            error => error.into(),
+            error => error,
         };
         self.chunk = match &mut self.source {
             EntrySource::Stored(windows) => match windows.take()? {
@@ -158,11 +158,11 @@ impl EntryReader {
         let bytes = self.chunk.bytes();
         self.read = self.read.saturating_add(bytes.len() as u64);
         if self.read > self.len {
-            return Err(into_io_error(self.length_error(true)));
+            return Err(self.length_error(true));
         }
         if bytes.is_empty() {
             self.is_finished = true;
-            return self.finish().map_err(into_io_error);
+            return self.finish();
         }
         if self.expected.crc.is_some() {
             self.crc.update(bytes);
@@ -174,10 +174,11 @@ impl EntryReader {
     }
 
     fn length_error(&self, more: bool) -> Error {
-        Error::Length { path: self.path.clone(), found: self.read, is_at_least: more, expected: self.len }
+        let (path, found, expected) = (self.path.clone(), self.read, self.len);
+        Problem::Length { path, found, is_at_least: more, expected }.into()
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
+    fn finish(&mut self) -> Result<()> {
         if self.read != self.len {
             return Err(self.length_error(false));
         }
@@ -188,20 +189,23 @@ impl EntryReader {
         };
         if left > 0 {
             let reason = format!("{left} bytes follow the end of the compressed data");
-            return Err(Error::Decompress { path: self.path.clone(), reason });
+            return Err(Problem::Decompress { path: self.path.clone(), reason }.into());
         }
+        let damaged = |sum, found, listed_in, expected| {
+            let path = self.path.clone();
+            Err(Problem::Damaged { path, sum, found, listed_in, expected }.into())
+        };
         let found = std::mem::take(&mut self.crc).finalize();
         if let Some(expected) = self.expected.crc
             && expected != found
         {
-            return Err(Error::Checksum { path: self.path.clone(), found, expected });
+            return damaged("CRC-32", format!("{found:08x}"), "the zip file", format!("{expected:08x}"));
         }
         let found: [u8; 32] = std::mem::take(&mut self.sha256).finalize().into();
         if let Some(expected) = self.expected.sha256
             && expected != found
         {
-            let (found, expected) = (hex(&found), hex(&expected));
-            return Err(Error::Hash { path: self.path.clone(), found, expected });
+            return damaged("SHA-256", hex(&found), "MANIFEST", hex(&expected));
         }
         Ok(())
     }
@@ -227,11 +231,6 @@ fn fill_chunk(chunk: EntryChunk, source: &mut dyn Read) -> io::Result<EntryChunk
         }
     }
     Ok(EntryChunk::Bytes(bytes, len))
-}
-
-/// Wraps an error of this crate as an I/O error, which `Read` can return.
-fn into_io_error(error: Error) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 impl BufRead for EntryReader {
@@ -267,7 +266,7 @@ struct ZipRangeReader {
 
 impl ZipRangeReader {
     /// Reads the next window; `None` after the last one.
-    fn take(&mut self) -> Result<Option<Window>, byte_source::Error> {
+    fn take(&mut self) -> Result<Option<Window>> {
         if self.next >= self.end {
             return Ok(None);
         }

@@ -1,33 +1,26 @@
 //! Errors in reading a carton or one of its files, and in printing its documents.
 //!
-//! Problems inside a document have a [`ProblemKind`](crate::ProblemKind).
+//! DocumentProblems inside a document have a [`ProblemKind`](crate::ProblemKind).
 //!
 //! Facts: the Carton v1 specification, and `zip-format` for the zip file itself.
 
 use std::io;
-use std::path::{Path, PathBuf};
 
-use byte_source::{Cancelled, ErrorKind};
+use byte_source::{Place, details};
 
-use crate::problem::Problems;
+use crate::problem::DocumentProblems;
 use crate::spec::SHORT_DESCRIPTION_MAX;
-
-/// Result of a call of this crate.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Reason why a carton or one of its files cannot be read, or a document cannot be printed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// A file that cannot be mapped.
-    #[error(transparent)]
-    Map(#[from] byte_source::FileError),
+pub enum Problem {
     /// A zip file that is damaged or ambiguous.
     #[error("damaged zip file: {0}")]
     Zip(zip_format::Error),
-    /// A document that does not follow the specification.
-    #[error("{0}")]
-    Document(Problems),
+    /// A document that does not follow the specification. The text counts its problems.
+    #[error("{}", .0.count_text())]
+    Document(DocumentProblems),
     /// A `short_description` that is longer than the format allows.
     #[error("the short description has {found} characters, at most {SHORT_DESCRIPTION_MAX} are allowed")]
     ShortDescription {
@@ -48,16 +41,6 @@ pub enum Error {
         /// Error text of the TOML library.
         reason: String,
     },
-    /// A file or folder that cannot be read.
-    #[error("cannot read {}: {reason}", path.display())]
-    Io {
-        path: PathBuf,
-        /// Error of the operating system.
-        reason: io::Error,
-    },
-    /// A file that cannot be read or changed while it was read, or work that the observer stopped.
-    #[error(transparent)]
-    Located(#[from] byte_source::Error),
     /// A file that is not in the carton.
     #[error("there is no `{}` in the carton", path.escape_debug())]
     Missing {
@@ -74,11 +57,8 @@ pub enum Error {
     #[error("`{}` is not a valid path in a carton: it has an empty part, `.`, `..`, a backslash, a colon or a control character, or is not UTF-8", path.escape_debug())]
     InvalidPath { path: String },
     /// A file in a folder whose name is not UTF-8.
-    #[error("{}: its name is not UTF-8, as names in a carton must be", path.display())]
-    NameNotUtf8 {
-        /// Path on this system.
-        path: PathBuf,
-    },
+    #[error("its name is not UTF-8, as names in a carton must be")]
+    NameNotUtf8,
     /// An item of a folder that is neither a file, a folder nor a link.
     #[error("`{}` is a pipe, a socket or a device, but a carton can only hold files", path.escape_debug())]
     NotAFile {
@@ -134,24 +114,17 @@ pub enum Error {
         /// Length in bytes in the directory.
         expected: u64,
     },
-    /// An entry whose CRC-32 differs from the directory.
-    #[error("`{}` is damaged: its CRC-32 is {found:08x}, the zip file says {expected:08x}", path.escape_debug())]
-    Checksum {
+    /// An entry whose CRC-32 differs from the directory, or whose SHA-256 differs from MANIFEST.
+    #[error("`{}` is damaged: its {sum} is {found}, {listed_in} says {expected}", path.escape_debug())]
+    Damaged {
         /// Path in the carton.
         path: String,
-        /// CRC-32 of the entry's bytes.
-        found: u32,
-        /// CRC-32 in the zip directory.
-        expected: u32,
-    },
-    /// A file whose SHA-256 differs from MANIFEST.
-    #[error("`{}` is damaged: its SHA-256 is {found}, MANIFEST says {expected}", path.escape_debug())]
-    Hash {
-        /// Path in the carton.
-        path: String,
-        /// SHA-256 of the file's bytes.
+        /// Name of the checksum.
+        sum: &'static str,
+        /// Checksum of the entry's bytes.
         found: String,
-        /// SHA-256 listed in MANIFEST.
+        /// What lists the checksum.
+        listed_in: &'static str,
         expected: String,
     },
     /// A file that MANIFEST does not list.
@@ -184,54 +157,21 @@ pub enum Error {
     WriteOutput(io::Error),
 }
 
-impl Error {
-    /// Returns the kind of error, which tells the caller how to react.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Map(reason) => reason.into(),
-            Self::Zip(reason) => reason.into(),
-            Self::Io { reason, .. } | Self::WriteOutput(reason) => reason.into(),
-            Self::Located(reason) => reason.kind(),
-            Self::Missing { .. }
-            | Self::NotFetched { .. }
-            | Self::NameNotUtf8 { .. }
-            | Self::NotAFile { .. }
-            | Self::NoTensor { .. }
-            | Self::ManifestPath { .. }
-            | Self::Duplicate { .. } => ErrorKind::Input,
-            Self::ShortDescription { .. } => ErrorKind::Option,
-            Self::Method { .. } | Self::OversizedDocument { .. } | Self::Print { .. } => {
-                ErrorKind::Unsupported
-            }
-            Self::Document(_)
-            | Self::InvalidPath { .. }
-            | Self::FileAsFolder { .. }
-            | Self::LinkOutsideModel { .. }
-            | Self::BrokenLink { .. }
-            | Self::Decompress { .. }
-            | Self::Length { .. }
-            | Self::Checksum { .. }
-            | Self::Hash { .. }
-            | Self::Unlisted { .. }
-            | Self::TextNotUtf8 { .. } => ErrorKind::Damaged,
-        }
+details! {
+    Problem => Problem::place {
+        Input: Missing, NotFetched, NameNotUtf8, NotAFile, NoTensor, ManifestPath, Duplicate;
+        Option: ShortDescription;
+        Unsupported: Method, OversizedDocument, Print;
+        Damaged: Document, InvalidPath, FileAsFolder, LinkOutsideModel, BrokenLink, Decompress, Length, Damaged, Unlisted,
+            TextNotUtf8;
+        [0]: Zip, WriteOutput;
     }
 }
 
-impl Error {
-    /// Returns the text after the path of the carton, unless it names its file. The problems of a document are counted.
-    pub fn text_at(&self, carton: &Path) -> String {
-        match self {
-            Self::Map(_) | Self::Io { .. } => self.to_string(),
-            Self::Located(error) if error.location().path.is_some() => self.to_string(),
-            Self::Document(problems) => format!("{}: {}", carton.display(), problems.count_text()),
-            error => format!("{}: {error}", carton.display()),
-        }
-    }
-
-    /// Returns the path in the carton that the error is about; `None` if there is none.
-    pub fn entry(&self) -> Option<&str> {
-        match self {
+impl Problem {
+    /// Returns the path in the carton, as the place of the problem.
+    fn place(&self) -> Place {
+        let record = match self {
             Self::Missing { path }
             | Self::NotFetched { path }
             | Self::InvalidPath { path }
@@ -242,39 +182,25 @@ impl Error {
             | Self::Method { path, .. }
             | Self::Decompress { path, .. }
             | Self::Length { path, .. }
-            | Self::Checksum { path, .. }
-            | Self::Hash { path, .. }
+            | Self::Damaged { path, .. }
             | Self::Unlisted { path }
             | Self::OversizedDocument { path, .. }
-            | Self::TextNotUtf8 { path } => Some(path),
-            Self::Zip(error) => error.entry(),
-            Self::Map(_)
-            | Self::Document(_)
+            | Self::TextNotUtf8 { path } => Some(path.clone()),
+            Self::Zip(error) => error.entry().map(str::to_owned),
+            Self::NoTensor { name } => return Place::tensor(name),
+            Self::Document(_)
             | Self::ShortDescription { .. }
             | Self::ManifestPath { .. }
             | Self::Duplicate { .. }
             | Self::Print { .. }
-            | Self::Io { .. }
-            | Self::NameNotUtf8 { .. }
-            | Self::NoTensor { .. }
-            | Self::WriteOutput(_)
-            | Self::Located(_) => None,
-        }
+            | Self::NameNotUtf8
+            | Self::WriteOutput(_) => None,
+        };
+        Place { record, ..Place::default() }
     }
-}
-
-impl From<Cancelled> for Error {
-    fn from(cancelled: Cancelled) -> Self {
-        Self::Located(cancelled.into())
-    }
-}
-
-/// Converts an error of opening a file.
-pub(crate) fn file_error(error: byte_source::Error) -> Error {
-    error.downcast().map_or_else(Error::Located, Error::Map)
 }
 
 /// Converts an error of reading a zip file.
-pub(crate) fn zip_error(error: byte_source::Error) -> Error {
-    error.downcast().map_or_else(Error::Located, Error::Zip)
+pub(crate) fn zip_error(error: byte_source::Error) -> byte_source::Error {
+    error.downcast().map_or_else(|error| error, |error| Problem::Zip(error).into())
 }

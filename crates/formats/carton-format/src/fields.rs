@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use crate::problem::{PositionCursor, Problem, ProblemKind, Problems, TextPosition};
+use crate::problem::{DocumentProblem, DocumentProblems, PositionCursor, ProblemKind, TextPosition};
 
 pub(crate) type KeyPositions = BTreeMap<String, TextPosition>;
 
@@ -17,9 +17,9 @@ pub(crate) type KeyPositions = BTreeMap<String, TextPosition>;
 pub(crate) struct DocumentReader<'t> {
     pub(crate) document: String,
     pub(crate) text: &'t str,
-    problems: Vec<(Option<usize>, Problem)>,
+    problems: Vec<(Option<usize>, DocumentProblem)>,
     /// Problems for missing fields that were filled in.
-    added: Vec<(Option<usize>, Problem)>,
+    added: Vec<(Option<usize>, DocumentProblem)>,
     offsets: BTreeMap<String, usize>,
 }
 
@@ -32,7 +32,10 @@ pub(crate) struct KeyedValue<'d, 't> {
 
 impl<'t> DocumentReader<'t> {
     /// Parses the document and returns its root table; fails with all syntax errors.
-    pub(crate) fn parse(document: &str, text: &'t str) -> Result<(Self, Spanned<DeTable<'t>>), Problems> {
+    pub(crate) fn parse(
+        document: &str,
+        text: &'t str,
+    ) -> Result<(Self, Spanned<DeTable<'t>>), DocumentProblems> {
         let document = document.to_owned();
         let (problems, added) = (Vec::new(), Vec::new());
         let mut source = Self { document, text, problems, added, offsets: BTreeMap::new() };
@@ -48,8 +51,8 @@ impl<'t> DocumentReader<'t> {
         Err(with_positions(text, source.problems))
     }
 
-    fn problem(&self, key: &str, kind: ProblemKind) -> Problem {
-        Problem { document: self.document.clone(), place: None, key: key.to_owned(), kind }
+    fn problem(&self, key: &str, kind: ProblemKind) -> DocumentProblem {
+        DocumentProblem { document: self.document.clone(), place: None, key: key.to_owned(), kind }
     }
 
     /// Records a problem with the value at `key`.
@@ -83,7 +86,7 @@ impl<'t> DocumentReader<'t> {
     ///
     /// # Errors
     /// All problems, in the document's order.
-    pub(crate) fn finish(self) -> Result<(Problems, KeyPositions), Problems> {
+    pub(crate) fn finish(self) -> Result<(DocumentProblems, KeyPositions), DocumentProblems> {
         if !self.problems.is_empty() {
             return Err(with_positions(self.text, self.problems));
         }
@@ -241,11 +244,12 @@ fn join_key(path: &str, key: &str) -> String {
 }
 
 /// Sorts problems by byte offset and converts the offsets into positions.
-fn with_positions(text: &str, mut problems: Vec<(Option<usize>, Problem)>) -> Problems {
+fn with_positions(text: &str, mut problems: Vec<(Option<usize>, DocumentProblem)>) -> DocumentProblems {
     problems.sort_by_key(|(offset, _)| *offset);
     let mut cursor = PositionCursor::new(text);
-    let problems = problems
-        .into_iter()
-        .map(|(offset, problem)| Problem { place: offset.map(|offset| cursor.place(offset)), ..problem });
-    Problems(problems.collect())
+    let problems = problems.into_iter().map(|(offset, problem)| DocumentProblem {
+        place: offset.map(|offset| cursor.place(offset)),
+        ..problem
+    });
+    DocumentProblems(problems.collect())
 }

@@ -35,7 +35,7 @@
 //!
 //! [`Carton::source`] is a file as a part of the carton itself: the tensors of a stored model are read where they are.
 //! [`Carton::verify`] reads everything and reports all problems. [`Carton::tensor`] reads the tensors of
-//! `tensor_data/`. A file that LINKS points to is an [`Error::NotFetched`]: this crate opens no connection.
+//! `tensor_data/`. A file that LINKS points to is an [`Problem::NotFetched`]: this crate opens no connection.
 //!
 //! # Documents
 //!
@@ -43,12 +43,13 @@
 //! specification does not define are kept.
 //!
 //! ```
-//! use carton_format::Config;
+//! use carton_format::{Config, Problem};
 //!
 //! let text = "spec_version = 1\n[runner]\nrunner_name = 'torchscript'\nrequired_framework_version = '=x'\n";
 //! let error = Config::parse(text).expect_err("`=x` is not a version");
+//! let Some(Problem::Document(problems)) = error.detail() else { panic!("{error}") };
 //! assert_eq!(
-//!     error.to_string(),
+//!     problems.to_string(),
 //!     "carton.toml:4:30: runner.required_framework_version is `=x`, expected a semver requirement such as =2.0"
 //! );
 //! ```
@@ -97,17 +98,18 @@ mod tensor_data;
 mod tensors;
 mod verify;
 
+pub use byte_source::{Error, Result};
 pub use carton::{Carton, TOML_MAX};
 pub use config::{Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SelfTest, Shape};
 pub use entry::{CartonEntry, EntryReader};
-pub use error::{Error, Result};
+pub use error::Problem;
 pub use fields::find_position;
 pub use hash::sha256_from_hex;
 pub use link::MODEL_FOLDER;
 pub use links::Links;
 pub use manifest::Manifest;
 pub use path::is_valid_carton_path;
-pub use problem::{Problem, ProblemKind, Problems, TextPosition};
+pub use problem::{DocumentProblem, DocumentProblems, ProblemKind, TextPosition};
 pub use spec::{MISC_REFERENCE, MODEL_PT, SHORT_DESCRIPTION_MAX, SPEC_VERSION, TENSOR_REFERENCE};
 pub use tensor_data::{FileLen, StringTensorFile, TensorIndex, TensorSpec};
 pub use tensors::TensorData;

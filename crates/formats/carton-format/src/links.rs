@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use toml::Table;
 
-use crate::error::Error;
 use crate::fields::DocumentReader;
 use crate::hash::sha256_from_hex;
 use crate::path::is_url;
 use crate::problem::ProblemKind;
+use crate::{Problem, Result};
 
 /// Version of the LINKS document.
 const VERSION: u64 = 1;
@@ -54,8 +54,8 @@ impl Links {
     ///
     /// # Errors
     /// All problems of the document, each with its place.
-    pub fn parse(text: &str) -> Result<Self, Error> {
-        let (mut source, root) = DocumentReader::parse(Self::PATH, text).map_err(Error::Document)?;
+    pub fn parse(text: &str) -> Result<Self> {
+        let (mut source, root) = DocumentReader::parse(Self::PATH, text).map_err(Problem::Document)?;
         let mut root = source.fields("", root.get_ref());
         match root.take("version") {
             None => source.add_missing("", "version"),
@@ -100,7 +100,7 @@ impl Links {
             }
         }
         links.other = source.remaining_fields(root);
-        source.finish().map_err(Error::Document)?;
+        source.finish().map_err(Problem::Document)?;
         Ok(links)
     }
 
@@ -108,7 +108,7 @@ impl Links {
     ///
     /// # Errors
     /// When TOML cannot express it.
-    pub fn to_toml(&self) -> Result<String, Error> {
+    pub fn to_toml(&self) -> Result<String, Problem> {
         #[derive(Serialize)]
         struct LinksDocument {
             version: u64,
@@ -120,7 +120,7 @@ impl Links {
             self.urls.iter().map(|(hash, urls)| (byte_source::hex(hash), toml::Value::from(urls.clone())));
         let document = LinksDocument { version: VERSION, urls: urls.collect(), other: self.other.clone() };
         toml::to_string(&document)
-            .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
+            .map_err(|error| Problem::Print { document: Self::PATH, reason: error.to_string() })
     }
 }
 

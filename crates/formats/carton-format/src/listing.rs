@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use byte_source::FileError;
 use zip_format::{CompressionMethod, ZipIndex};
 
 use crate::link::MODEL_FOLDER;
-use crate::{CartonEntry, Error, Result, is_valid_carton_path};
+use crate::{CartonEntry, Error, Problem, Result, is_valid_carton_path};
 
 /// Files that operating systems add to folders for their own use.
 const SYSTEM_FILES: &[&str] = &[".DS_Store", "Thumbs.db"];
@@ -20,7 +21,7 @@ pub(crate) fn zip_entries(index: ZipIndex) -> Result<BTreeMap<String, CartonEntr
         let path = if is_folder { entry.name.trim_end_matches('/') } else { &entry.name };
         // Invalid UTF-8 has become replacement characters, so the name could be ambiguous.
         if !is_valid_carton_path(path) || path.contains(char::REPLACEMENT_CHARACTER) {
-            return Err(Error::InvalidPath { path: entry.name });
+            return Err(Problem::InvalidPath { path: entry.name }.into());
         }
         if is_folder {
             continue;
@@ -36,7 +37,7 @@ pub(crate) fn zip_entries(index: ZipIndex) -> Result<BTreeMap<String, CartonEntr
             data_and_crc: Some((place, entry.crc)),
         };
         if entry.is_symbolic_link && !path.starts_with(MODEL_FOLDER) {
-            return Err(Error::LinkOutsideModel { path });
+            return Err(Problem::LinkOutsideModel { path }.into());
         }
         entries.insert(path, entry);
     }
@@ -49,17 +50,18 @@ pub(crate) fn folder_entries(root: &Path) -> Result<BTreeMap<String, CartonEntry
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {
         let at = root.join(&folder);
-        let io = |reason| Error::Io { path: at.clone(), reason };
+        let io = |reason| FileError::Read { path: at.clone(), reason };
         for item in at.read_dir().map_err(io)? {
             let item = item.map_err(io)?;
             let name = item.file_name();
-            let name = name.to_str().ok_or_else(|| Error::NameNotUtf8 { path: item.path() })?;
+            let name =
+                name.to_str().ok_or_else(|| Error::from(Problem::NameNotUtf8).in_file(&item.path()))?;
             if SYSTEM_FILES.contains(&name) {
                 continue;
             }
             let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
             if !is_valid_carton_path(&path) {
-                return Err(Error::InvalidPath { path });
+                return Err(Problem::InvalidPath { path }.into());
             }
             let kind = item.metadata().map_err(io)?;
             if kind.is_dir() {
@@ -69,10 +71,10 @@ pub(crate) fn folder_entries(root: &Path) -> Result<BTreeMap<String, CartonEntry
             let len = kind.len();
             let link = kind.is_symlink();
             if !link && !kind.is_file() {
-                return Err(Error::NotAFile { path });
+                return Err(Problem::NotAFile { path }.into());
             }
             if link && !path.starts_with(MODEL_FOLDER) {
-                return Err(Error::LinkOutsideModel { path });
+                return Err(Problem::LinkOutsideModel { path }.into());
             }
             let method = CompressionMethod::Stored;
             entries.insert(

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::error::Error;
 use crate::hash::sha256_from_hex;
 use crate::links::Links;
 use crate::path::is_valid_carton_path;
-use crate::problem::{Problem, ProblemKind, Problems, TextPosition};
+use crate::problem::{DocumentProblem, DocumentProblems, ProblemKind, TextPosition};
+use crate::{Problem, Result};
 
 /// Paths and SHA-256 hashes of a carton's files, one line `path=sha256` per file, sorted by the bytes of the path. MANIFEST
 /// itself and LINKS are not listed.
@@ -37,12 +37,12 @@ impl Manifest {
     ///
     /// # Errors
     /// When the path is already listed, or contains a line break.
-    pub fn add(&mut self, path: &str, sha256: [u8; 32]) -> Result<(), Error> {
+    pub fn add(&mut self, path: &str, sha256: [u8; 32]) -> Result<()> {
         if path.contains(['\n', '\r']) {
-            return Err(Error::ManifestPath { path: path.to_owned() });
+            return Err(Problem::ManifestPath { path: path.to_owned() }.into());
         }
         if self.lines.insert(path.to_owned(), sha256).is_some() {
-            return Err(Error::Duplicate { path: path.to_owned() });
+            return Err(Problem::Duplicate { path: path.to_owned() }.into());
         }
         Ok(())
     }
@@ -71,7 +71,7 @@ impl Manifest {
     ///
     /// # Errors
     /// All problems of the document, each with its line.
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    pub fn parse(text: &str) -> Result<Self> {
         let mut manifest = Self::default();
         let mut problems = Vec::new();
         let mut last = "";
@@ -81,7 +81,12 @@ impl Manifest {
             }
             let mut wrong = |key: &str, kind| {
                 let place = Some(TextPosition { line: index.saturating_add(1), column: 1 });
-                problems.push(Problem { document: Self::PATH.to_owned(), place, key: key.to_owned(), kind });
+                problems.push(DocumentProblem {
+                    document: Self::PATH.to_owned(),
+                    place,
+                    key: key.to_owned(),
+                    kind,
+                });
             };
             let value = |found: &str, expected: &str| ProblemKind::Value {
                 found: found.to_owned(),
@@ -106,7 +111,11 @@ impl Manifest {
             }
             last = path;
         }
-        if problems.is_empty() { Ok(manifest) } else { Err(Error::Document(Problems(problems))) }
+        if problems.is_empty() {
+            Ok(manifest)
+        } else {
+            Err(Problem::Document(DocumentProblems(problems)).into())
+        }
     }
 }
 
@@ -147,7 +156,9 @@ mod tests {
     fn every_bad_line_is_reported() {
         let hash = "0".repeat(64);
         let text = format!("b={hash}\na={hash}\nb={hash}\n../c={hash}\nd=zz\n\nx=y={hash}\n");
-        let error = Manifest::parse(&text).expect_err("five are wrong").to_string();
+        let error = Manifest::parse(&text).expect_err("five are wrong");
+        let Some(Problem::Document(problems)) = error.detail() else { panic!("{error}") };
+        let error = problems.to_string();
         for line in [2, 3, 4, 5, 6] {
             assert!(error.contains(&format!("MANIFEST:{line}:1: ")), "{error}");
         }

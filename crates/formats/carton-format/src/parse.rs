@@ -11,22 +11,22 @@ use toml::de::{DeTable, DeValue};
 use crate::config::{
     ANY_SYMBOL, Config, DataType, Dimension, Example, Parsed, Port, References, Runner, SelfTest, Shape,
 };
-use crate::error::Error;
 use crate::fields::{DocumentReader, KeyedValue, TakenFields};
 use crate::path::is_url;
 use crate::problem::{ProblemKind, TextPosition};
 use crate::spec::{SHORT_DESCRIPTION_MAX, SPEC_VERSION};
+use crate::{Problem, Result};
 
 impl Config {
     /// Parses and checks the document by itself; [`check`](Self::check) compares it with its carton.
     ///
     /// # Errors
     /// All problems of the document, each with its place.
-    pub fn parse(text: &str) -> Result<Parsed<Self>, Error> {
-        let (mut source, root) = DocumentReader::parse(Self::PATH, text).map_err(Error::Document)?;
+    pub fn parse(text: &str) -> Result<Parsed<Self>> {
+        let (mut source, root) = DocumentReader::parse(Self::PATH, text).map_err(Problem::Document)?;
         let mut config = ConfigReader { source: &mut source }.config(&root);
         config.check_symbols(&mut source);
-        let (added, places) = source.finish().map_err(Error::Document)?;
+        let (added, places) = source.finish().map_err(Problem::Document)?;
         config.places = places;
         Ok(Parsed { document: config, filled_in: added })
     }

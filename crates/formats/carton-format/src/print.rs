@@ -9,8 +9,8 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::config::{Config, Example, Port, Runner, SelfTest};
-use crate::error::Error;
 use crate::spec::SHORT_DESCRIPTION_MAX;
+use crate::{Problem, Result};
 
 #[derive(Serialize)]
 struct TopLevelKeys<'c> {
@@ -59,7 +59,7 @@ impl Config {
     ///
     /// # Errors
     /// When the short description is too long, or a number does not fit TOML's 63 bits.
-    pub fn to_toml(&self) -> Result<String, Error> {
+    pub fn to_toml(&self) -> Result<String, Problem> {
         self.to_toml_with(std::iter::empty())
     }
 
@@ -68,13 +68,13 @@ impl Config {
     ///
     /// # Errors
     /// As [`to_toml`](Self::to_toml).
-    pub fn to_toml_with(&self, outputs: impl Iterator<Item = Port>) -> Result<String, Error> {
+    pub fn to_toml_with(&self, outputs: impl Iterator<Item = Port>) -> Result<String, Problem> {
         let found = self.short_description.as_ref().map_or(0, |text| text.chars().count());
         if found > SHORT_DESCRIPTION_MAX {
-            return Err(Error::ShortDescription { found });
+            return Err(Problem::ShortDescription { found });
         }
         print_config(self, outputs)
-            .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
+            .map_err(|error| Problem::Print { document: Self::PATH, reason: error.to_string() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Problems of a document, with their positions.
+//! DocumentProblems of a document, with their positions.
 //!
 //! Facts: the Carton v1 specification, which defines the rules.
 
@@ -52,7 +52,7 @@ impl<'t> PositionCursor<'t> {
 
 /// One problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct DocumentProblem {
     /// Path of the document in the carton.
     pub document: String,
     /// Position in the document; `None` if the document was not parsed, or if a top-level field is missing.
@@ -62,7 +62,7 @@ pub struct Problem {
     pub kind: ProblemKind,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for DocumentProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.document)?;
         if let Some(TextPosition { line, column }) = self.place {
@@ -78,16 +78,16 @@ impl fmt::Display for Problem {
 
 /// All problems of a document, in the document's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Problems(pub Vec<Problem>);
+pub struct DocumentProblems(pub Vec<DocumentProblem>);
 
-impl Problems {
+impl DocumentProblems {
     /// Returns the number of problems as a text, such as `2 problems found`.
     pub fn count_text(&self) -> String {
         format!("{} found", byte_source::format_things(self.0.len(), "problem"))
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for DocumentProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {
             write!(f, "{}{problem}", if index == 0 { "" } else { "; " })?;

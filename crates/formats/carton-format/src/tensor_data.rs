@@ -9,22 +9,23 @@ use serde::ser::SerializeMap;
 use toml::Table;
 
 use crate::config::{DataType, Parsed};
-use crate::error::Error;
 use crate::fields::{DocumentReader, TakenFields as Fields};
 use crate::problem::ProblemKind;
+use crate::{Problem, Result};
 
 /// Index of the tensors that self tests and examples refer to. Carton's own client requires the document even if it lists no
 /// tensors.
 ///
 /// ```
-/// use carton_format::{FileLen, TensorIndex};
+/// use carton_format::{FileLen, Problem, TensorIndex};
 ///
 /// let text = "[[tensor]]\nname = 'x'\ndtype = 'int16'\nshape = [2, 3]\nfile = 'x.bin'\n";
 /// let parsed = TensorIndex::parse(text, &|_| FileLen::Bytes(12))?;
 /// assert_eq!(parsed.document.find("x").and_then(|tensor| tensor.numel()), Some(6));
 /// assert_eq!(parsed.filled_in.to_string(), "tensor_data/index.toml:1:1: tensor[0].inner is missing");
 /// let error = TensorIndex::parse(text, &|_| FileLen::Bytes(11)).expect_err("12 are needed");
-/// assert!(error.to_string().ends_with("is `x.bin` with 11 bytes, dtype and shape need 12"));
+/// let Some(Problem::Document(problems)) = error.detail() else { panic!("{error}") };
+/// assert!(problems.to_string().ends_with("is `x.bin` with 11 bytes, dtype and shape need 12"));
 /// # Ok::<(), carton_format::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -125,9 +126,9 @@ impl TensorIndex {
     ///
     /// # Errors
     /// When TOML cannot express it.
-    pub fn to_toml(&self) -> Result<String, Error> {
+    pub fn to_toml(&self) -> Result<String, Problem> {
         toml::to_string(self)
-            .map_err(|error| Error::Print { document: Self::PATH, reason: error.to_string() })
+            .map_err(|error| Problem::Print { document: Self::PATH, reason: error.to_string() })
     }
 
     /// Returns the tensor with the name `name`.
@@ -139,8 +140,8 @@ impl TensorIndex {
     ///
     /// # Errors
     /// All problems of the document, each with its place.
-    pub fn parse(text: &str, len: &dyn Fn(&str) -> FileLen) -> Result<Parsed<Self>, Error> {
-        let (mut source, root) = DocumentReader::parse(Self::PATH, text).map_err(Error::Document)?;
+    pub fn parse(text: &str, len: &dyn Fn(&str) -> FileLen) -> Result<Parsed<Self>> {
+        let (mut source, root) = DocumentReader::parse(Self::PATH, text).map_err(Problem::Document)?;
         let mut root = source.fields("", root.get_ref());
         let mut index = Self::default();
         let tables = root.take("tensor").map(|field| source.list(&field)).unwrap_or_default();
@@ -191,7 +192,7 @@ impl TensorIndex {
                 }
             }
         }
-        let (added, _) = source.finish().map_err(Error::Document)?;
+        let (added, _) = source.finish().map_err(Problem::Document)?;
         Ok(Parsed { document: index, filled_in: added })
     }
 }
@@ -260,8 +261,8 @@ impl StringTensorFile {
     ///
     /// # Errors
     /// All problems of the document, each with its place.
-    pub fn parse(path: &str, text: &str, expected: u64) -> Result<Self, Error> {
-        let (mut source, root) = DocumentReader::parse(path, text).map_err(Error::Document)?;
+    pub fn parse(path: &str, text: &str, expected: u64) -> Result<Self> {
+        let (mut source, root) = DocumentReader::parse(path, text).map_err(Problem::Document)?;
         let mut root = source.fields("", root.get_ref());
         let mut data = Vec::new();
         match root.take("data") {
@@ -275,7 +276,7 @@ impl StringTensorFile {
             }
             None => source.add_missing("", "data"),
         }
-        source.finish().map_err(Error::Document)?;
+        source.finish().map_err(Problem::Document)?;
         Ok(Self { data })
     }
 }

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
-use crate::{Carton, DataType, Error, Result, StringTensorFile, TensorSpec};
+use crate::{Carton, DataType, Problem, Result, StringTensorFile, TensorSpec};
 
 /// Contents of a tensor of `tensor_data/`.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Carton {
     /// When the tensor does not exist, or its file is damaged.
     pub fn tensor(&self, name: &str) -> Result<TensorData> {
         let index = self.tensor_index()?.document;
-        let spec = index.find(name).ok_or_else(|| Error::NoTensor { name: name.to_owned() })?;
+        let spec = index.find(name).ok_or_else(|| Problem::NoTensor { name: name.to_owned() })?;
         self.tensor_data(spec)
     }
 
@@ -56,7 +56,7 @@ impl Carton {
         // The index was compared with the length of the file, so the products fit.
         let stride = contiguous_strides(shape);
         let tensor = Tensor::new(dtype, shape.clone(), stride, 0, Storage::owned(bytes));
-        let tensor = tensor.map_err(|_| Error::Length {
+        let tensor = tensor.map_err(|_| Problem::Length {
             path,
             found,
             is_at_least: false,

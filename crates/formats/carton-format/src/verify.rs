@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use byte_source::{Cancelled, ErrorKind, ProgressReporter, on_all_cores};
+use byte_source::{Cancelled, ProgressReporter, on_all_cores};
 
 use crate::error::zip_error;
 use crate::{
-    Carton, CartonEntry, Config, DataType, Error, Links, MODEL_FOLDER, Manifest, Problems, TensorIndex,
-    TensorSpec,
+    Carton, CartonEntry, Config, DataType, DocumentProblems, Error, Links, MODEL_FOLDER, Manifest, Problem,
+    Result, TensorIndex, TensorSpec,
 };
 
 /// Problem of the carton, found by verification.
@@ -100,7 +100,7 @@ impl Carton {
             }
             Err(error) => {
                 let error = zip_error(error);
-                report.add_error(error.entry().unwrap_or_default(), &error);
+                report.add_error(&error.location().record.unwrap_or_default(), &error);
             }
         }
     }
@@ -122,9 +122,9 @@ impl Carton {
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
             match result {
                 Ok(()) => report.files = report.files.saturating_add(1),
-                Err(error) if error.kind() == ErrorKind::Cancelled => return Err(Cancelled),
+                Err(error) if error.is_cancelled() => return Err(Cancelled),
                 // `lists` reports all files that are not listed.
-                Err(Error::Unlisted { .. }) => {}
+                Err(error) if is_unlisted(&error) => {}
                 Err(error) => report.add_error(&entry.path, &error),
             }
             Ok(())
@@ -141,7 +141,7 @@ impl Carton {
         tap: Option<&EntryTap<'_>>,
         done: &AtomicU64,
         advance: &dyn Fn(u64) -> Result<(), Cancelled>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let mut reader = self.read(&entry.path)?;
         loop {
             let bytes = reader.fill_buf().map_err(|error| self.reader_error(&entry.path, error))?;
@@ -179,7 +179,7 @@ impl Carton {
             let own = [Manifest::PATH, Links::PATH].contains(&entry.path.as_str());
             let listed = manifest.hash(&entry.path);
             if !own && listed.is_none() {
-                report.add_error(&entry.path, &Error::Unlisted { path: entry.path.clone() });
+                report.add_error(&entry.path, &Problem::Unlisted { path: entry.path.clone() }.into());
             }
             if entry.is_symbolic_link {
                 match self.link_target(entry) {
@@ -197,8 +197,8 @@ impl Carton {
         }
         let absent = self.absent();
         for (path, _) in &absent {
-            if let Err(error @ Error::Missing { .. }) = self.entry(path) {
-                report.add_error(path, &error);
+            if let Err(error @ Problem::Missing { .. }) = self.entry(path) {
+                report.add_error(path, &error.into());
             }
         }
         if !absent.is_empty() {
@@ -219,8 +219,8 @@ impl Carton {
                 report.add_client_notes(&index.filled_in);
                 if !self.has_file(TensorIndex::PATH) {
                     if self.entries().any(|entry| entry.path.starts_with("tensor_data/")) {
-                        let error = Error::Missing { path: TensorIndex::PATH.to_owned() };
-                        report.add_error(TensorIndex::PATH, &error);
+                        let error = Problem::Missing { path: TensorIndex::PATH.to_owned() };
+                        report.add_error(TensorIndex::PATH, &error.into());
                     }
                     report.notes.push(format!("{} is missing: Carton's client needs it", TensorIndex::PATH));
                 }
@@ -234,7 +234,7 @@ impl Carton {
         for spec in index.iter().flat_map(|index| &index.tensors) {
             if let TensorSpec::Array { dtype: DataType::String, file, .. } = spec
                 && let Err(error) = self.tensor_data(spec)
-                && !matches!(error, Error::NotFetched { .. })
+                && !is_not_fetched(&error)
             {
                 report.add_error(&format!("tensor_data/{file}"), &error);
             }
@@ -246,10 +246,18 @@ impl Carton {
                     report.add_problems(&config.document.check(index, &|path| self.has_file(path)));
                 }
             }
-            Err(Error::NotFetched { .. }) => {}
+            Err(error) if is_not_fetched(&error) => {}
             Err(error) => report.add_error(Config::PATH, &error),
         }
     }
+}
+
+fn is_unlisted(error: &Error) -> bool {
+    matches!(error.detail(), Some(Problem::Unlisted { .. }))
+}
+
+fn is_not_fetched(error: &Error) -> bool {
+    matches!(error.detail(), Some(Problem::NotFetched { .. }))
 }
 
 impl CartonVerification {
@@ -264,20 +272,20 @@ impl CartonVerification {
     }
 
     fn add_error(&mut self, entry: &str, error: &Error) {
-        match error {
-            Error::Document(problems) => self.add_problems(problems),
-            error => self.add(entry, error.to_string()),
+        match error.detail() {
+            Some(Problem::Document(problems)) => self.add_problems(problems),
+            _ => self.add(entry, error.to_string()),
         }
     }
 
-    fn add_problems(&mut self, problems: &Problems) {
+    fn add_problems(&mut self, problems: &DocumentProblems) {
         for problem in &problems.0 {
             self.add(&problem.document, problem.to_string());
         }
     }
 
     /// Adds notes for the fields that only Carton's client requires.
-    fn add_client_notes(&mut self, added: &Problems) {
+    fn add_client_notes(&mut self, added: &DocumentProblems) {
         self.notes.extend(added.0.iter().map(|problem| format!("{problem}: Carton's client needs it")));
     }
 }

@@ -2,13 +2,11 @@
 //!
 //! Each text is complete without the place of the error. The program that prints it adds the remedy.
 
-use std::path::Path;
-
-use byte_source::{Error, ErrorKind, Place, RecordDamaged, details};
+use byte_source::{Error, Place, RecordDamaged, details};
 use tensor::{Dtype, Tensors};
 
 use crate::AdapterOverview;
-use crate::error_text::{carton_text, key_list, with_tensors_under};
+use crate::error_text::{key_list, with_tensors_under};
 
 /// Reasons for which an input cannot be opened, or its tensors cannot be changed.
 #[derive(Debug, thiserror::Error)]
@@ -122,9 +120,6 @@ pub enum Problem {
         /// Kind of the tensor with its article.
         what: String,
     },
-    /// A carton cannot be read.
-    #[error("{}", carton_text(reason))]
-    Carton { reason: carton_format::Error },
 }
 
 details! {
@@ -133,7 +128,6 @@ details! {
         Option: NoTensorsUnderKey, DigestExpansion, AllTensorsExcluded, NoSuchPrefix, NothingRenamed, EmptyName, SameName,
             CannotCast;
         Unsupported: Dimensions, TooManyElements, NotNumbers;
-        {carton_kind => reason}: Carton;
     }
 }
 
@@ -144,22 +138,8 @@ impl Problem {
                 Place::offset(*offset)
             }
             Self::NoData { name, .. } => Place::tensor(name),
-            Self::Carton { reason: carton_format::Error::Io { path, .. } } => Place::file(path),
             _ => Place::default(),
         }
-    }
-}
-
-fn carton_kind(reason: &carton_format::Error) -> ErrorKind {
-    reason.kind()
-}
-
-/// Converts errors of the reader while it reads the carton at `path`.
-pub fn carton_error(path: &Path) -> impl Fn(carton_format::Error) -> Error + '_ {
-    move |error| match error {
-        carton_format::Error::Located(error) => error,
-        carton_format::Error::Map(error) => error.into(),
-        reason => Error::from(Problem::Carton { reason }).in_file(path),
     }
 }
 

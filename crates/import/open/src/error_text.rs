@@ -16,14 +16,6 @@ pub(crate) fn key_list(keys: &[(String, u64, u64)]) -> String {
     keys.collect::<Vec<_>>().join(", ")
 }
 
-/// Counts the problems of a document, which are printed before the error.
-pub(crate) fn carton_text(error: &carton_format::Error) -> String {
-    match error {
-        carton_format::Error::Document(problems) => problems.count_text(),
-        error => error.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

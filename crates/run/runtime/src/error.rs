@@ -1,59 +1,38 @@
-//! Errors of opening and running a carton.
+//! Problems of opening and running a carton.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use byte_source::{Cancelled, ErrorKind, format_bytes, format_things};
-use carton_format::MODEL_PT;
+use byte_source::{Place, details, format_bytes, format_things};
 use tensor::Dtype;
 
-/// Result whose error is this crate's [`Error`] by default.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// Error of opening or running a carton.
+/// Problem of opening or running a carton.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// The carton cannot be read.
-    #[error("{}", reason.text_at(path))]
-    Carton {
-        path: PathBuf,
-        #[source]
-        reason: carton_format::Error,
-    },
-    /// The model in the carton cannot be read.
-    #[error("{}: `{MODEL_PT}`: {reason}", path.display())]
-    CartonModel {
-        path: PathBuf,
-        #[source]
-        reason: Box<torch_import::Error>,
-    },
+pub enum Problem {
     /// The carton needs another runner.
     #[error(
-        "{}: its model needs Carton's runner `{}`; only models of the runner `torchscript` can run here",
-        path.display(), runner.escape_debug()
+        "its model needs Carton's runner `{}`; only models of the runner `torchscript` can run here",
+        runner.escape_debug()
     )]
     Runner {
-        path: PathBuf,
         /// Name of the runner in carton.toml.
         runner: String,
     },
     /// The code of the model is not what a conversion by this program writes.
     #[error(
-        "{}: the model is a TorchScript module with its own code{}, which cannot run here",
-        path.display(), differing_code(record)
+        "the model is a TorchScript module with its own code{}, which cannot run here",
+        differing_code(record)
     )]
     ForeignCode {
-        path: PathBuf,
         /// First record that differs.
         record: String,
     },
     /// carton.toml has a port that the model does not have.
     #[error(
-        "{}: carton.toml has the {side} `{}`, which the model does not have; it has {}",
-        path.display(), name.escape_debug(), known.join(", ")
+        "carton.toml has the {side} `{}`, which the model does not have; it has {}",
+        name.escape_debug(), known.join(", ")
     )]
     UnknownPort {
-        path: PathBuf,
         side: PortSide,
         /// Internal name of the port, or its name if it has no internal one.
         name: String,
@@ -61,22 +40,18 @@ pub enum Error {
         known: Vec<&'static str>,
     },
     /// A runner option has an invalid value.
-    #[error("{}: `runner.opts.{name}` is {found}, expected a number of at least 1", path.display())]
+    #[error("`runner.opts.{name}` is {found}, expected a number of at least 1")]
     RunnerOption {
-        path: PathBuf,
         /// Name of the option.
         name: &'static str,
         /// Value of the option, as in carton.toml.
         found: String,
     },
-    #[error("{}: {} found", path.display(), format_things(*problems, "problem"))]
+    #[error("{} found", format_things(*problems, "problem"))]
     Damaged {
-        path: PathBuf,
         /// Number of problems found.
         problems: usize,
     },
-    #[error(transparent)]
-    Input(#[from] InputError),
     /// A requested output does not exist.
     #[error("there is no output `{}`; {}", name.escape_debug(), listed("the outputs are", known))]
     NoOutput {
@@ -85,26 +60,14 @@ pub enum Error {
         known: Vec<String>,
     },
     /// The dtype of an output is not in Carton and has no conversion.
-    #[error("tensor `{}`: {dtype} cannot be an output of a carton", name.escape_debug())]
-    OutputDtype { name: String, dtype: Dtype },
+    #[error("{0} cannot be an output of a carton")]
+    OutputDtype(Dtype),
     /// Tokens were given to a carton of weights.
     #[error("{} has weights and no code; it does not take tokens", path.display())]
     NotAModel { path: PathBuf },
-    #[error(transparent)]
-    Model(byte_source::Error),
-    #[error("tensor `{}`: {reason}", name.escape_debug())]
-    Tensor {
-        name: String,
-        #[source]
-        reason: byte_source::Error,
-    },
     /// A tensor expands a small storage to too many elements.
-    #[error(
-        "tensor `{}`: an expanded view of {} over a storage of {}", name.escape_debug(), format_bytes(*nbytes),
-        format_bytes(*storage)
-    )]
+    #[error("an expanded view of {} over a storage of {}", format_bytes(*nbytes), format_bytes(*storage))]
     ExpandedView {
-        name: String,
         /// Size of the tensor's elements, in bytes.
         nbytes: u64,
         /// Size of the storage, in bytes.
@@ -112,24 +75,19 @@ pub enum Error {
     },
 }
 
-impl Error {
-    /// Returns true if the caller cancelled the work.
-    pub fn is_cancelled(&self) -> bool {
-        self.kind() == ErrorKind::Cancelled
+details! {
+    Problem => Problem::place {
+        Unsupported: Runner, ForeignCode, OutputDtype, ExpandedView;
+        Damaged: UnknownPort, RunnerOption, Damaged;
+        Input: NoOutput, NotAModel;
     }
+}
 
-    /// Returns the category of the error for callers.
-    pub fn kind(&self) -> ErrorKind {
+impl Problem {
+    fn place(&self) -> Place {
         match self {
-            Self::Carton { reason, .. } => reason.kind(),
-            Self::CartonModel { reason, .. } => reason.kind(),
-            Self::Model(reason) | Self::Tensor { reason, .. } => reason.kind(),
-            Self::Runner { .. }
-            | Self::ForeignCode { .. }
-            | Self::OutputDtype { .. }
-            | Self::ExpandedView { .. } => ErrorKind::Unsupported,
-            Self::UnknownPort { .. } | Self::RunnerOption { .. } | Self::Damaged { .. } => ErrorKind::Damaged,
-            Self::Input(_) | Self::NoOutput { .. } | Self::NotAModel { .. } => ErrorKind::Input,
+            Self::NotAModel { path } => Place::file(path),
+            _ => Place::default(),
         }
     }
 }
@@ -225,24 +183,8 @@ fn listed(are: &str, names: &[String]) -> String {
     format!("{are} {}", names.join(", "))
 }
 
-impl From<Cancelled> for Error {
-    fn from(cancelled: Cancelled) -> Self {
-        Self::Model(cancelled.into())
-    }
-}
-
-impl Error {
-    /// Converts errors of reading the carton at `path`.
-    pub(crate) fn from_carton(path: &Path) -> impl Fn(carton_format::Error) -> Self + '_ {
-        move |error| match error {
-            carton_format::Error::Located(error) => Self::Model(error),
-            reason => Self::Carton { path: path.to_owned(), reason },
-        }
-    }
-}
-
-impl From<byte_source::Error> for Error {
-    fn from(error: byte_source::Error) -> Self {
-        Self::Model(error)
+details! {
+    InputError {
+        Input: Unknown, Missing, DuplicateInput, Dtype, Shape, Symbol, IncompletePast, NotNumbers;
     }
 }

@@ -31,8 +31,9 @@ mod self_test;
 mod session;
 mod weights;
 
+pub use byte_source::{Error, Result};
 pub use compare::Tolerance;
-pub use error::{Error, InputError, PortSide, Result};
+pub use error::{InputError, PortSide, Problem};
 pub use ports::RunnablePort;
 pub use runnable::{Runnable, RunnableKind, RunnableOptions, RunningCall};
 pub use self_test::{

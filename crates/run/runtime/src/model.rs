@@ -11,7 +11,7 @@ use forward::{ForwardModel, ForwardPass, KvCache, LogitPositions};
 use tensor::{Dtype, Tensor};
 
 use crate::numbers::{f32_tensor, read_f64, read_i64};
-use crate::{Error, InputError, Result, RunnablePort, ports};
+use crate::{InputError, Problem, Result, RunnablePort, ports};
 
 /// Returns the inputs and outputs of a decoder whose carton declares none.
 pub(crate) fn default_ports(decoder: &decoder::Decoder) -> (Vec<RunnablePort>, Vec<RunnablePort>) {
@@ -94,7 +94,7 @@ impl DecoderRun<'_> {
         for name in wanted.unwrap_or_default() {
             if !self.outputs.iter().any(|port| port.name == *name) {
                 let known = self.outputs.iter().map(|port| port.name.clone()).collect();
-                return Err(Error::NoOutput { name: name.clone(), known });
+                return Err(Problem::NoOutput { name: name.clone(), known }.into());
             }
         }
         let mut given = Vec::new();

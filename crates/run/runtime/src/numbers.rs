@@ -6,7 +6,7 @@ use std::io;
 use byte_source::Blob;
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Largest number of bytes by which a tensor may exceed its storage: an expanded scalar can have terabytes.
 const EXPANSION_MAX: u64 = 256 << 20;
@@ -16,10 +16,10 @@ pub(crate) fn bytes_in_c_order<'t>(name: &str, tensor: &'t Tensor) -> Result<Cow
     if let Some(bytes) = tensor.mapped_bytes() {
         return Ok(Cow::Borrowed(bytes));
     }
-    let failed = |reason| Error::Tensor { name: name.to_owned(), reason };
+    let failed = |error: Error| error.in_tensor(name);
     let storage = tensor.storage().len();
     if tensor.nbytes() > storage.saturating_add(EXPANSION_MAX) {
-        return Err(Error::ExpandedView { name: name.to_owned(), nbytes: tensor.nbytes(), storage });
+        return Err(failed(Problem::ExpandedView { nbytes: tensor.nbytes(), storage }.into()));
     }
     let mut out = Vec::new();
     let len = usize::try_from(tensor.nbytes()).map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;

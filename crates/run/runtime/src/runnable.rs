@@ -1,7 +1,7 @@
 //! Opens a carton and runs it.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use byte_source::{Action, Observer, ProgressReporter};
@@ -13,7 +13,7 @@ use torchscript::Recognised;
 
 use crate::model::{self, DecoderPass, DecoderRun};
 use crate::weights::export_tensor;
-use crate::{Error, PortSide, Result, RunnablePort, ports};
+use crate::{Error, PortSide, Problem, Result, RunnablePort, ports};
 
 /// Name of Carton's runner for TorchScript archives.
 const TORCHSCRIPT: &str = "torchscript";
@@ -88,7 +88,7 @@ impl Runnable {
     /// Returns an error if the carton cannot be read, is not a carton, lacks a file that it needs, needs another runner, or
     /// has code that a conversion does not write; and if `options` ask for verification and the carton is damaged.
     pub fn open(path: &Path, options: &RunnableOptions, observer: &dyn Observer) -> Result<Self> {
-        Self::from_carton(Carton::open(path).map_err(Error::from_carton(path))?, options, observer)
+        Self::from_carton(Carton::open(path).map_err(|error| error.in_file(path))?, options, observer)
     }
 
     /// Runs a carton that is open, and whose file is in memory or mapped: one that is not on this machine is copied before.
@@ -100,14 +100,14 @@ impl Runnable {
             verify(&carton, observer)?;
         }
         let path = &carton.path().to_owned();
-        let failed = Error::from_carton(path);
-        let config = carton.config().map_err(&failed)?.document;
+        let failed = |error: Error| error.in_file(path);
+        let config = carton.config().map_err(failed)?.document;
         let runner = &config.runner.runner_name;
         if runner != TORCHSCRIPT {
-            return Err(Error::Runner { path: path.to_owned(), runner: runner.clone() });
+            return Err(failed(Problem::Runner { runner: runner.clone() }.into()));
         }
         let threads = threads(path, &config, options)?;
-        let damaged = |reason| Error::CartonModel { path: path.clone(), reason: Box::new(reason) };
+        let damaged = |error: Error| failed(error.in_record(MODEL_PT));
         let source = carton.source(MODEL_PT, observer).map_err(failed)?;
         let container = Container::from_source(source).map_err(damaged)?;
         let checkpoint = Checkpoint::read(&container).map_err(damaged)?;
@@ -121,7 +121,7 @@ impl Runnable {
                 (RunnableKind::Decoder(Arc::new(made)), Some(model::default_ports(&decoder)), tensors)
             }
             Recognised::Weights { tensors } => (RunnableKind::Weights, None, tensors),
-            Recognised::Other { record } => return Err(Error::ForeignCode { path: path.to_owned(), record }),
+            Recognised::Other { record } => return Err(failed(Problem::ForeignCode { record }.into())),
         };
         let (inputs, outputs) = merge_ports(path, &config, defaults, &tensors)?;
         Ok(Self { carton, config, kind, inputs, outputs, tensors, _container: container })
@@ -168,17 +168,18 @@ impl Runnable {
     /// Returns an error if the file is not in the carton although MANIFEST lists it, is too large, or is damaged.
     pub fn misc(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let path = format!("misc/{name}");
-        let failed = Error::from_carton(self.path());
+        let failed = |error: Error| error.in_file(self.path());
         let entry = match self.carton.entry(&path) {
             Ok(entry) => entry,
-            Err(carton_format::Error::Missing { .. }) => return Ok(None),
-            Err(error) => return Err(failed(error)),
+            Err(carton_format::Problem::Missing { .. }) => return Ok(None),
+            Err(problem) => return Err(failed(problem.into())),
         };
         if entry.len > limit {
-            return Err(failed(carton_format::Error::OversizedDocument { path, found: entry.len, limit }));
+            let problem = carton_format::Problem::OversizedDocument { path, found: entry.len, limit };
+            return Err(failed(problem.into()));
         }
         let mut bytes = Vec::new();
-        let read = self.carton.read(&path).map_err(&failed)?.read_to_end(&mut bytes);
+        let read = self.carton.read(&path).map_err(failed)?.read_to_end(&mut bytes);
         read.map_err(|reason| failed(self.carton.reader_error(&path, reason)))?;
         Ok(Some(bytes))
     }
@@ -270,7 +271,7 @@ impl Runnable {
         if self.outputs.len() > NAMES_SHOWN {
             known.push(format!("{} more", self.outputs.len().saturating_sub(NAMES_SHOWN)));
         }
-        Error::NoOutput { name: name.to_owned(), known }
+        Problem::NoOutput { name: name.to_owned(), known }.into()
     }
 }
 
@@ -318,7 +319,7 @@ fn verify(carton: &Carton, observer: &dyn Observer) -> Result<()> {
     let report = carton.verify(ProgressReporter::new(observer, &name, Action::Verify, total))?;
     match report.findings.len() {
         0 => Ok(()),
-        problems => Err(Error::Damaged { path: carton.path().to_owned(), problems }),
+        problems => Err(Error::from(Problem::Damaged { problems }).in_file(carton.path())),
     }
 }
 
@@ -331,7 +332,7 @@ fn threads(path: &Path, config: &Config, options: &RunnableOptions) -> Result<Op
     let number =
         value.as_integer().and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0);
     let failed =
-        || Error::RunnerOption { path: path.to_owned(), name: NUM_THREADS, found: value.to_string() };
+        || Error::from(Problem::RunnerOption { name: NUM_THREADS, found: value.to_string() }).in_file(path);
     number.map(Some).ok_or_else(failed)
 }
 
@@ -379,8 +380,8 @@ fn merge_ports(
 }
 
 fn unknown_port(path: &Path, side: PortSide, port: &RunnablePort, known: &[&'static str]) -> Error {
-    let (path, name): (PathBuf, String) = (path.to_owned(), port.internal().to_owned());
-    Error::UnknownPort { path, side, name, known: known.to_vec() }
+    let problem = Problem::UnknownPort { side, name: port.internal().to_owned(), known: known.to_vec() };
+    Error::from(problem).in_file(path)
 }
 
 const _: () = {

@@ -98,7 +98,7 @@ pub fn self_test(
     observer: &dyn Observer,
 ) -> Result<SelfTestReport> {
     let index = runnable.carton().tensor_index();
-    let index = index.map_err(Error::from_carton(runnable.path()))?.document;
+    let index = index.map_err(|error| error.in_file(runnable.path()))?.document;
     let tolerance = options.tolerance.unwrap_or_else(|| match runnable.kind() {
         RunnableKind::Decoder(_) => Tolerance::for_sums(),
         RunnableKind::Weights => Tolerance::default(),
@@ -271,11 +271,11 @@ impl SelfTestRunner<'_> {
 
     /// Reads and checks the tensors to which references point.
     fn resolve_references(&self, references: &References) -> Result<Vec<(String, ReferencedValue)>> {
-        let failed = Error::from_carton(self.runnable.path());
+        let failed = |error: Error| error.in_file(self.runnable.path());
         let read = |name: &str| {
-            let missing = || failed(carton_format::Error::NoTensor { name: name.to_owned() });
+            let missing = || failed(carton_format::Problem::NoTensor { name: name.to_owned() }.into());
             let spec = self.index.find(name).ok_or_else(missing)?;
-            self.runnable.carton().tensor_data(spec).map_err(&failed)
+            self.runnable.carton().tensor_data(spec).map_err(failed)
         };
         let value = |target: &str| -> Result<ReferencedValue> {
             let name = target.strip_prefix(TENSOR_REFERENCE).unwrap_or(target);

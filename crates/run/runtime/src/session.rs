@@ -5,7 +5,7 @@ use std::sync::Arc;
 use byte_source::Observer;
 use forward::{ForwardModel, KvCache, LogitPositions};
 
-use crate::{Error, Result, Runnable, RunnableKind};
+use crate::{Problem, Result, Runnable, RunnableKind};
 
 /// Sequence of tokens that grows, with the model's KV cache for it.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Runnable {
     /// Returns an error if the carton holds weights, or if the cache cannot be allocated.
     pub fn session(&self) -> Result<Session> {
         let RunnableKind::Decoder(model) = self.kind() else {
-            return Err(Error::NotAModel { path: self.path().to_owned() });
+            return Err(Problem::NotAModel { path: self.path().to_owned() }.into());
         };
         Ok(Session { model: Arc::clone(model), cache: model.cache(1)? })
     }

@@ -5,11 +5,11 @@
 
 use tensor::{Dtype, Tensor};
 
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Converts a tensor to the form in which the module returns it. Elements are converted when they are read.
 pub(crate) fn export_tensor(name: &str, tensor: &Tensor) -> Result<Tensor> {
-    let failed = || Error::OutputDtype { name: name.to_owned(), dtype: tensor.dtype() };
+    let failed = || Error::from(Problem::OutputDtype(tensor.dtype())).in_tensor(name);
     let (dtype, pairs) = torchscript::output_dtype(tensor.dtype()).ok_or_else(failed)?;
     let seen = match tensor.dtype() {
         Dtype::Bool | Dtype::Float4E2M1FnX2 => reinterpret(tensor, Dtype::UInt8, false),

@@ -6,6 +6,7 @@ use byte_source::{Blob, MappedFile, OwnedBlob, Source};
 use carton_format::{Carton, DataType, StringTensorFile, TOML_MAX, TensorIndex, TensorSpec};
 use tensor::Gathered;
 
+use crate::error::at;
 use crate::npy::{self, NpyArray};
 use crate::{ArrayFile, Error, Result, TensorError};
 
@@ -28,17 +29,17 @@ impl TensorFile {
 pub(crate) fn read_arrays(given: &[ArrayFile]) -> Result<(Vec<(String, NpyArray)>, Vec<Arc<dyn Source>>)> {
     for (index, ArrayFile { name, .. }) in given.iter().enumerate() {
         if name.is_empty() {
-            return Err(Error::tensor(name, TensorError::NoName));
+            return Err(in_tensor(name)(TensorError::NoName));
         }
         if given.iter().take(index).any(|other| other.name == *name) {
-            return Err(Error::tensor(name, TensorError::DuplicateName));
+            return Err(in_tensor(name)(TensorError::DuplicateName));
         }
     }
     let mut arrays: Vec<(String, NpyArray)> = Vec::with_capacity(given.len());
     let mut maps = Vec::with_capacity(given.len());
     for ArrayFile { name, path } in given {
         let file: Arc<dyn Source> = Arc::new(MappedFile::open(path)?);
-        let array = npy::read_npy(&file).map_err(|reason| Error::Npy { path: path.clone(), reason })?;
+        let array = npy::read_npy(&file).map_err(at(path))?;
         arrays.push((name.clone(), array));
         maps.push(file);
     }
@@ -56,7 +57,7 @@ pub(crate) fn add_arrays(
     let mut number = 0_usize;
     for (name, array) in arrays {
         if index.find(&name).is_some() {
-            return Err(Error::tensor(&name, TensorError::NameInIndex));
+            return Err(in_tensor(&name)(TensorError::NameInIndex));
         }
         let extension = if matches!(array, NpyArray::Strings { .. }) { "toml" } else { "bin" };
         let file = loop {
@@ -66,11 +67,15 @@ pub(crate) fn add_arrays(
                 break file;
             }
         };
-        let (dtype, shape, content) = array_file(array).map_err(|reason| Error::tensor(&name, reason))?;
+        let (dtype, shape, content) = array_file(array).map_err(in_tensor(&name))?;
         files.push((format!("tensor_data/{file}"), content));
         index.tensors.push(TensorSpec::Array { name, dtype, shape, file, other: toml::Table::new() });
     }
     Ok((index, files))
+}
+
+fn in_tensor(name: &str) -> impl Fn(TensorError) -> Error + '_ {
+    move |problem| Error::from(problem).in_tensor(name)
 }
 
 fn array_file(array: NpyArray) -> Result<(DataType, Vec<u64>, TensorFile), TensorError> {

@@ -5,12 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use byte_source::{Action, LazyFile, Observer, ProgressReporter, ProgressUpdate, hex, sha256};
+use byte_source::{Action, FileError, LazyFile, Observer, ProgressReporter, ProgressUpdate, hex, sha256};
 use output::Scratch;
 use remote_source::{Downloader, RemoteOptions, WantedFile};
 use tempfile::TempPath;
 
-use crate::{Error, ResolveOptions, Result};
+use crate::error::at;
+use crate::{Error, Problem, ResolveOptions, Result};
 
 /// Folder for downloads, permanent or temporary.
 pub(crate) struct DownloadCache<'o> {
@@ -49,7 +50,7 @@ impl<'o> DownloadCache<'o> {
     pub(crate) fn open(options: &'o ResolveOptions, observer: &'o dyn Observer) -> Result<Self> {
         let place = if let Some(folder) = &options.cache {
             std::fs::create_dir_all(folder)
-                .map_err(|reason| Error::CreateFolder { path: folder.clone(), reason })?;
+                .map_err(|reason| FileError::Create { path: folder.clone(), reason })?;
             CacheFolder::Permanent(folder.clone())
         } else {
             CacheFolder::Temporary(Scratch::create(output::parent_folder(&options.output))?)
@@ -96,7 +97,7 @@ impl<'o> DownloadCache<'o> {
     /// Tries the URLs in turn, and returns the number of bytes downloaded.
     fn download(&self, wanted: &AbsentFile<'_>, partial: &mut PartialFile) -> Result<u64> {
         let max_bytes = self.max_bytes()?;
-        let there = partial.file.metadata().map_err(Error::io(&partial.path))?.len();
+        let there = partial.file.metadata().map_err(at(&partial.path))?.len();
         let counted = DownloadCounter::new(self.observer, there);
         let mut failures = Vec::new();
         for url in wanted.urls {
@@ -108,8 +109,8 @@ impl<'o> DownloadCache<'o> {
                 Err(error) => failures.push(error),
             }
         }
-        let path = self.options.file.path().to_owned();
-        Err(Error::Fetch { path, entry: wanted.entry.to_owned(), failures })
+        let problem = Problem::Fetch { entry: wanted.entry.to_owned(), failures };
+        Err(at(self.options.file.path())(problem))
     }
 
     /// Returns the largest size of a file in bytes.
@@ -134,7 +135,7 @@ impl PartialFile {
     /// Opens and locks the partial file of an earlier run; creates a private one while another run holds the lock.
     fn open(folder: &Path, name: &str) -> Result<Self> {
         let path = folder.join(format!("{name}.partial"));
-        let failed = |reason| byte_source::FileError::Write { path: path.clone(), reason };
+        let failed = |reason| FileError::Write { path: path.clone(), reason };
         loop {
             let mut options = OpenOptions::new();
             let file =
@@ -172,7 +173,7 @@ impl PartialFile {
                 _ => Ok(()),
             }
         };
-        Ok(named().map_err(|reason| byte_source::FileError::Write { path: target.to_owned(), reason })?)
+        Ok(named().map_err(|reason| FileError::Write { path: target.to_owned(), reason })?)
     }
 
     /// Removes the file if no later run could resume from it.

@@ -15,8 +15,9 @@ use pickle_vm::PickleLimits;
 use tensor::{Budget, RecordChecks, Tensor, Tensors, ViewId};
 
 use crate::code::{self, CodeStatus};
+use crate::error::at;
 use crate::model_stream::{ModelStream, StreamedPair};
-use crate::{CartonNote, Error, Result, VerifyOptions};
+use crate::{CartonNote, Result, VerifyOptions};
 
 /// Largest number of windows that wait for the comparison.
 const QUEUE: usize = 4;
@@ -42,7 +43,7 @@ pub(crate) fn compare_model(
 ) -> Result<ModelComparison> {
     let mut checkpoint = Model::open(&options.open_options(), observer)?;
     let model = open_model(carton, observer)?;
-    let model_entry = carton.file(MODEL_PT).map_err(Error::from_reader(carton.path()))?;
+    let model_entry = carton.file(MODEL_PT).map_err(at(carton.path()))?;
     let is_original = code::find_original(&model, &checkpoint.containers, observer)?.is_some();
     // A module that keeps its code also keeps all tensors.
     let keeps_all = is_original && !options.has_changes();
@@ -165,9 +166,8 @@ impl TensorPairs<'_> {
                 self.known.insert(views, (!equal).then(|| OTHER_ELEMENTS.to_owned()));
             }
         }
-        let damaged = |reason: byte_source::Error| {
-            open::name_damaged_tensor(reason.in_file(checkpoint), expected).into()
-        };
+        let damaged =
+            |reason: byte_source::Error| open::name_damaged_tensor(reason.in_file(checkpoint), expected);
         checks.verify(self.observer).map_err(damaged)
     }
 

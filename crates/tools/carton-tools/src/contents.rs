@@ -9,6 +9,7 @@ use serde::Serialize;
 use tensor::Tensor;
 use torch_import::Container;
 
+use crate::error::at;
 use crate::open::open;
 use crate::script_outputs::script_outputs;
 use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
@@ -95,8 +96,8 @@ pub fn contents(path: &Path) -> Result<ContentsReport> {
 /// Returns an error if the carton cannot be read, or a document does not follow the specification.
 pub fn contents_of(carton: &Carton) -> Result<ContentsReport> {
     let path = carton.path();
-    let config = carton.config().map_err(Error::from_reader(path))?.document;
-    let index = carton.tensor_index().map_err(Error::from_reader(path))?.document;
+    let config = carton.config().map_err(at(path))?.document;
+    let index = carton.tensor_index().map_err(at(path))?.document;
     let mut notes = Vec::new();
     // The model of another runner may have another format.
     let model = tensors_of_model(carton, &()).unwrap_or_else(|error| {

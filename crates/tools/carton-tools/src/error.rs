@@ -5,33 +5,17 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Detail, ErrorKind, FileError};
+use byte_source::{Detail, Error, ErrorKind, FileError, Place, details};
 use carton_format::TensorIndex;
 use tensor::Dtype;
 
-use crate::NpyError;
-
-/// Result whose error is this crate's [`Error`] by default.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// Error of the work on a carton.
+/// Problem of the work on a carton.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Problem {
     /// A carton cannot be written.
-    #[error("{0}")]
-    Convert(#[source] Box<convert::Error>),
-    /// A file cannot be read or written, or the caller stopped the work.
-    #[error(transparent)]
-    Located(#[from] byte_source::Error),
-    /// A carton cannot be read.
-    #[error("{}", reason.text_at(path))]
-    Reader {
-        /// Carton, or folder to pack.
-        path: PathBuf,
-        #[source]
-        reason: carton_format::Error,
-    },
+    #[error("{reason}")]
+    Convert { reason: Box<convert::Error> },
     /// The file is a checkpoint, not a carton.
     #[error("{} is a checkpoint ({format}), not a carton", path.display())]
     IsCheckpoint {
@@ -48,53 +32,23 @@ pub enum Error {
     /// The path is not a folder, but the operation needs one.
     #[error("{} is not a folder", path.display())]
     NotAFolder { path: PathBuf },
-    #[error("cannot create the folder {}: {reason}", path.display())]
-    CreateFolder { path: PathBuf, reason: io::Error },
-    /// A file cannot be opened, read or written.
-    #[error("{}: {reason}", path.display())]
-    Io { path: PathBuf, reason: io::Error },
-    /// A document of the carton cannot be written.
-    #[error("{0}")]
-    Format(#[source] carton_format::Error),
-
     /// The output lies in the folder to pack.
     #[error("the output {} is in the folder that is packed, {}", output.display(), folder.display())]
     OutputInFolder { output: PathBuf, folder: PathBuf },
     /// The folder has a file for which the format has no place.
-    #[error(
-        "{}: `{}` has no place in a carton, which holds carton.toml, model/, tensor_data/ and misc/",
-        folder.display(),
-        path.escape_debug()
-    )]
+    #[error("`{}` has no place in a carton, which holds carton.toml, model/, tensor_data/ and misc/", path.escape_debug())]
     NoPlace {
-        folder: PathBuf,
         /// Path of the file in the folder.
         path: String,
     },
     /// The folder has no file in `model/`.
-    #[error("{}: there is no file in model/", folder.display())]
-    NoModel { folder: PathBuf },
+    #[error("there is no file in model/")]
+    NoModel,
     /// A link leads to a file that is not packed.
-    #[error("{}: a link leads to `{}`, which is not packed", folder.display(), target.escape_debug())]
+    #[error("a link leads to `{}`, which is not packed", target.escape_debug())]
     LinkNotPacked {
-        folder: PathBuf,
         /// Path to which the link leads.
         target: String,
-    },
-    /// An array cannot be added as a tensor.
-    #[error("tensor `{}`: {reason}", name.escape_debug())]
-    Tensor {
-        /// Name of the tensor.
-        name: String,
-        #[source]
-        reason: TensorError,
-    },
-    /// An `.npy` file cannot be read.
-    #[error("{}: {reason}", path.display())]
-    Npy {
-        path: PathBuf,
-        #[source]
-        reason: NpyError,
     },
     /// A view repeats the bytes of its storage, so its file would be many times as large.
     #[error(
@@ -112,12 +66,8 @@ pub enum Error {
         factor: u64,
     },
     /// NumPy has neither the tensor's dtype nor a wider one for its numbers.
-    #[error("tensor `{}`: NumPy has no {dtype}", name.escape_debug())]
-    NoNumpyDtype {
-        /// Name of the tensor.
-        name: String,
-        dtype: Dtype,
-    },
+    #[error("NumPy has no {0}")]
+    NoNumpyDtype(Dtype),
     /// A file cannot be compressed.
     #[error("cannot compress `{}`: {reason}", path.escape_debug())]
     Compress {
@@ -162,16 +112,14 @@ pub enum Error {
     #[error("{} is damaged: its SHA-256 is not its name", path.display())]
     BlobDamaged { path: PathBuf },
     /// A file in MANIFEST is neither in the carton nor in LINKS.
-    #[error("{}: MANIFEST lists `{}`, which is neither in the carton nor in LINKS", path.display(), entry.escape_debug())]
+    #[error("MANIFEST lists `{}`, which is neither in the carton nor in LINKS", entry.escape_debug())]
     NotLinked {
-        path: PathBuf,
         /// Path of the file in the carton.
         entry: String,
     },
     /// All URLs of a file failed.
-    #[error("{}: cannot fetch `{}`: {}", path.display(), entry.escape_debug(), failure_list(failures))]
+    #[error("cannot fetch `{}`: {}", entry.escape_debug(), failure_list(failures))]
     Fetch {
-        path: PathBuf,
         /// Path of the file in the carton.
         entry: String,
         /// Errors of the URLs, in the order of LINKS.
@@ -179,37 +127,46 @@ pub enum Error {
     },
 }
 
-impl Error {
-    /// Returns the category of the error for callers.
-    pub fn kind(&self) -> ErrorKind {
+details! {
+    Problem => Problem::place {
+        Io: FolderNotEmpty, FilesExist, ParentNotAFolder;
+        Input: IsCheckpoint, NotACarton, IsFolder, NotAFolder, NoPlace, NoModel, LinkNotPacked;
+        Option: OutputInFolder, NoCheckpoint, BaseUrl, Expansion;
+        Unsupported: NoNumpyDtype;
+        Damaged: BlobLength, BlobDamaged, NotLinked;
+        [reason]: Compress;
+        {convert_kind => reason}: Convert;
+        {last_kind => failures}: Fetch;
+    }
+}
+
+impl Problem {
+    fn place(&self) -> Place {
         match self {
-            Self::Convert(reason) => reason.kind(),
-            Self::Located(reason) => reason.kind(),
-            Self::Reader { reason, .. } | Self::Format(reason) => reason.kind(),
-            Self::Tensor { reason, .. } => reason.kind(),
-            Self::Npy { reason, .. } => reason.kind(),
-            Self::CreateFolder { reason, .. } | Self::Io { reason, .. } | Self::Compress { reason, .. } => {
-                reason.into()
-            }
-            Self::FolderNotEmpty { .. } | Self::FilesExist { .. } | Self::ParentNotAFolder { .. } => {
-                ErrorKind::Io
-            }
-            Self::IsCheckpoint { .. }
-            | Self::NotACarton { .. }
-            | Self::IsFolder { .. }
-            | Self::NotAFolder { .. }
-            | Self::NoPlace { .. }
-            | Self::NoModel { .. }
-            | Self::LinkNotPacked { .. } => ErrorKind::Input,
-            Self::OutputInFolder { .. }
-            | Self::NoCheckpoint
-            | Self::BaseUrl { .. }
-            | Self::Expansion { .. } => ErrorKind::Option,
-            Self::NoNumpyDtype { .. } => ErrorKind::Unsupported,
-            Self::BlobLength { .. } | Self::BlobDamaged { .. } | Self::NotLinked { .. } => ErrorKind::Damaged,
-            Self::Fetch { failures, .. } => failures.last().map_or(ErrorKind::Input, Detail::kind),
+            Self::IsCheckpoint { path, .. }
+            | Self::NotACarton { path }
+            | Self::IsFolder { path }
+            | Self::NotAFolder { path }
+            | Self::OutputInFolder { output: path, .. }
+            | Self::FolderNotEmpty { folder: path }
+            | Self::ParentNotAFolder { path }
+            | Self::BlobLength { path, .. }
+            | Self::BlobDamaged { path } => Place::file(path),
+            Self::Compress { path, .. }
+            | Self::NotLinked { entry: path }
+            | Self::Fetch { entry: path, .. } => Place { record: Some(path.clone()), ..Place::default() },
+            Self::Expansion { name, .. } => Place::tensor(name),
+            _ => Place::default(),
         }
     }
+}
+
+fn last_kind(failures: &[remote_source::Error]) -> ErrorKind {
+    failures.last().map_or(ErrorKind::Input, Detail::kind)
+}
+
+fn convert_kind(reason: &convert::Error) -> ErrorKind {
+    reason.kind()
 }
 
 /// Reason for which an array cannot be added as a tensor.
@@ -241,74 +198,34 @@ pub enum TensorError {
     },
 }
 
-impl TensorError {
-    /// Returns the category of the error for callers.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NoName | Self::DuplicateName | Self::NameInIndex => ErrorKind::Option,
-            Self::Dtype(_) | Self::Print(_) | Self::TooLong { .. } => ErrorKind::Unsupported,
-        }
+details! {
+    TensorError {
+        Option: NoName, DuplicateName, NameInIndex;
+        Unsupported: Dtype, Print, TooLong;
     }
 }
 
-impl Error {
-    /// Converts errors of the reader while it reads the carton or the folder at `path`.
-    pub fn from_reader(path: &Path) -> impl Fn(carton_format::Error) -> Self + '_ {
-        move |error| match error {
-            carton_format::Error::Located(error) => Self::Located(error),
-            reason => Self::Reader { path: path.to_owned(), reason },
+/// Adds the path of the carton or the folder that is read.
+pub(crate) fn at<E: Into<Error>>(path: &Path) -> impl Fn(E) -> Error + '_ {
+    move |error| error.into().in_file(path)
+}
+
+/// Converts errors while bytes of the carton at `path` are copied into `target`.
+pub(crate) fn copying<'p>(path: &'p Path, target: &'p Path) -> impl Fn(Error) -> Error + 'p {
+    move |error| match error.downcast() {
+        Ok(carton_format::Problem::WriteOutput(reason)) => {
+            FileError::Write { path: target.to_owned(), reason }.into()
         }
-    }
-
-    /// Converts errors of the reader while bytes of the carton at `path` are copied into `target`.
-    pub(crate) fn reader_or_target<'p>(
-        path: &'p Path,
-        target: &'p Path,
-    ) -> impl Fn(carton_format::Error) -> Self + 'p {
-        move |error| match error {
-            carton_format::Error::WriteOutput(reason) => {
-                Self::Located(FileError::Write { path: target.to_owned(), reason }.into())
-            }
-            error => Self::from_reader(path)(error),
-        }
-    }
-
-    /// Converts errors of the system at the file at `path`.
-    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
-        move |reason| Self::Io { path: path.to_owned(), reason }
-    }
-
-    pub(crate) fn tensor(name: &str, reason: TensorError) -> Self {
-        Self::Tensor { name: name.to_owned(), reason }
+        Ok(problem) => at(path)(problem),
+        Err(error) => at(path)(error),
     }
 }
 
-impl Error {
-    /// Returns true if the caller cancelled the work.
-    pub fn is_cancelled(&self) -> bool {
-        self.kind() == ErrorKind::Cancelled
-    }
-}
-
-/// Implements `From` for problems of other crates.
-macro_rules! from {
-    ($($problem:ty),*) => {
-        $(impl From<$problem> for Error {
-            fn from(problem: $problem) -> Self {
-                Self::Located(problem.into())
-            }
-        })*
-    };
-}
-
-from! { byte_source::Cancelled, FileError, output::Problem, remote_source::Error }
-
-impl From<convert::Error> for Error {
-    fn from(error: convert::Error) -> Self {
-        match error {
-            convert::Error::Open(error) => error.into(),
-            error => Self::Convert(Box::new(error)),
-        }
+/// Converts errors of writing a carton.
+pub(crate) fn unwritten(error: convert::Error) -> Error {
+    match error {
+        convert::Error::Open(error) => error,
+        reason => Problem::Convert { reason: Box::new(reason) }.into(),
     }
 }
 

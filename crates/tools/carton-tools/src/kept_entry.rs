@@ -6,7 +6,8 @@ use carton_writer::{CartonMember, EntryContent};
 use tensor::Storage;
 use zip_format::CompressedContent;
 
-use crate::{Error, Result};
+use crate::error::at;
+use crate::{Error, Problem, Result};
 
 /// Entry of a packed carton, with the data for writing it again.
 pub(crate) struct KeptEntry<'c> {
@@ -25,11 +26,11 @@ enum KeptKind {
 impl<'c> KeptEntry<'c> {
     /// Reads the entry. A compressed entry is checked here, a stored one while it is written.
     pub(crate) fn new(carton: &'c Carton, entry: &'c CartonEntry, observer: &dyn Observer) -> Result<Self> {
-        let failed = Error::from_reader(carton.path());
+        let failed = at::<Error>(carton.path());
         let path = entry.path.as_str();
-        let outside = || carton_format::Error::Missing { path: path.to_owned() };
+        let outside = || carton_format::Problem::Missing { path: path.to_owned() };
         let sha256 = carton.manifest().and_then(|manifest| manifest.hash(path));
-        let (region, crc) = carton.stored_data(path).ok_or_else(|| failed(outside()))?;
+        let (region, crc) = carton.stored_data(path).ok_or_else(|| failed(outside().into()))?;
         let packed = |method| -> Result<KeptKind> {
             let work = ProgressReporter::new(observer, path, Action::Verify, Some(entry.len));
             carton.copy(path, &mut std::io::sink(), work).map_err(&failed)?;
@@ -43,7 +44,7 @@ impl<'c> KeptEntry<'c> {
             CompressionMethod::Stored => KeptKind::Stored,
             method @ (CompressionMethod::Deflated | CompressionMethod::Zstd) => packed(method)?,
             CompressionMethod::Other(method) => {
-                return Err(failed(carton_format::Error::Method { path: path.to_owned(), method }));
+                return Err(failed(carton_format::Problem::Method { path: path.to_owned(), method }.into()));
             }
         };
         Ok(Self { path, sha256, bytes: Storage::stored(region, None), kind })
@@ -76,8 +77,8 @@ pub(crate) fn is_manifest_or_links(path: &str) -> bool {
 pub(crate) fn absent_files(carton: &Carton) -> Result<Vec<(String, [u8; 32])>> {
     let absent = carton.absent();
     for (path, _) in &absent {
-        if let Err(carton_format::Error::Missing { path: entry }) = carton.entry(path) {
-            return Err(Error::NotLinked { path: carton.path().to_owned(), entry });
+        if let Err(carton_format::Problem::Missing { path: entry }) = carton.entry(path) {
+            return Err(at(carton.path())(Problem::NotLinked { entry }));
         }
     }
     Ok(absent)

@@ -51,11 +51,12 @@ mod verify;
 
 pub use ::open::{Selection, open_model};
 pub use byte_source::Observer;
+pub use byte_source::{Error, Result};
 pub use code::CodeStatus;
 pub use contents::{
     AbsentFileRow, CartonFileRow, CartonTensorRow, ContentsReport, contents, contents_of, tensors,
 };
-pub use error::{Error, Result, TensorError};
+pub use error::{Problem, TensorError};
 pub use note::CartonNote;
 pub use npy::NpyError;
 pub use open::{check_copy_space, copy_carton, open, open_packed_in, open_with};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use carton_format::{Problem, TensorIndex};
+use carton_format::{DocumentProblem, TensorIndex};
 use serde::{Serialize, Serializer};
 
 /// Note for the user; its text is one sentence without a full stop.
@@ -15,7 +15,7 @@ pub enum CartonNote {
     /// Note about a carton that is verified.
     Verify(String),
     /// A field of a document was missing and was added.
-    FieldAdded(Problem),
+    FieldAdded(DocumentProblem),
     /// The tensor index was missing and was added.
     IndexAdded,
     /// Files that MANIFEST lists are not in the carton.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use byte_source::{ErrorKind, Region, Source};
+use byte_source::{Region, Source, details};
 use tensor::{ByteOrder, Dtype, Storage, Tensor, contiguous_strides};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -17,33 +17,15 @@ pub enum NpyError {
     /// The file does not begin with the magic bytes and a whole header.
     #[error("it is not an .npy file")]
     NotNpy,
-    /// The header is not UTF-8.
-    #[error("the header is not text")]
-    Header,
+    /// The header or a string is not what NumPy writes.
+    #[error("{0}")]
+    Malformed(&'static str),
     /// The header lacks this key.
     #[error("the header has no `{0}`")]
     Missing(&'static str),
-    /// The elements are records with named fields.
-    #[error("arrays with named fields are not supported")]
-    Fields,
-    /// `fortran_order` is neither `True` nor `False`.
-    #[error("fortran_order is neither True nor False")]
-    Order,
-    /// The shape cannot be parsed.
-    #[error("the shape is not a tuple of numbers")]
-    Shape,
-    /// The string type has no length.
-    #[error("the type of the strings has no length")]
-    StringType,
-    /// The array holds strings in Fortran order.
-    #[error("arrays of strings in Fortran order are not supported")]
-    FortranStrings,
-    /// Strings of length 0 take no bytes, so their number has no bound.
-    #[error("arrays of strings without characters are not supported")]
-    EmptyStrings,
-    /// A string has a code point that is not a Unicode character.
-    #[error("a string is not Unicode")]
-    Unicode,
+    /// Carton has no arrays of this kind.
+    #[error("arrays {0} are not supported")]
+    Unsupported(&'static str),
     /// Carton does not have this element type.
     #[error("Carton has no tensors of NumPy's type `{}`", descr.escape_debug())]
     Dtype {
@@ -52,7 +34,7 @@ pub enum NpyError {
     },
     /// The shape does not fit the elements.
     #[error("{0}")]
-    Tensor(#[source] tensor::Error),
+    Tensor(tensor::Error),
     /// The length of the data is not the one that shape and type need.
     #[error("{found} bytes follow the header, {}", needed(*expected))]
     Length {
@@ -63,23 +45,11 @@ pub enum NpyError {
     },
 }
 
-impl NpyError {
-    /// Returns the category of the error for callers.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::NotNpy => ErrorKind::Input,
-            Self::Fields | Self::FortranStrings | Self::EmptyStrings | Self::Dtype { .. } => {
-                ErrorKind::Unsupported
-            }
-            Self::Header
-            | Self::Missing(_)
-            | Self::Order
-            | Self::Shape
-            | Self::StringType
-            | Self::Unicode
-            | Self::Tensor(_)
-            | Self::Length { .. } => ErrorKind::Damaged,
-        }
+details! {
+    NpyError {
+        Input: NotNpy;
+        Unsupported: Unsupported, Dtype;
+        Damaged: Malformed, Missing, Tensor, Length;
     }
 }
 
@@ -105,20 +75,22 @@ pub(crate) enum NpyArray {
 pub(crate) fn read_npy(file: &Arc<dyn Source>) -> Result<NpyArray, NpyError> {
     let bytes = file.share(0..file.len()).unwrap_or_default();
     let (header, start) = header(&bytes).ok_or(NpyError::NotNpy)?;
-    let header = std::str::from_utf8(header).map_err(|_| NpyError::Header)?;
-    let descr = quoted(header_value(header, "descr")?).ok_or(NpyError::Fields)?;
+    let header = std::str::from_utf8(header).map_err(|_| NpyError::Malformed("the header is not text"))?;
+    let descr = quoted(header_value(header, "descr")?).ok_or(NpyError::Unsupported("with named fields"))?;
     let fortran = match header_value(header, "fortran_order")? {
         text if text.starts_with("True") => true,
         text if text.starts_with("False") => false,
-        _ => return Err(NpyError::Order),
+        _ => return Err(NpyError::Malformed("fortran_order is neither True nor False")),
     };
-    let shape = shape(header_value(header, "shape")?).ok_or(NpyError::Shape)?;
+    let shape = shape(header_value(header, "shape")?)
+        .ok_or(NpyError::Malformed("the shape is not a tuple of numbers"))?;
     let order = if descr.starts_with('>') { ByteOrder::Big } else { ByteOrder::Little };
     let kind = descr.trim_start_matches(['<', '>', '|', '=']);
     if let Some(characters) = kind.strip_prefix('U') {
-        let characters: usize = characters.parse().map_err(|_| NpyError::StringType)?;
+        let characters: usize =
+            characters.parse().map_err(|_| NpyError::Malformed("the type of the strings has no length"))?;
         if fortran {
-            return Err(NpyError::FortranStrings);
+            return Err(NpyError::Unsupported("of strings in Fortran order"));
         }
         let data = decode_strings(bytes.get(start..).unwrap_or_default(), &shape, characters, order)?;
         return Ok(NpyArray::Strings { shape, data });
@@ -201,8 +173,13 @@ fn decode_strings(
     if expected != Some(found) {
         return Err(NpyError::Length { found, expected });
     }
-    let width = width.filter(|width| *width > 0).ok_or(NpyError::EmptyStrings)?;
-    bytes.chunks_exact(width).map(|string| decode_utf32(string, order).ok_or(NpyError::Unicode)).collect()
+    // Strings of length 0 take no bytes, so their number has no bound.
+    let width =
+        width.filter(|width| *width > 0).ok_or(NpyError::Unsupported("of strings without characters"))?;
+    bytes
+        .chunks_exact(width)
+        .map(|string| decode_utf32(string, order).ok_or(NpyError::Malformed("a string is not Unicode")))
+        .collect()
 }
 
 fn decode_utf32(string: &[u8], order: ByteOrder) -> Option<String> {
@@ -263,16 +240,28 @@ mod tests {
             array(descr, order, shape, &[0xff; 8]).map(|_| ()).expect_err("malformed")
         };
         assert_eq!(file(b"no array").map(|_| ()), Err(NpyError::NotNpy));
-        assert_eq!(file(b"\x93NUMPY\x01\x00\x01\x00\xff").map(|_| ()), Err(NpyError::Header));
+        assert_eq!(
+            file(b"\x93NUMPY\x01\x00\x01\x00\xff").map(|_| ()),
+            Err(NpyError::Malformed("the header is not text"))
+        );
         assert_eq!(file(b"\x93NUMPY\x01\x00\x01\x00{").map(|_| ()), Err(NpyError::Missing("descr")));
-        assert_eq!(error("[('a', '<f4')]", "False", "(2,)"), NpyError::Fields);
-        assert_eq!(error("'<f4'", "None", "(2,)"), NpyError::Order);
-        assert_eq!(error("'<f4'", "False", "(x,)"), NpyError::Shape);
+        assert_eq!(error("[('a', '<f4')]", "False", "(2,)"), NpyError::Unsupported("with named fields"));
+        assert_eq!(
+            error("'<f4'", "None", "(2,)"),
+            NpyError::Malformed("fortran_order is neither True nor False")
+        );
+        assert_eq!(
+            error("'<f4'", "False", "(x,)"),
+            NpyError::Malformed("the shape is not a tuple of numbers")
+        );
         assert_eq!(error("'<f2'", "False", "(4,)"), NpyError::Dtype { descr: "<f2".to_owned() });
-        assert_eq!(error("'<U'", "False", "(4,)"), NpyError::StringType);
-        assert_eq!(error("'<U2'", "True", "(1,)"), NpyError::FortranStrings);
+        assert_eq!(
+            error("'<U'", "False", "(4,)"),
+            NpyError::Malformed("the type of the strings has no length")
+        );
+        assert_eq!(error("'<U2'", "True", "(1,)"), NpyError::Unsupported("of strings in Fortran order"));
         assert_eq!(error("'<U0'", "False", "(0,)"), NpyError::Length { found: 8, expected: Some(0) });
-        assert_eq!(error("'<U2'", "False", "(1,)"), NpyError::Unicode);
+        assert_eq!(error("'<U2'", "False", "(1,)"), NpyError::Malformed("a string is not Unicode"));
         assert_eq!(error("'<f4'", "False", "(1,)"), NpyError::Length { found: 8, expected: Some(4) });
         assert!(matches!(error("'<f4'", "False", "(3,)"), NpyError::Tensor(_)));
         let huge = format!("({},)", u64::MAX);

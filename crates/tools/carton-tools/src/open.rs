@@ -4,23 +4,24 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Action, Location, MappedFile, Observer, OpenedFile, ProgressReporter, Source};
+use byte_source::{Action, FileError, Location, MappedFile, Observer, OpenedFile, ProgressReporter, Source};
 use carton_format::{Carton, Config, Manifest};
 use open::files::{CheckpointSources, ShardPolicy};
 use torch_import::Container;
 use zip_format::ZipIndex;
 
-use crate::{Error, Result};
+use crate::error::at;
+use crate::{Error, Problem, Result};
 
 /// Returns an error if a file that the reader refuses is a checkpoint or another file, rather than a damaged carton.
 pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
     if let Some(format) = checkpoint_format(path) {
-        return Some(Error::IsCheckpoint { path: path.to_owned(), format });
+        return Some(Problem::IsCheckpoint { path: path.to_owned(), format }.into());
     }
     if path.is_dir() {
         // A folder with one of the documents is a carton that lacks the other.
         let has_document = [Config::PATH, Manifest::PATH].iter().any(|name| path.join(name).exists());
-        return (!has_document).then(|| Error::NotACarton { path: path.to_owned() });
+        return (!has_document).then(|| not_one(path));
     }
     if !path.is_file() {
         return None;
@@ -34,7 +35,11 @@ pub(crate) fn not_a_carton(path: &Path) -> Option<Error> {
         // A carton that is cut short, or whose directory is damaged, still starts like a zip file.
         (None, _) => !file.bytes().starts_with(b"PK") && !Carton::documents_are_in(&file),
     };
-    is_other.then(|| Error::NotACarton { path: path.to_owned() })
+    is_other.then(|| not_one(path))
+}
+
+fn not_one(path: &Path) -> Error {
+    Problem::NotACarton { path: path.to_owned() }.into()
 }
 
 /// Opens a packed or unpacked carton.
@@ -46,7 +51,7 @@ pub fn open(input: &Location) -> Result<Carton> {
     if input.is_local() {
         return open_by(path, Carton::open);
     }
-    open_file(path, &file_of(input)?.ok_or_else(|| Error::NotACarton { path: path.to_owned() })?)
+    open_file(path, &file_of(input)?.ok_or_else(|| not_one(path))?)
 }
 
 /// Opens a packed or unpacked carton of this machine like [`open()`], and each file with tensors with `open_file`.
@@ -57,7 +62,7 @@ pub fn open_with(path: &Path, open_file: fn(&Path) -> OpenedFile) -> Result<Cart
     open_by(path, |path| Carton::open_with(path, open_file))
 }
 
-fn open_by(path: &Path, open: impl FnOnce(&Path) -> Result<Carton, carton_format::Error>) -> Result<Carton> {
+fn open_by(path: &Path, open: impl FnOnce(&Path) -> Result<Carton>) -> Result<Carton> {
     output::refuse_remote(path)?;
     // The reader opens any folder, and a checkpoint may be a folder.
     if path.is_dir()
@@ -65,19 +70,17 @@ fn open_by(path: &Path, open: impl FnOnce(&Path) -> Result<Carton, carton_format
     {
         return Err(error);
     }
-    open(path).map_err(|error| match error {
-        // Nothing was read, so the file's format is unknown.
-        carton_format::Error::Map(_) | carton_format::Error::Io { .. } => Error::from_reader(path)(error),
-        error => not_a_carton(path).unwrap_or_else(|| Error::from_reader(path)(error)),
+    open(path).map_err(|error| {
+        // If nothing was read, the file's format is unknown.
+        let other = if error.detail::<FileError>().is_some() { None } else { not_a_carton(path) };
+        other.unwrap_or_else(|| at(path)(error))
     })
 }
 
 /// Opens the file of a packed carton.
 fn open_file(path: &Path, file: &Arc<dyn Source>) -> Result<Carton> {
-    Carton::from_source(Arc::clone(file)).map_err(|error| match error {
-        carton_format::Error::Io { .. } => Error::from_reader(path)(error),
-        error => other_source(file).unwrap_or_else(|| Error::from_reader(path)(error)),
-    })
+    Carton::from_source(Arc::clone(file))
+        .map_err(|error| other_source(file).unwrap_or_else(|| at(path)(error)))
 }
 
 /// Opens a carton to compute with its weights, which have to be in memory or mapped. One that is not on this machine is copied
@@ -90,9 +93,9 @@ pub fn copy_carton(input: &Location, observer: &dyn Observer) -> Result<Carton> 
         return open(input);
     }
     let path = input.path();
-    let file = file_of(input)?.ok_or_else(|| Error::NotACarton { path: path.to_owned() })?;
+    let file = file_of(input)?.ok_or_else(|| not_one(path))?;
     open_file(path, &file)?;
-    Carton::from_source(copy_file(&file, observer)?).map_err(Error::from_reader(path))
+    Carton::from_source(copy_file(&file, observer)?).map_err(at(path))
 }
 
 /// Opens the files directly in a folder whose names are those of packed cartons.
@@ -100,7 +103,7 @@ pub fn copy_carton(input: &Location, observer: &dyn Observer) -> Result<Carton> 
 /// # Errors
 /// Returns an error if the folder or a file cannot be read.
 pub fn open_packed_in(folder: &Location) -> Result<Vec<Location>> {
-    let listing = folder.store().list(folder.path()).map_err(byte_source::Error::from)?;
+    let listing = folder.store().list(folder.path()).map_err(Error::from)?;
     let is_named =
         |name: &&String| Path::new(name).extension().is_some_and(|extension| extension == Carton::EXTENSION);
     let files: Vec<PathBuf> =
@@ -116,7 +119,7 @@ pub fn open_packed_in(folder: &Location) -> Result<Vec<Location>> {
 pub fn check_copy_space<'l>(cartons: impl IntoIterator<Item = &'l Location>) -> Result<()> {
     let mut needed = 0_u64;
     for input in cartons.into_iter().filter(|input| !input.is_local()) {
-        let file = file_of(input)?.ok_or_else(|| Error::NotACarton { path: input.path().to_owned() })?;
+        let file = file_of(input)?.ok_or_else(|| not_one(input.path()))?;
         needed = needed.saturating_add(file.len());
     }
     if needed > 0 {
@@ -131,7 +134,7 @@ pub(crate) fn copy_file(file: &Arc<dyn Source>, observer: &dyn Observer) -> Resu
     output::require_free_space(file.len(), &std::env::temp_dir())?;
     let name = output::file_name(file.path());
     let work = ProgressReporter::new(observer, &name, Action::Download, Some(file.len()));
-    let write = |reason| Error::from_reader(path)(carton_format::Error::WriteOutput(reason));
+    let write = |reason| at(path)(carton_format::Problem::WriteOutput(reason));
     let mut copy = tempfile::tempfile().map_err(write)?;
     let mut done = 0_u64;
     for range in byte_source::window_ranges(0..file.len()) {
@@ -154,15 +157,19 @@ pub(crate) fn file_of(input: &Location) -> Result<Option<Arc<dyn Source>>> {
 pub(crate) fn other_source(file: &Arc<dyn Source>) -> Option<Error> {
     let path = file.path().to_owned();
     if let Ok(container) = Container::from_source(Arc::clone(file)) {
-        return Some(Error::IsCheckpoint { path, format: container.format() });
+        return Some(Problem::IsCheckpoint { path, format: container.format() }.into());
     }
     let start = file.read_range(0..file.len().min(2)).ok()?;
-    (*start != *b"PK").then_some(Error::NotACarton { path })
+    (*start != *b"PK").then(|| not_one(&path))
 }
 
 pub(crate) fn open_packed(input: &Location) -> Result<Carton> {
     let carton = open(input)?;
-    if carton.is_packed() { Ok(carton) } else { Err(Error::IsFolder { path: input.path().to_owned() }) }
+    if carton.is_packed() {
+        Ok(carton)
+    } else {
+        Err(Problem::IsFolder { path: input.path().to_owned() }.into())
+    }
 }
 
 /// Returns the name of the checkpoint format at `path`, a file or folder; `None` if the path is a carton or no checkpoint.

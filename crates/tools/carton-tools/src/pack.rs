@@ -8,7 +8,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use byte_source::{
-    Action, Blob, LazyFile, Location, Observer, ProgressReporter, Region, Source, each_window, hex, sha256,
+    Action, Blob, FileError, LazyFile, Location, Observer, ProgressReporter, Region, Source, each_window,
+    hex, sha256,
 };
 use carton_format::{Carton, CartonEntry, Config, DataType, MODEL_FOLDER, MODEL_PT, TensorIndex, TensorSpec};
 use carton_writer::{CartonMember, CompressedFile, CompressedFiles, CompressionSpill, EntryContent};
@@ -18,8 +19,9 @@ use output::{IfExists, Scratch, file_name, parent_folder};
 use serde::{Deserialize, Serialize};
 
 use crate::arrays::{self, TensorFile};
+use crate::error::{at, unwritten};
 use crate::kept_entry::is_manifest_or_links;
-use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
+use crate::{CartonNote, Error, Problem, Result, SCHEMA_VERSION};
 
 const CARTON_FOLDERS: &[&str] = &[MODEL_FOLDER, "tensor_data/", "misc/"];
 /// Largest number of files that are not on this machine and open at the same time.
@@ -126,7 +128,7 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     let folder = &options.folder;
     let root = folder.path();
     if !folder.is_folder() {
-        return Err(Error::NotAFolder { path: root.to_owned() });
+        return Err(Problem::NotAFolder { path: root.to_owned() }.into());
     }
     let default = || {
         if folder.is_local() {
@@ -140,12 +142,12 @@ pub fn pack(options: &PackOptions, observer: &dyn Observer) -> Result<PackReport
     if folder.is_local() {
         return pack_files(root, root, &target, options, observer);
     }
-    let files = folder.files_below().map_err(byte_source::Error::from)?;
+    let files = folder.files_below().map_err(Error::from)?;
     if let Some(path) = files.iter().find(|path| !is_manifest_or_links(path) && !has_place(path)) {
-        return Err(Error::NoPlace { folder: root.to_owned(), path: path.clone() });
+        return Err(at(root)(Problem::NoPlace { path: path.clone() }));
     }
     if !files.iter().any(|path| path == Config::PATH) {
-        return Err(Error::NotACarton { path: root.to_owned() });
+        return Err(Problem::NotACarton { path: root.to_owned() }.into());
     }
     let scratch = Scratch::create(parent_folder(&target))?;
     copy_files(folder, &files, scratch.path(), observer)?;
@@ -168,8 +170,8 @@ fn copy_files(folder: &Location, files: &[String], copy: &Path, observer: &dyn O
             let path = copy.join(name);
             let parent = parent_folder(&path);
             let made = std::fs::create_dir_all(parent);
-            made.map_err(|reason| Error::CreateFolder { path: parent.to_owned(), reason })?;
-            let failed = |reason| byte_source::FileError::Write { path: path.clone(), reason };
+            made.map_err(|reason| FileError::Create { path: parent.to_owned(), reason })?;
+            let failed = |reason| FileError::Write { path: path.clone(), reason };
             let mut file = File::create_new(&path).map_err(failed)?;
             let copied = each_window(&*source, 0..source.len(), |window| {
                 file.write_all(&window)?;
@@ -190,7 +192,7 @@ fn pack_files(
     options: &PackOptions,
     observer: &dyn Observer,
 ) -> Result<PackReport> {
-    let carton = Carton::open_unlisted(files).map_err(Error::from_reader(root))?;
+    let carton = Carton::open_unlisted(files).map_err(at(root))?;
     let entries = entries_to_pack(root, &carton)?;
     let documents = PackDocuments::read(root, &carton, options)?;
     let sources = plain_files(files, &entries)?;
@@ -230,7 +232,8 @@ fn pack_files(
     // Array files are checked for changes after they have been read, since the folder's files are not kept open.
     let check_inputs = || documents.maps.iter().try_for_each(|map| map.check_unchanged());
     let packed = carton_writer::CartonLayout::new(files);
-    let written = write_carton(&packed, target, options.if_exists, &check_inputs, observer)?;
+    let written =
+        write_carton(&packed, target, options.if_exists, &check_inputs, observer).map_err(unwritten)?;
     Ok(PackReport {
         schema_version: SCHEMA_VERSION,
         file: root.display().to_string(),
@@ -253,7 +256,7 @@ fn check_target(target: &Path, root: &Path, if_exists: IfExists) -> Result<()> {
     if let (Ok(parent), Ok(whole)) = (parent_folder(target).canonicalize(), root.canonicalize())
         && parent.starts_with(whole)
     {
-        return Err(Error::OutputInFolder { output: target.to_owned(), folder: root.to_owned() });
+        return Err(Problem::OutputInFolder { output: target.to_owned(), folder: root.to_owned() }.into());
     }
     Ok(())
 }
@@ -267,15 +270,15 @@ fn entries_to_pack<'c>(root: &Path, carton: &'c Carton) -> Result<Vec<&'c Carton
             continue;
         }
         if !has_place(path) {
-            return Err(Error::NoPlace { folder: root.to_owned(), path: path.to_owned() });
+            return Err(at(root)(Problem::NoPlace { path: path.to_owned() }));
         }
         if entry.is_symbolic_link {
-            carton.link_target(entry).map_err(Error::from_reader(root))?;
+            carton.link_target(entry).map_err(at(root))?;
         }
         entries.push(entry);
     }
     if !entries.iter().any(|entry| entry.path.starts_with(MODEL_FOLDER)) {
-        return Err(Error::NoModel { folder: root.to_owned() });
+        return Err(at(root)(Problem::NoModel));
     }
     Ok(entries)
 }
@@ -298,14 +301,14 @@ struct PackDocuments {
 
 impl PackDocuments {
     fn read(root: &Path, carton: &Carton, options: &PackOptions) -> Result<Self> {
-        let failed = Error::from_reader(root);
+        let failed = at::<Error>(root);
         let config = carton.config().map_err(&failed)?;
         let (arrays, maps) = arrays::read_arrays(&options.tensors)?;
         let index = carton.tensor_index().map_err(&failed)?;
         let (new_index, tensors) = arrays::add_arrays(carton, &index.document, arrays)?;
         let problems = config.document.check(&new_index, &|path| carton.has_file(path));
         if !problems.0.is_empty() {
-            return Err(failed(carton_format::Error::Document(problems)));
+            return Err(failed(carton_format::Problem::Document(problems).into()));
         }
         for spec in &index.document.tensors {
             if matches!(spec, TensorSpec::Array { dtype: DataType::String, .. }) {
@@ -317,7 +320,7 @@ impl PackDocuments {
         let config = if config.filled_in.0.is_empty() {
             carton.text(Config::PATH).map_err(&failed)?
         } else {
-            config.document.to_toml().map_err(Error::Format)?
+            config.document.to_toml()?
         };
         let has_index = carton.entry(TensorIndex::PATH).is_ok();
         if !has_index {
@@ -327,7 +330,7 @@ impl PackDocuments {
         let index = if has_index && index.filled_in.0.is_empty() && tensors.is_empty() {
             carton.text(TensorIndex::PATH).map_err(&failed)?
         } else {
-            new_index.to_toml().map_err(Error::Format)?
+            new_index.to_toml()?
         };
         Ok(Self { config, index, tensors, maps, notes })
     }
@@ -354,7 +357,7 @@ fn links(
     observer: &dyn Observer,
 ) -> Result<Vec<PackedLink>> {
     let root = carton.path();
-    let failed = Error::from_reader(root);
+    let failed = at::<Error>(root);
     let mut hashes: HashMap<String, [u8; 32]> = HashMap::new();
     let mut links = Vec::new();
     for entry in entries.iter().filter(|entry| entry.is_symbolic_link) {
@@ -363,7 +366,7 @@ fn links(
             *hash
         } else {
             let Some((_, file)) = sources.iter().find(|(path, _)| *path == target) else {
-                return Err(Error::LinkNotPacked { folder: root.to_owned(), target });
+                return Err(at(root)(Problem::LinkNotPacked { target }));
             };
             let hash = sha256(file, observer)?;
             hashes.insert(target, hash);
@@ -407,9 +410,9 @@ fn compress(
         } else {
             spill.compress(*blob, how, work.resumed_at(before)).map_err(|reason| {
                 if reason.io_kind().is_none() {
-                    return Error::from(reason);
+                    return reason;
                 }
-                Error::Compress { path: (*path).to_owned(), reason: reason.into() }
+                Problem::Compress { path: (*path).to_owned(), reason: reason.into() }.into()
             })?
         });
         before = before.saturating_add(blob.len());

@@ -9,7 +9,7 @@ use output::{IfExists, OutputFile, check_target, file_name};
 use serde::Serialize;
 use tensor::Tensor;
 
-use crate::{Error, Result, SCHEMA_VERSION};
+use crate::{Error, Problem, Result, SCHEMA_VERSION};
 
 /// Target of [`save_array`], and the most that it may grow.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub fn save_array(
     let nbytes = npy.nbytes();
     let (stored, factor) = (tensor.storage().len(), options.max_expansion);
     if nbytes > stored.saturating_mul(factor).max(stored.saturating_add(EXPANSION_BASE)) {
-        return Err(Error::Expansion { name: name.to_owned(), stored, nbytes, factor });
+        return Err(Problem::Expansion { name: name.to_owned(), stored, nbytes, factor }.into());
     }
     check_target(&options.output, &[file], options.if_exists)?;
     let mut output = OutputFile::create(&options.output, nbytes)?;
@@ -106,14 +106,14 @@ pub fn save_array(
 pub fn write_array(name: &str, tensor: &Tensor, out: &mut dyn io::Write) -> Result<()> {
     let failed = |reason| FileError::Output { what: "to standard output", reason }.into();
     let written = npy_file(name, tensor)?.write(out, &failed, &ProgressReporter::unobserved());
-    Ok(written.map_err(|error| error.in_tensor(name))?)
+    written.map_err(|error| error.in_tensor(name))
 }
 
 /// Returns the file of a tensor whose numbers NumPy has, which packed and quantized ones are not.
 fn npy_file(name: &str, tensor: &Tensor) -> Result<NpyFile> {
-    let npy = NpyFile::new(tensor).map_err(|problem| byte_source::Error::from(problem).in_tensor(name))?;
+    let npy = NpyFile::new(tensor).map_err(|problem| Error::from(problem).in_tensor(name))?;
     if tensor.cast(npy.dtype()).is_none() {
-        return Err(Error::NoNumpyDtype { name: name.to_owned(), dtype: tensor.dtype() });
+        return Err(Error::from(Problem::NoNumpyDtype(tensor.dtype())).in_tensor(name));
     }
     Ok(npy)
 }

@@ -4,15 +4,16 @@ use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Location, Observer, ProgressReporter, WINDOW, hex};
+use byte_source::{Action, FileError, Location, Observer, ProgressReporter, WINDOW, hex};
 use carton_format::{Carton, CartonEntry, Config, TensorIndex};
 use convert::write_carton;
 use output::{IfExists, OutputFile};
 use serde::Serialize;
 
+use crate::error::{at, copying, unwritten};
 use crate::kept_entry::{self, KeptEntry, is_manifest_or_links};
 use crate::open::open_packed;
-use crate::{Error, Result, SCHEMA_VERSION};
+use crate::{Error, Problem, Result, SCHEMA_VERSION};
 
 /// Options for shrinking a carton.
 #[derive(Clone, Debug)]
@@ -98,7 +99,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
     let inputs = if options.in_place { &[][..] } else { &[file] };
     output::check_target(&options.output, inputs, options.if_exists)?;
     std::fs::create_dir_all(&options.blobs)
-        .map_err(|reason| Error::CreateFolder { path: options.blobs.clone(), reason })?;
+        .map_err(|reason| FileError::Create { path: options.blobs.clone(), reason })?;
     let mut links = carton.links().clone();
     let mut absent = kept_entry::absent_files(&carton)?;
     let mut kept = Vec::new();
@@ -110,8 +111,8 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
             continue;
         }
         let hash = carton.manifest().and_then(|manifest| manifest.hash(&entry.path));
-        let unlisted = || carton_format::Error::Unlisted { path: entry.path.clone() };
-        let hash = hash.ok_or_else(|| Error::from_reader(file)(unlisted()))?;
+        let unlisted = || carton_format::Problem::Unlisted { path: entry.path.clone() };
+        let hash = hash.ok_or_else(|| at(file)(unlisted()))?;
         let name = hex(&hash);
         let blob = options.blobs.join(&name);
         if write_blob(&carton, entry, &blob, observer)? {
@@ -129,11 +130,12 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
         }
         return Err(error.into());
     }
-    let links = if absent.is_empty() { None } else { Some(links.to_toml().map_err(Error::Format)?) };
+    let links = if absent.is_empty() { None } else { Some(links.to_toml()?) };
     let files = kept.iter().map(KeptEntry::file).collect();
     let shrunk = carton_writer::CartonLayout { files, absent, links };
     let check_inputs = || carton.check_unchanged();
-    let written = write_carton(&shrunk, &options.output, options.if_exists, &check_inputs, observer)?;
+    let written = write_carton(&shrunk, &options.output, options.if_exists, &check_inputs, observer)
+        .map_err(unwritten)?;
     Ok(ShrinkReport {
         schema_version: SCHEMA_VERSION,
         file: file.display().to_string(),
@@ -150,7 +152,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
 ///
 /// # Errors
 /// When it is not an http or https URL, or has a query or a fragment.
-pub fn base_url(text: &str) -> Result<&str> {
+pub fn base_url(text: &str) -> Result<&str, Problem> {
     let base = text.trim_end_matches('/');
     let fits = url::Url::parse(base).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https")
@@ -158,7 +160,7 @@ pub fn base_url(text: &str) -> Result<&str> {
             && url.query().is_none()
             && url.fragment().is_none()
     });
-    if fits { Ok(base) } else { Err(Error::BaseUrl { url: text.to_owned() }) }
+    if fits { Ok(base) } else { Err(Problem::BaseUrl { url: text.to_owned() }) }
 }
 
 /// Returns true if an entry stays in the carton: a document, since the documents describe the carton, a link, or a small
@@ -172,23 +174,23 @@ fn stays_in_carton(entry: &CartonEntry, min_size: u64) -> bool {
 fn write_blob(carton: &Carton, entry: &CartonEntry, target: &Path, observer: &dyn Observer) -> Result<bool> {
     let work = ProgressReporter::new(observer, &entry.path, Action::Write, Some(entry.len));
     if target.symlink_metadata().is_ok() {
-        let found = target.metadata().map_err(Error::io(target))?.len();
+        let found = target.metadata().map_err(at(target))?.len();
         if found != entry.len {
-            return Err(Error::BlobLength { path: target.to_owned(), found, expected: entry.len });
+            return Err(Problem::BlobLength { path: target.to_owned(), found, expected: entry.len }.into());
         }
         return check_blob(carton, entry, target, work).map(|()| false);
     }
     let mut output = OutputFile::create(target, entry.len)?;
-    carton.copy(&entry.path, &mut output, work).map_err(Error::reader_or_target(carton.path(), target))?;
+    carton.copy(&entry.path, &mut output, work).map_err(copying(carton.path(), target))?;
     output.commit_unsynced(IfExists::Replace)?;
     Ok(true)
 }
 
 /// Checks that an existing blob has the bytes of the carton's file.
 fn check_blob(carton: &Carton, entry: &CartonEntry, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
-    let failed = Error::from_reader(carton.path());
+    let failed = at::<Error>(carton.path());
     let mut ours = carton.read(&entry.path).map_err(&failed)?;
-    let mut theirs = File::open(target).map_err(Error::io(target))?;
+    let mut theirs = File::open(target).map_err(at(target))?;
     let mut buffer = vec![0; WINDOW];
     let mut done = 0_u64;
     loop {
@@ -199,9 +201,9 @@ fn check_blob(carton: &Carton, entry: &CartonEntry, target: &Path, work: Progres
         let len = window.len();
         // A window has at most as many bytes as the buffer.
         let other = buffer.get_mut(..len).unwrap_or_default();
-        theirs.read_exact(other).map_err(Error::io(target))?;
+        theirs.read_exact(other).map_err(at(target))?;
         if window != other {
-            return Err(Error::BlobDamaged { path: target.to_owned() });
+            return Err(Problem::BlobDamaged { path: target.to_owned() }.into());
         }
         ours.consume(len);
         done = done.saturating_add(len as u64);
@@ -217,7 +219,7 @@ mod tests {
     fn only_plain_http_urls_have_blobs_below_them() {
         assert_eq!(base_url("https://a.b/c//").ok(), Some("https://a.b/c"));
         for url in ["", "a.b/c", "ftp://a.b", "https://a.b/?x", "https://a.b/#x"] {
-            assert!(matches!(base_url(url), Err(Error::BaseUrl { .. })), "{url}");
+            assert!(matches!(base_url(url), Err(Problem::BaseUrl { .. })), "{url}");
         }
     }
 }

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use byte_source::{Action, Location, Observer, ProgressReporter};
+use byte_source::{Action, FileError, Location, Observer, ProgressReporter};
 use carton_format::{Carton, CartonEntry};
 use open::path_json;
 use output::{IfExists, OutputFile, file_name};
 use serde::{Deserialize, Serialize};
 
+use crate::error::{at, copying};
 use crate::open::open_packed;
-use crate::{CartonNote, Error, Result, SCHEMA_VERSION};
+use crate::{CartonNote, Problem, Result, SCHEMA_VERSION};
 
 /// Options for unpacking a carton.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -70,7 +71,7 @@ pub fn unpack(options: &UnpackOptions, observer: &dyn Observer) -> Result<Unpack
     };
     let entries: Vec<&CartonEntry> = carton.entries().collect();
     for entry in entries.iter().filter(|entry| entry.is_symbolic_link) {
-        carton.link_target(entry).map_err(Error::from_reader(file))?;
+        carton.link_target(entry).map_err(at(file))?;
     }
     refuse_existing(&root, &entries, options.force)?;
     let total = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.len));
@@ -114,7 +115,7 @@ fn checked_default_folder(options: &UnpackOptions) -> Result<PathBuf> {
         folder = file_name(&folder).into();
     }
     let has_files = folder.read_dir().is_ok_and(|mut items| items.next().is_some());
-    if has_files && !options.force { Err(Error::FolderNotEmpty { folder }) } else { Ok(folder) }
+    if has_files && !options.force { Err(Problem::FolderNotEmpty { folder }.into()) } else { Ok(folder) }
 }
 
 /// Refuses to replace files unless `force` is set, and to replace anything but files.
@@ -128,11 +129,11 @@ fn refuse_existing(root: &Path, entries: &[&CartonEntry], force: bool) -> Result
         let mut folder = root.join(&entry.path);
         while folder.pop() && folder != *root {
             if folder.symlink_metadata().is_ok_and(|kind| !kind.is_dir()) {
-                return Err(Error::ParentNotAFolder { path: folder });
+                return Err(Problem::ParentNotAFolder { path: folder }.into());
             }
         }
     }
-    if paths.is_empty() || force { Ok(()) } else { Err(Error::FilesExist { paths }) }
+    if paths.is_empty() || force { Ok(()) } else { Err(Problem::FilesExist { paths }.into()) }
 }
 
 /// Removes created files and folders in reverse order.
@@ -163,11 +164,15 @@ impl FolderWriter<'_> {
         for folder in missing.into_iter().rev() {
             self.create_folder(folder)?;
         }
-        if self.root.is_dir() { Ok(()) } else { Err(Error::NotAFolder { path: self.root.to_owned() }) }
+        if self.root.is_dir() {
+            Ok(())
+        } else {
+            Err(Problem::NotAFolder { path: self.root.to_owned() }.into())
+        }
     }
 
     fn create_folder(&mut self, path: &Path) -> Result<()> {
-        std::fs::create_dir(path).map_err(|reason| Error::CreateFolder { path: path.to_owned(), reason })?;
+        std::fs::create_dir(path).map_err(|reason| FileError::Create { path: path.to_owned(), reason })?;
         self.created_paths.push(path.to_owned());
         Ok(())
     }
@@ -180,7 +185,7 @@ impl FolderWriter<'_> {
             let target = self.create_parents(&entry.path)?;
             let mut output = OutputFile::create(&target, entry.len)?;
             let copied = self.carton.copy(&entry.path, &mut output, self.work);
-            copied.map_err(Error::reader_or_target(self.carton.path(), &target))?;
+            copied.map_err(copying(self.carton.path(), &target))?;
             output.commit_unsynced(self.if_exists())?;
             self.created_paths.push(target);
             done = done.saturating_add(entry.len);
@@ -211,7 +216,7 @@ impl FolderWriter<'_> {
             }
             match path.symlink_metadata() {
                 Ok(kind) if kind.is_dir() => {}
-                Ok(_) => return Err(Error::ParentNotAFolder { path }),
+                Ok(_) => return Err(Problem::ParentNotAFolder { path }.into()),
                 Err(_) => self.create_folder(&path)?,
             }
         }
@@ -220,8 +225,8 @@ impl FolderWriter<'_> {
 
     #[cfg(unix)]
     fn link(&self, entry: &CartonEntry, path: &Path) -> Result<()> {
-        let failed = |reason| byte_source::FileError::Write { path: path.to_owned(), reason };
-        let target = self.carton.link_text(entry).map_err(Error::from_reader(self.carton.path()))?;
+        let failed = |reason| FileError::Write { path: path.to_owned(), reason };
+        let target = self.carton.link_text(entry).map_err(at(self.carton.path()))?;
         if self.force && path.symlink_metadata().is_ok() {
             std::fs::remove_file(path).map_err(failed)?;
         }
@@ -232,10 +237,10 @@ impl FolderWriter<'_> {
     #[cfg(not(unix))]
     fn link(&self, entry: &CartonEntry, path: &Path) -> Result<()> {
         let carton = self.carton;
-        let target = carton.link_target(entry).map_err(Error::from_reader(carton.path()))?;
-        let len = carton.entry(&target).map_err(Error::from_reader(carton.path()))?.len;
+        let target = carton.link_target(entry).map_err(at(carton.path()))?;
+        let len = carton.entry(&target).map_err(at(carton.path()))?.len;
         let mut output = OutputFile::create(path, len)?;
-        carton.copy(&target, &mut output, self.work).map_err(Error::copying(carton.path(), path))?;
+        carton.copy(&target, &mut output, self.work).map_err(copying(carton.path(), path))?;
         Ok(output.commit_unsynced(self.if_exists())?)
     }
 }

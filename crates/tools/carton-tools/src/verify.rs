@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use byte_source::{Action, Observer, ProgressReporter, Source, hex};
-use carton_format::{Carton, Error as ReaderError, MODEL_PT};
+use byte_source::{Action, FileError, Observer, ProgressReporter, Source, hex};
+use carton_format::{Carton, MODEL_PT};
 use open::files::CheckpointSources;
 use output::file_name;
 use serde::Serialize;
 use torch_import::Container;
 
 use crate::compare::{ModelComparison, compare_model, compare_output};
+use crate::error::at;
 use crate::open::{checkpoint_format, copy_file, file_of, not_a_carton, other_source};
-use crate::{CartonNote, CodeStatus, Error, Result, SCHEMA_VERSION, VerifyOptions};
+use crate::{CartonNote, CodeStatus, Error, Problem, Result, SCHEMA_VERSION, VerifyOptions};
 
 /// Result of verifying a carton, or of comparing another output with its checkpoint.
 #[derive(Clone, Debug, Serialize)]
@@ -57,7 +58,7 @@ pub struct CartonFinding {
 pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<VerifyReport> {
     let file = options.file.path();
     if options.against.is_empty() && options.has_changes() {
-        return Err(Error::NoCheckpoint);
+        return Err(Problem::NoCheckpoint.into());
     }
     let mut report = VerifyReport {
         schema_version: SCHEMA_VERSION,
@@ -79,7 +80,7 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
     }
     // The reader opens any folder.
     let no_carton = match &opened {
-        None if !is_local => Some(Error::NotACarton { path: file.to_owned() }),
+        None if !is_local => Some(Problem::NotACarton { path: file.to_owned() }.into()),
         None if file.is_dir() => not_a_carton(file),
         _ => None,
     };
@@ -174,26 +175,23 @@ impl VerifyReport {
 fn findings_of_open(
     options: &VerifyOptions,
     opened: Option<&Arc<dyn Source>>,
-    error: ReaderError,
+    error: Error,
 ) -> Result<Vec<CartonFinding>> {
     let path = options.file.path();
-    let other = || opened.map_or_else(|| not_a_carton(path), other_source);
-    match error {
-        // Nothing was read, so nothing is known about the carton.
-        error @ (ReaderError::Map(_) | ReaderError::Io { .. }) => Err(Error::from_reader(path)(error)),
-        error => match (other(), error) {
-            (Some(reason), _) => Err(reason),
-            (None, ReaderError::Document(problems)) => {
-                let finding = |problem: &carton_format::Problem| CartonFinding {
-                    entry: problem.document.clone(),
-                    what: problem.to_string(),
-                };
-                Ok(problems.0.iter().map(finding).collect())
-            }
-            (None, error) => {
-                let entry = error.entry().unwrap_or_default().to_owned();
-                Ok(vec![CartonFinding { entry, what: error.to_string() }])
-            }
-        },
+    // If nothing was read, nothing is known about the carton.
+    if error.detail::<FileError>().is_some() {
+        return Err(at(path)(error));
     }
+    if let Some(reason) = opened.map_or_else(|| not_a_carton(path), other_source) {
+        return Err(reason);
+    }
+    let Some(carton_format::Problem::Document(problems)) = error.detail() else {
+        let entry = error.location().record.unwrap_or_default();
+        return Ok(vec![CartonFinding { entry, what: error.to_string() }]);
+    };
+    let finding = |problem: &carton_format::DocumentProblem| CartonFinding {
+        entry: problem.document.clone(),
+        what: problem.to_string(),
+    };
+    Ok(problems.0.iter().map(finding).collect())
 }

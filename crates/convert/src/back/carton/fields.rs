@@ -5,7 +5,9 @@
 
 use std::path::Path;
 
-use carton_format::{Config, Problem, Problems, TOML_MAX, TensorIndex, TextPosition, find_position};
+use carton_format::{
+    Config, DocumentProblem, DocumentProblems, Problem, TOML_MAX, TensorIndex, TextPosition, find_position,
+};
 use toml::{Table, Value};
 
 use crate::{Error, Result};
@@ -50,7 +52,7 @@ pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str)
         }
     }
     let merged = toml::to_string(&base).map_err(|error| wrong(String::new(), &error.to_string()))?;
-    let Problems(problems) = match Config::parse(&merged) {
+    let DocumentProblems(problems) = match Config::parse(&merged) {
         Ok(parsed) => {
             let problems = parsed.document.check(&TensorIndex::default(), has);
             if problems.0.is_empty() {
@@ -58,17 +60,20 @@ pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str)
             }
             problems
         }
-        Err(carton_format::Error::Document(problems)) => problems,
-        Err(error) => return Err(Error::at(path)(error.into())),
+        Err(error) => match error.downcast() {
+            Ok(Problem::Document(problems)) => problems,
+            Ok(problem) => return Err(Error::at(path)(problem.into())),
+            Err(error) => return Err(Error::at(path)(error.into())),
+        },
     };
     // Problems are reported at their place in the user's file: the user has never seen the merged text.
-    let problems = problems.into_iter().map(|problem| Problem {
+    let problems = problems.into_iter().map(|problem| DocumentProblem {
         document: path.display().to_string(),
         place: find_position(&text, &key_in_fields_file(&problem.key, &base, &given)),
         ..problem
     });
-    let problems = carton_format::Error::Document(Problems(problems.collect()));
-    Err(open::carton_error(path)(problems).into())
+    let problem = Problem::Document(DocumentProblems(problems.collect()));
+    Err(Error::at(path)(problem.into()))
 }
 
 /// Returns the key in the user's file of the value at `key` in the merged table. Entries of `[[input]]` and `[[output]]` are

@@ -35,7 +35,7 @@ impl<'j> CartonFile<'j> {
     /// # Errors
     /// When the files do not form a valid carton.
     pub(super) fn len(&self) -> Result<u64> {
-        self.layout.carton(&self.archive).len().map_err(Error::Carton)
+        Ok(self.layout.carton(&self.archive).len()?)
     }
 }
 
@@ -92,12 +92,12 @@ pub fn write_carton(
 }
 
 /// Maps an error of the carton writer to the file that caused it: an input, or the output `target`.
-fn carton_write_error(target: &Path, error: carton_writer::Error) -> Error {
-    match error {
-        carton_writer::Error::Write(reason) => {
+fn carton_write_error(target: &Path, error: byte_source::Error) -> Error {
+    match error.downcast() {
+        Ok(byte_source::FileError::Output { reason, .. }) => {
             byte_source::FileError::Write { path: target.to_owned(), reason }.into()
         }
-        carton_writer::Error::Read(reason) => stream::read_error(target, reason),
-        error => Error::Carton(error),
+        Ok(error) => error.into(),
+        Err(error) => stream::read_error(target, error),
     }
 }

@@ -83,7 +83,7 @@ impl<'j> NonModuleFiles<'j> {
         set_fields(&mut config, &options.fields);
         let problems = config.check(index, &has);
         if !problems.0.is_empty() {
-            return Err(open::carton_error(job.target)(carton_format::Error::Document(problems)).into());
+            return Err(Error::at(job.target)(carton_format::Problem::Document(problems).into()));
         }
         let unknown = config.unknown_fields();
         if let Some(file) = options.config.as_ref().filter(|_| !unknown.is_empty()) {

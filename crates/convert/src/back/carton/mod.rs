@@ -177,7 +177,7 @@ impl Output for CartonOptions {
     fn check_targets(&self) -> Result<()> {
         let found = self.fields.short_description.as_ref().map_or(0, |text| text.chars().count());
         if found > SHORT_DESCRIPTION_MAX {
-            let text = carton_format::Error::ShortDescription { found }.to_string();
+            let text = carton_format::Problem::ShortDescription { found }.to_string();
             return Err(InvalidOption::ShortDescription(text).into());
         }
         script::check_options(&self.script)?;

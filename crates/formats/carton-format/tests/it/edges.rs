@@ -1,10 +1,12 @@
 //! Values that are just right or just wrong.
 
-use carton_format::{Config, Error, FileLen, Links, StringTensorFile, TensorIndex, is_valid_carton_path};
+use carton_format::{
+    Config, Error, FileLen, Links, Problem, StringTensorFile, TensorIndex, is_valid_carton_path,
+};
 
 fn problems<T: std::fmt::Debug>(parsed: Result<T, Error>) -> String {
-    match parsed.expect_err("it is invalid") {
-        Error::Document(problems) => {
+    match parsed.expect_err("it is invalid").downcast().expect("a problem of a document") {
+        Problem::Document(problems) => {
             problems.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         }
         other => panic!("{other}"),

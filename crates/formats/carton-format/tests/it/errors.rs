@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::io;
 
-use carton_format::{Error, Problem, ProblemKind, Problems, TextPosition};
+use carton_format::{DocumentProblem, DocumentProblems, Problem, ProblemKind, TextPosition};
 
 #[test]
 fn every_error_has_its_text() {
     let path = || "model/a\n.pt".to_owned();
     let io = || io::Error::from(io::ErrorKind::PermissionDenied);
     let hash = || "0123".to_owned();
-    let problem = |line, kind| Problem {
+    let problem = |line, kind| DocumentProblem {
         document: "carton.toml".to_owned(),
         place: Some(TextPosition { line, column: 7 }),
         key: "input[0].name".to_owned(),
@@ -18,33 +18,35 @@ fn every_error_has_its_text() {
     };
     let two = vec![problem(3, ProblemKind::Missing), problem(4, ProblemKind::PortsNotDeclared)];
     let errors = [
-        Error::Map(byte_source::FileError::NotAFile { path: "x.carton".into(), what: "a named pipe" }),
-        Error::Zip(zip_format::Error::NoEnd { len: 3 }),
-        Error::Document(Problems(two)),
-        Error::ShortDescription { found: 101 },
-        Error::ManifestPath { path: "misc/a\nb".to_owned() },
-        Error::Duplicate { path: "misc/a".to_owned() },
-        Error::Print { document: "LINKS", reason: "out of range".to_owned() },
-        Error::Io { path: "folder".into(), reason: io() },
-        Error::Located(changed().into()),
-        Error::Missing { path: path() },
-        Error::NotFetched { path: path() },
-        Error::InvalidPath { path: "../a".to_owned() },
-        Error::NameNotUtf8 { path: "folder/a".into() },
-        Error::NotAFile { path: path() },
-        Error::FileAsFolder { path: "misc/a".to_owned(), below: "misc/a/b".to_owned() },
-        Error::LinkOutsideModel { path: "misc/a".to_owned() },
-        Error::BrokenLink { path: path(), target: "../../etc/passwd".to_owned() },
-        Error::Method { path: path(), method: 12 },
-        Error::Decompress { path: path(), reason: "corrupt deflate stream".to_owned() },
-        Error::Length { path: path(), found: 8, is_at_least: true, expected: 7 },
-        Error::Checksum { path: path(), found: 1, expected: 2 },
-        Error::Hash { path: path(), found: hash(), expected: hash() },
-        Error::Unlisted { path: path() },
-        Error::OversizedDocument { path: path(), found: 300, limit: 256 },
-        Error::TextNotUtf8 { path: path() },
-        Error::NoTensor { name: "x".to_owned() },
-        Error::WriteOutput(io()),
+        Problem::Zip(zip_format::Error::NoEnd { len: 3 }),
+        Problem::Document(DocumentProblems(two)),
+        Problem::ShortDescription { found: 101 },
+        Problem::ManifestPath { path: "misc/a\nb".to_owned() },
+        Problem::Duplicate { path: "misc/a".to_owned() },
+        Problem::Print { document: "LINKS", reason: "out of range".to_owned() },
+        Problem::Missing { path: path() },
+        Problem::NotFetched { path: path() },
+        Problem::InvalidPath { path: "../a".to_owned() },
+        Problem::NameNotUtf8,
+        Problem::NotAFile { path: path() },
+        Problem::FileAsFolder { path: "misc/a".to_owned(), below: "misc/a/b".to_owned() },
+        Problem::LinkOutsideModel { path: "misc/a".to_owned() },
+        Problem::BrokenLink { path: path(), target: "../../etc/passwd".to_owned() },
+        Problem::Method { path: path(), method: 12 },
+        Problem::Decompress { path: path(), reason: "corrupt deflate stream".to_owned() },
+        Problem::Length { path: path(), found: 8, is_at_least: true, expected: 7 },
+        Problem::Damaged {
+            path: path(),
+            sum: "SHA-256",
+            found: hash(),
+            listed_in: "MANIFEST",
+            expected: hash(),
+        },
+        Problem::Unlisted { path: path() },
+        Problem::OversizedDocument { path: path(), found: 300, limit: 256 },
+        Problem::TextNotUtf8 { path: path() },
+        Problem::NoTensor { name: "x".to_owned() },
+        Problem::WriteOutput(io()),
     ];
     let kinds: HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
     assert_eq!(
@@ -54,11 +56,6 @@ fn every_error_has_its_text() {
     );
     let texts: Vec<String> = errors.iter().map(|error| format!("{error}\n")).collect();
     insta::assert_snapshot!(texts.concat());
-}
-
-fn changed() -> byte_source::FileChanged {
-    let change = byte_source::FileChange::Length { expected: 300, found: 200 };
-    byte_source::FileChanged { path: "x.carton".into(), change }
 }
 
 #[test]

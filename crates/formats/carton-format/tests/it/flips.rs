@@ -145,7 +145,7 @@ fn one_bit_flipped_anywhere_is_found() {
         let check = || match Carton::open(&path) {
             Ok(carton) => carton.verify(ProgressReporter::unobserved()).expect("nobody stops it").findings,
             Err(error) => {
-                let entry = error.entry().unwrap_or_default().to_owned();
+                let entry = error.location().record.unwrap_or_default();
                 vec![VerifyFinding { entry, what: error.to_string() }]
             }
         };

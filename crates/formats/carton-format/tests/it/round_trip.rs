@@ -1,6 +1,6 @@
 //! Documents with every field, and documents with every mistake.
 
-use carton_format::{Config, Error, FileLen, TensorIndex};
+use carton_format::{Config, Error, FileLen, Problem, TensorIndex};
 
 /// The specification's own example, an unknown field or table in each of its parts.
 const WHOLE: &str = include_str!("whole.toml");
@@ -21,8 +21,8 @@ inner = []
 "#;
 
 fn problems(error: Error) -> Vec<String> {
-    match error {
-        Error::Document(problems) => problems.0.iter().map(ToString::to_string).collect(),
+    match error.downcast().expect("a problem of a document") {
+        Problem::Document(problems) => problems.0.iter().map(ToString::to_string).collect(),
         other => panic!("{other}"),
     }
 }
@@ -262,9 +262,9 @@ fn a_short_description_has_at_most_100_characters() {
     config.short_description = Some("é".repeat(100));
     config.to_toml().expect("100 are allowed");
     config.short_description = Some("é".repeat(101));
-    assert!(matches!(config.to_toml(), Err(Error::ShortDescription { found: 101 })));
+    assert!(matches!(config.to_toml(), Err(Problem::ShortDescription { found: 101 })));
     config.short_description = Some("é".repeat(300));
-    assert!(matches!(config.to_toml(), Err(Error::ShortDescription { found: 300 })));
+    assert!(matches!(config.to_toml(), Err(Problem::ShortDescription { found: 300 })));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use torch_import::{Checkpoint, Container};
 
 use crate::files::{CheckpointSources, Companion};
 use crate::values::VALUES_PATH;
-use crate::{Error, OpenOptions, Result, carton_error};
+use crate::{Error, OpenOptions, Result};
 
 /// Folder of the documents in a carton.
 const MISC_FOLDER: &str = "misc";
@@ -23,7 +23,7 @@ const MISC_FOLDER: &str = "misc";
 /// # Errors
 /// When the checkpoint is not in the carton, is damaged, or holds no tensors; and when `observer` stops the work.
 pub fn open_model(carton: &Carton, observer: &dyn Observer) -> Result<Container> {
-    let source = carton.source(MODEL_PT, observer).map_err(carton_error(carton.path()))?;
+    let source = carton.source(MODEL_PT, observer).map_err(|error| error.in_file(carton.path()))?;
     Container::from_source(source).map_err(|error| in_model(carton, error))
 }
 
@@ -111,7 +111,7 @@ fn copy_documents(carton: &Carton) -> Result<Scratch> {
         let path = copied.path().join(name);
         let mut file = File::create(&path).map_err(|error| Error::from(error).in_file(&path))?;
         let copy = carton.copy(&entry.path, &mut file, ProgressReporter::unobserved());
-        copy.map_err(carton_error(carton.path()))?;
+        copy.map_err(|error| error.in_file(carton.path()))?;
     }
     Ok(copied)
 }

@@ -11,25 +11,24 @@ pub(super) fn failed(error: impl StdError + Send + Sync + 'static) -> ModelError
 /// Maps an error of the runtime to a client error, a model failure or a cancellation.
 pub(super) fn classify(error: runtime::Error) -> ModelError {
     use forward::Problem;
-    use runtime::Error;
 
-    match error {
-        error if error.is_cancelled() => ModelError::Cancelled,
-        error @ (Error::Input(_) | Error::NoOutput { .. }) => ModelError::Input(Box::new(error)),
-        Error::Model(error)
-            if matches!(
-                error.detail(),
-                Some(
-                    Problem::Tokens { .. }
-                        | Problem::TokenIds { .. }
-                        | Problem::PastShape { .. }
-                        | Problem::Memory { .. }
-                )
-            ) =>
-        {
-            ModelError::Input(Box::new(error))
-        }
-        error => failed(error),
+    if error.is_cancelled() {
+        return ModelError::Cancelled;
+    }
+    let is_refused = matches!(
+        error.detail(),
+        Some(
+            Problem::Tokens { .. }
+                | Problem::TokenIds { .. }
+                | Problem::PastShape { .. }
+                | Problem::Memory { .. }
+        )
+    );
+    let is_no_output = matches!(error.detail(), Some(runtime::Problem::NoOutput { .. }));
+    if is_refused || is_no_output || error.detail::<runtime::InputError>().is_some() {
+        ModelError::Input(Box::new(error))
+    } else {
+        failed(error)
     }
 }
 

@@ -42,7 +42,8 @@ impl WeightsModel {
                 (None, Some(datatype)) => (datatype, exported),
                 (None, None) => {
                     let dtype = tensor.dtype();
-                    return Err(runtime::Error::OutputDtype { name: name.clone(), dtype });
+                    let problem = runtime::Problem::OutputDtype(dtype);
+                    return Err(runtime::Error::from(problem).in_tensor(name));
                 }
             };
             let name = names.get(name.as_str()).copied().unwrap_or(name).to_owned();

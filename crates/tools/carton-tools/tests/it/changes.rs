@@ -66,7 +66,7 @@ fn changed<T>(
     let done = work(&observer).map(|_| ());
     assert!(observer.is_done.into_inner(), "the change was never made: {done:?}");
     match done {
-        Err(Error::Located(error)) => {
+        Err(error) => {
             let FileChanged { path, change } = error.downcast().expect("its input changed");
             (path, change)
         }
