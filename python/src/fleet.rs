@@ -145,6 +145,5 @@ fn wrong_message(py: Python<'_>, error: &serde_json::Error) -> PyErr {
 }
 
 fn exception(py: Python<'_>, error: &batch::Error) -> PyErr {
-    let path: Option<PathBuf> = error.path().map(Into::into);
-    errors::of_file(py, error.kind(), &error.to_string(), path.as_deref())
+    errors::of_file(py, error.kind(), &error.to_string(), error.location().path.as_deref())
 }

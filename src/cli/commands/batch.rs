@@ -4,15 +4,16 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use batch::{Batch, BatchCounts, Error, JobLimits, JobResult, ManifestProblem, ResultLine};
+use batch::{Batch, BatchCounts, Error, JobLimits, JobResult, ManifestProblem, Problem, ResultLine};
+use byte_source::FileError;
 
 use super::convert_each::default_jobs;
 use crate::cli::args::BatchArgs;
 use crate::cli::ui::batch_progress::BatchProgress;
-use crate::cli::ui::checkpoint_advice::missing_file_text;
 use crate::cli::ui::errors;
 use crate::cli::ui::escapes::EscapingJsonFormatter;
 use crate::cli::ui::invocation::UsageError;
+use crate::cli::ui::located_advice::located_text;
 use crate::cli::ui::terminal::{self, BOLD};
 
 pub(crate) fn batch(args: BatchArgs, quiet: bool) -> Result<ExitCode> {
@@ -71,22 +72,19 @@ fn counts_text(counts: &BatchCounts, is_resumed: bool) -> String {
 
 /// Returns the error with the option that helps. A wrong manifest is wrong usage.
 fn with_advice(error: Error) -> anyhow::Error {
-    if let Error::OpenManifest { path, reason } = &error
-        && reason.kind() == io::ErrorKind::NotFound
-    {
-        return UsageError(missing_file_text(path)).into();
-    }
-    let advice = match error {
+    let error = match error.downcast() {
         // The reader of standard output is gone.
-        Error::Output(reason) => return reason.into(),
-        Error::Located(_)
-        | Error::Results { .. }
-        | Error::Index(_)
-        | Error::CreateFolder { .. }
-        | Error::Manifest { problem: ManifestProblem::Read(_), .. } => return error.into(),
-        Error::ResultsExist { .. } => "; --resume goes on from them, or name another file",
-        Error::ResultsInUse { .. } => "; wait until it has ended, or name another file",
-        _ => "",
+        Ok(FileError::Output { reason, .. }) => return reason.into(),
+        Ok(problem @ FileError::Read { .. }) => {
+            return UsageError(located_text(&problem.into())).into();
+        }
+        Ok(problem) => problem.into(),
+        Err(error) => error,
     };
-    UsageError(format!("{error}{advice}")).into()
+    let is_wrong_usage = match error.detail() {
+        None | Some(Problem::Index(_)) => false,
+        Some(Problem::Manifest { problem: ManifestProblem::Read(_), .. }) => false,
+        Some(_) => true,
+    };
+    if is_wrong_usage { UsageError(located_text(&error)).into() } else { error.into() }
 }

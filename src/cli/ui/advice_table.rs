@@ -7,6 +7,8 @@ const ADVICE: &[(&str, &str)] = &[
     ("adapter::NotSummed", COMMON_ADVICE),
     ("adapter::OtherDtype", COMMON_ADVICE),
     ("adapter::OtherShape", COMMON_ADVICE),
+    ("batch::ResultsExist", "; --resume goes on from them, or name another file"),
+    ("batch::ResultsInUse", "; wait until it has ended, or name another file"),
     ("byte-source::FileChanged", "; try again when no other program writes to it"),
     ("byte-source::RecordDamaged", "; copy the file again"),
     ("carton-tools::BaseUrl", "; check --base"),
@@ -93,6 +95,7 @@ mod tests {
     fn each_code_is_that_of_a_problem() {
         let known = [
             adapter::Problem::CODES,
+            batch::Problem::CODES,
             byte_source::FileChanged::CODES,
             byte_source::RecordDamaged::CODES,
             carton_tools::NpyError::CODES,

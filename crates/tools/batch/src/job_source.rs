@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use byte_source::FileError;
 use foldhash::{HashMap, HashMapExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -14,7 +15,7 @@ use crate::index::TextIndex;
 use crate::input_key::input_key;
 use crate::manifest::ManifestReader;
 use crate::results::EarlierResults;
-use crate::{BatchJob, Error, ManifestEntry, ManifestProblem, Result, Resume, Task};
+use crate::{BatchJob, ManifestEntry, ManifestProblem, Problem, Result, Resume, Task};
 
 /// Number of different options whose tasks are kept.
 const TASKS_MAX: usize = 64;
@@ -110,7 +111,7 @@ impl TaskTable {
         if let Some(task) = self.tasks.get(&key) {
             return Ok(Arc::clone(task));
         }
-        let task = (self.parse)(&entry.options, output).map_err(ManifestProblem::Option)?;
+        let task = (self.parse)(&entry.options, output).map_err(ManifestProblem::Invalid)?;
         if self.tasks.len() >= TASKS_MAX {
             self.tasks.clear();
         }
@@ -153,7 +154,7 @@ impl JobSource {
         parse: Box<TaskParser>,
         earlier: Option<EarlierResults>,
     ) -> Result<(Self, Option<u64>)> {
-        let failed = |reason| Error::OpenManifest { path: settings.manifest.clone(), reason };
+        let failed = |reason| FileError::Read { path: settings.manifest.clone(), reason };
         let mut source = Self {
             reader: ManifestReader::new(Box::new(io::empty())),
             tasks: TaskTable::new(parse),
@@ -220,7 +221,7 @@ impl JobSource {
     /// # Errors
     /// When a temporary file cannot be read.
     pub(crate) fn has(&mut self, input: &str) -> Result<bool> {
-        Ok(self.inputs.get(&input_key(input)).map_err(Error::Index)?.is_some())
+        Ok(self.inputs.get(&input_key(input)).map_err(Problem::Index)?.is_some())
     }
 
     fn next_line(&mut self) -> Result<Option<SourceLine>> {
@@ -230,14 +231,15 @@ impl JobSource {
             Ok(Some((entry, task)))
         });
         let line = self.reader.line();
-        let refused = |problem| Error::Manifest { path: self.settings.manifest.clone(), line, problem };
+        let manifest = &self.settings.manifest;
+        let refused = |problem| Problem::Manifest { path: manifest.clone(), line, problem };
         let Some((entry, task)) = read.map_err(refused)? else { return Ok(None) };
         let number = self.read;
         self.read = self.read.saturating_add(1);
         if !self.is_checked
-            && let Some(problem) = self.find_repeated(&entry, &*task, line).map_err(Error::Index)?
+            && let Some(problem) = self.find_repeated(&entry, &*task, line).map_err(Problem::Index)?
         {
-            return Err(Error::Manifest { path: self.settings.manifest.clone(), line, problem });
+            return Err(Problem::Manifest { path: self.settings.manifest.clone(), line, problem }.into());
         }
         let is_own =
             self.settings.shard.is_none_or(|shard| number.checked_rem(shard.count) == Some(shard.index));

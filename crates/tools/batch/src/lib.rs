@@ -80,7 +80,8 @@ mod session;
 mod task;
 mod workers;
 
-pub use error::{Error, Result};
+pub use byte_source::{Error, Result};
+pub use error::Problem;
 pub use input_key::clean_absolute;
 pub use job::{BatchJob, JobResult, nbytes};
 pub use job_message::{BatchWorker, JobSize};

@@ -30,8 +30,9 @@ pub enum ManifestProblem {
     Read(io::Error),
     #[error("it is longer than 1 MiB")]
     TooLong,
+    /// The line is not an entry, the task does not have an option, or an option has a wrong value.
     #[error("{0}")]
-    Json(String),
+    Invalid(String),
     #[error("`input` is empty")]
     NoInput,
     /// An earlier line has the same input.
@@ -42,9 +43,6 @@ pub enum ManifestProblem {
     /// An earlier line has the same output.
     #[error("the output {output} is already that of line {first}; give one of them another `output`")]
     SameOutput { output: String, first: u64 },
-    /// An option that the task does not have, or a wrong value.
-    #[error("{0}")]
-    Option(String),
 }
 
 #[derive(Debug)]
@@ -101,7 +99,7 @@ impl<R: BufRead> ManifestReader<R> {
 fn json_problem(error: &serde_json::Error) -> ManifestProblem {
     let text = error.to_string();
     let (text, _) = text.split_once(" at line ").unwrap_or((&text, ""));
-    ManifestProblem::Json(format!(
+    ManifestProblem::Invalid(format!(
         "expected an object with `input`, found an error at column {}: {text}",
         error.column()
     ))

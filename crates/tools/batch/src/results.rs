@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::TextIndex;
 use crate::input_key::input_key;
-use crate::{Error, Outcome, Result};
+use crate::{Error, Outcome, Problem, Result};
 
 /// Version of the fields of [`ResultLine`].
 const SCHEMA_VERSION: u32 = 1;
@@ -122,14 +122,14 @@ pub(crate) struct EarlierResults {
 /// # Errors
 /// When the file cannot be opened, has other contents, or another batch writes to it.
 pub(crate) fn open_results(path: &Path, is_resumed: bool) -> Result<(ResultsFile, EarlierResults)> {
-    let failed = |reason| Error::Results { path: path.to_owned(), reason };
+    let failed = |error: io::Error| Error::from(error).in_file(path);
     if !is_resumed && path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
-        return Err(Error::ResultsExist { path: path.to_owned() });
+        return Err(Problem::ResultsExist { path: path.to_owned() }.into());
     }
     std::fs::create_dir_all(output::parent_folder(path)).map_err(failed)?;
     let file = OpenOptions::new().create(true).append(true).read(true).open(path).map_err(failed)?;
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => return Err(Error::ResultsInUse { path: path.to_owned() }),
+        Err(TryLockError::WouldBlock) => return Err(Problem::ResultsInUse { path: path.to_owned() }.into()),
         // Some network filesystems have no locks.
         Ok(()) | Err(TryLockError::Error(_)) => {}
     }
@@ -141,12 +141,12 @@ pub(crate) fn open_results(path: &Path, is_resumed: bool) -> Result<(ResultsFile
         if !line.ends_with(b"\n") {
             break;
         }
-        let found: LineInput = serde_json::from_slice(&line).map_err(|reason| Error::NotAResult {
+        let found: LineInput = serde_json::from_slice(&line).map_err(|reason| Problem::NotAResult {
             path: path.to_owned(),
             line: number,
             reason: reason.to_string(),
         })?;
-        offsets.insert(&input_key(&found.input), offset).map_err(Error::Index)?;
+        offsets.insert(&input_key(&found.input), offset).map_err(Problem::Index)?;
         offset = offset.saturating_add(line.len() as u64);
     }
     file.set_len(offset).map_err(failed)?;
@@ -176,10 +176,10 @@ impl EarlierResults {
     /// # Errors
     /// When the file cannot be read.
     pub(crate) fn find(&mut self, input: &str) -> Result<Option<ResultLine>> {
-        let offset = self.offsets.get(&input_key(input)).map_err(Error::Index)?;
+        let offset = self.offsets.get(&input_key(input)).map_err(Problem::Index)?;
         let Some(offset) = offset else { return Ok(None) };
         let read = self.reader.seek(SeekFrom::Start(offset)).and_then(|_| read_line(&mut self.reader));
-        let line = read.map_err(|reason| Error::Results { path: self.path.clone(), reason })?;
+        let line = read.map_err(|error| Error::from(error).in_file(&self.path))?;
         Ok(line.and_then(|line| serde_json::from_slice(&line).ok()))
     }
 }
@@ -192,9 +192,9 @@ impl ResultsFile {
     pub(crate) fn append(&mut self, input: &str, line: &[u8], replaces: bool) -> Result<()> {
         if replaces {
             self.has_replaced = true;
-            self.replaced.insert(&input_key(input), 0).map_err(Error::Index)?;
+            self.replaced.insert(&input_key(input), 0).map_err(Problem::Index)?;
         }
-        self.file.write_all(line).map_err(|reason| Error::Results { path: self.path.clone(), reason })
+        self.file.write_all(line).map_err(|error| Error::from(error).in_file(&self.path))
     }
 
     /// Removes the lines of the earlier batch that are replaced, or whose input `is_listed` refuses. The file is replaced at
@@ -207,12 +207,12 @@ impl ResultsFile {
         mut earlier: EarlierResults,
         mut is_listed: impl FnMut(&str) -> Result<bool>,
     ) -> Result<()> {
-        let failed = |reason| Error::Results { path: self.path.clone(), reason };
+        let failed = |error: io::Error| Error::from(error).in_file(&self.path);
         let mut keeps = |input: &str, offset: u64| -> Result<bool> {
             let key = input_key(input);
             Ok(offset >= self.earlier_len
-                || self.replaced.get(&key).map_err(Error::Index)?.is_none()
-                    && earlier.offsets.get(&key).map_err(Error::Index)? == Some(offset)
+                || self.replaced.get(&key).map_err(Problem::Index)?.is_none()
+                    && earlier.offsets.get(&key).map_err(Problem::Index)? == Some(offset)
                     && is_listed(input)?)
         };
         let mut reader = BufReader::new(File::open(&self.path).map_err(failed)?);

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use byte_source::Observer;
+use byte_source::{FileError, Observer};
 use output::RemoteAddress;
 
 use crate::job::ResultState;
@@ -11,7 +11,7 @@ use crate::job_source::JobSource;
 use crate::repeated::SeenTensors;
 use crate::results::{ResultStatus, ResultsFile, open_results};
 use crate::workers::{ResultOrder, run_jobs};
-use crate::{BatchJob, BatchSettings, Error, JobLimits, JobResult, Result, ResultLine, Resume, TaskParser};
+use crate::{BatchJob, BatchSettings, JobLimits, JobResult, Result, ResultLine, Resume, TaskParser};
 
 /// Counts of the results of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Batch {
         let (source, total) = JobSource::open(settings, parse, earlier)?;
         let is_local = |folder: &&PathBuf| RemoteAddress::from_path(folder).is_none();
         if let Some(folder) = settings.folder.as_ref().filter(is_local) {
-            let failed = |reason| Error::CreateFolder { path: folder.clone(), reason };
+            let failed = |reason| FileError::Create { path: folder.clone(), reason };
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
         let (counts, tensors) = (BatchCounts::default(), SeenTensors::default());
@@ -135,11 +135,16 @@ impl Batch {
             || source.next_job(),
             |mut result: JobResult| {
                 results.add(&mut result)?;
-                on_result(&result, &results.counts).map_err(Error::Output)
+                Ok(on_result(&result, &results.counts).map_err(unwritten)?)
             },
         )?;
         self.finish()
     }
+}
+
+/// Converts the error of passing on a result.
+fn unwritten(reason: io::Error) -> FileError {
+    FileError::Output { what: "a result", reason }
 }
 
 impl Results {
@@ -153,7 +158,7 @@ impl Results {
         let Some(file) = self.file.as_mut().filter(|_| result.state != ResultState::Kept) else {
             return Ok(());
         };
-        let mut line = (self.encode)(&result.line).map_err(Error::Output)?;
+        let mut line = (self.encode)(&result.line).map_err(unwritten)?;
         line.push(b'\n');
         file.append(&result.line.input, &line, result.state != ResultState::New)
     }

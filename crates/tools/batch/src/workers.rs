@@ -139,7 +139,7 @@ impl Observer for StoppableObserver<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Error;
+    use crate::{Error, Problem};
 
     struct Numbered(u64);
 
@@ -187,12 +187,16 @@ mod tests {
             || Ok(Some(Numbered(0))),
             |_| {
                 left -= 1;
-                if left == 0 { Err(Error::Output(std::io::ErrorKind::BrokenPipe.into())) } else { Ok(()) }
+                if left == 0 { Err(Error::from(std::io::ErrorKind::BrokenPipe)) } else { Ok(()) }
             },
         );
-        assert!(matches!(ended, Err(Error::Output(_))), "{ended:?}");
-        let next_job = || Err::<Option<Numbered>, _>(Error::Index(std::io::ErrorKind::Other.into()));
+        let ended = ended.expect_err("the last result is not taken");
+        assert_eq!(ended.io_kind(), Some(std::io::ErrorKind::BrokenPipe));
+        let next_job = || {
+            let problem = Problem::Index(std::io::ErrorKind::Other.into());
+            Err::<Option<Numbered>, _>(Error::from(problem))
+        };
         let ended = run_jobs(limits(2), ResultOrder::AsJobsEnd, &(), next_job, |_| Ok(()));
-        assert!(matches!(ended, Err(Error::Index(_))), "{ended:?}");
+        assert_eq!(ended.expect_err("there is no job").code(), "batch::Index");
     }
 }
