@@ -3,7 +3,6 @@
 use byte_source::{Location, MappedFile, Source};
 use zip_format::ZipIndex;
 
-use crate::error::file_error;
 use crate::{Carton, Config, Manifest, Result};
 
 /// Length of the file's tail in which entry names of a damaged zip file are searched, in bytes.
@@ -21,7 +20,7 @@ impl Carton {
         match input {
             input if !Self::is_at(input) => Ok(None),
             input if input.is_local() => Self::open(input.path()).map(Some),
-            input => Self::from_source(input.open().map_err(file_error)?).map(Some),
+            input => Self::from_source(input.open()?).map(Some),
         }
     }
 

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use byte_source::ProgressUpdate;
 use carton_format::Carton;
 use carton_tools::{
-    ArrayFile, Error, Observer, PackCompression, PackOptions, Problem, ResolveOptions, Selection, ShrinkOptions,
-    UnpackOptions, UnpackReport, VerifyOptions, contents, pack, resolve, shrink, unpack, verify,
+    ArrayFile, Error, Observer, PackCompression, PackOptions, Problem, ResolveOptions, Selection,
+    ShrinkOptions, UnpackOptions, UnpackReport, VerifyOptions, contents, pack, resolve, shrink, unpack,
+    verify,
 };
 use convert::{ConvertOptions, convert};
 use tempfile::TempDir;
