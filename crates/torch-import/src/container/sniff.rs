@@ -184,20 +184,19 @@ pub(super) fn open(
     let file = if file.has_latency() { prefetch(file)? } else { file };
     // A small read costs less than touching a page of a map.
     let start = file.read_range(0..file.len().min(4))?;
-    let head = if zip::recognises(&start) { start.into() } else { read_head(&*file)? };
-    let format = match formats::recognise(&head) {
-        Some(format) => format,
-        None => {
-            reject_unreadable_formats(&head)?;
-            if !file.is_mappable() {
-                return open(inflate::mappable(file)?, checks, observer);
-            }
-            // A bare pickle has the weakest signature.
-            if !PICKLE.recognises(&head) {
-                return Err(unknown_format_error(&head));
-            }
-            PICKLE
+    let head = if zip::recognises(&start) { start } else { read_head(&*file)? };
+    let format = if let Some(format) = formats::recognise(&head) {
+        format
+    } else {
+        reject_unreadable_formats(&head)?;
+        if !file.is_mappable() {
+            return open(inflate::mappable(file)?, checks, observer);
         }
+        // A bare pickle has the weakest signature.
+        if !PICKLE.recognises(&head) {
+            return Err(unknown_format_error(&head));
+        }
+        PICKLE
     };
     Ok(ContainerContents { format: format.name(), ..format.open(file, checks, observer)? })
 }

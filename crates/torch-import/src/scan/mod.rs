@@ -78,10 +78,10 @@ impl Scan {
             match in_part::scan_in_part(source, depth, observer)? {
                 Ok(scan) => return Ok(scan),
                 Err(kept) => {
-                    if source.has_latency() {
-                        if let Some(scan) = in_part::scan_edges(&kept)? {
-                            return Ok(scan);
-                        }
+                    if source.has_latency()
+                        && let Some(scan) = in_part::scan_edges(&kept)?
+                    {
+                        return Ok(scan);
                     }
                     inflate::mappable(Arc::new(kept))?
                 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use byte_source::{BufferSource, Checks, Observer, Source};
 use tensor::{CompoundKind, Dtype, Storage, Tensor, Tensors};
-use test_support::stored_zip;
+use test_support::{RemoteSource, stored_zip};
 use torch_import::{
-    Checkpoint, CheckpointNote, Container, ContainerContents, ContainerFormat, Result, Scan, ScanDepth,
+    Checkpoint, CheckpointNote, Container, ContainerContents, ContainerFormat, Result, Risk, Scan, ScanDepth,
     register_container,
 };
 
@@ -81,24 +81,44 @@ fn it_hides_nothing_from_a_scan() {
         gzip.finish().expect("memory takes it")
     };
     let archive = stored_zip([("archive/data.pkl", PAYLOAD)]);
-    let files: [&dyn Fn(&[u8]) -> Vec<u8>; 6] = [
-        &|mark| [mark, &archive].concat(),
-        &|mark| [PAYLOAD, mark].concat(),
-        &|mark| [b"cos\nsystem\n(V", mark, b"\ntR."].concat(),
-        &|mark| [&archive[..], mark].concat(),
-        &npy,
-        &gzip,
-    ];
-    for (index, file) in files.iter().enumerate() {
-        let [marked, unmarked] = [MARK, NO_MARK].map(|mark| {
-            let source: Arc<dyn Source> = Arc::new(BufferSource::new("x", file(mark)));
+    let files = |mark: &[u8]| {
+        let pickle = [b"cos\nsystem\n(V", mark, b"\ntR."].concat();
+        let archives = [[mark, &archive].concat(), [&archive[..], mark].concat()];
+        [npy(mark), gzip(mark), pickle, [PAYLOAD, mark].concat()].into_iter().chain(archives).map(|file| {
+            let source: Arc<dyn Source> = Arc::new(BufferSource::new("x", file));
             Scan::source(&source, ScanDepth::Everything, &()).expect("Python reads it")
-        });
+        })
+    };
+    for (index, (marked, unmarked)) in files(MARK).zip(files(NO_MARK)).enumerate() {
         let found = |scan: &Scan| format!("{:?} {:?} {:?}", scan.pickles, scan.findings, scan.missed);
         let without_mark = |text: String| text.replace("5eed", "feed");
         assert_eq!(without_mark(found(&marked)), found(&unmarked), "file {index}");
         assert!(!marked.pickles.is_empty(), "file {index}: {marked:?}");
-        let expected = if index == 3 { "zip" } else { "marked" };
+        let expected = if index == 5 { "zip" } else { "marked" };
         assert_eq!(marked.format, expected, "file {index}");
     }
+}
+
+#[test]
+fn the_start_and_the_end_of_a_remote_file_are_scanned() {
+    register();
+    let mut source = RemoteSource::new("x", MARK);
+    source.push_zeros(1 << 30);
+    let source = Arc::new(source);
+    let scan = Scan::source(&(source.clone() as Arc<dyn Source>), ScanDepth::PicklesOnly, &());
+    let scan = scan.expect("it is marked");
+    assert_eq!((scan.format, scan.notes.len(), scan.is_fully_read()), ("marked", 1, true));
+    let ranges = source.take_ranges();
+    let read: u64 = ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum();
+    assert!(read < 1 << 20, "{ranges:?}");
+}
+
+#[test]
+fn a_remote_file_that_ends_as_an_archive_is_scanned_as_a_whole() {
+    register();
+    let file = [MARK, &vec![0; 1 << 20], &stored_zip([("archive/data.pkl", PAYLOAD)])].concat();
+    let source: Arc<dyn Source> = Arc::new(RemoteSource::new("x", file));
+    let scan = Scan::source(&source, ScanDepth::PicklesOnly, &()).expect("it is marked");
+    assert!(scan.uses().any(|(_, found)| found.risk == Risk::Dangerous), "{scan:?}");
+    assert_eq!(scan.format, "marked");
 }
