@@ -86,14 +86,16 @@ impl Checkpoint {
     /// Those of [`read`](Self::read), and [`Cancelled`](byte_source::Cancelled).
     pub fn read_with_observer(container: &Container, observer: &dyn Observer) -> Result<Self> {
         match container.contents().as_named() {
-            Some(named) => Ok(Self::read_named(named)),
+            Some(named) => Self::read_named(container, named),
             None => Self::read_pickled(container, observer),
         }
     }
 
-    /// Lists the metadata and then the tensors of a container whose header names its tensors, followed by the further names of tied
-    /// tensors.
-    fn read_named(HeaderTensors { tensors, ties, metadata }: &HeaderTensors) -> Self {
+    /// Lists the metadata and then the tensors of a container whose header names its tensors.
+    fn read_named(
+        container: &Container,
+        HeaderTensors { tensors, metadata, .. }: &HeaderTensors,
+    ) -> Result<Self> {
         let mut metadata_key = KeyEnds::NONE;
         metadata_key.set(0, Some(METADATA_KEY.len()));
         let text = |(key, text): &(String, String)| CheckpointItem {
@@ -101,14 +103,11 @@ impl Checkpoint {
             content: ItemContent::Value(CheckpointValue::Text(text.as_str().into())),
             keys: metadata_key,
         };
-        let tied = |(name, kept): &(String, usize)| {
-            Some(CheckpointItem::from_tensor(name.clone(), tensors.get_index(*kept)?.1.clone()))
-        };
-        let mut items = Vec::with_capacity(metadata.len().saturating_add(tensors.len()));
-        items.extend(metadata.iter().map(text));
+        let located = container.located_tensors()?.into_iter();
+        let located = located.map(|(name, tensor)| CheckpointItem::from_tensor(name, tensor));
+        let mut items: Vec<CheckpointItem> = metadata.iter().map(text).chain(located).collect();
         items.extend(tensors.entries().filter_map(item_of));
-        items.extend(ties.iter().filter_map(tied));
-        Self { items, ..Self::default() }
+        Ok(Self { items, ..Self::default() })
     }
 
     fn read_pickled(container: &Container, observer: &dyn Observer) -> Result<Self> {

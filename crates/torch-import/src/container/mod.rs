@@ -14,13 +14,14 @@ use std::sync::Arc;
 use byte_source::{Checks, MappedFile, Observer, Region, Source};
 use bytes::Bytes;
 use pickle_vm::{Heap, ObjectId, PickleLimits};
-use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords};
+use tensor::{ByteOrder, Checksum, Dtype, Storage, StorageRecords, Tensor};
 use zip_format::{CompressionMethod, Entry};
 
 pub use contents::ContainerContents;
 use contents::PickledTensors;
 pub(crate) use contents::{HeaderTensors, to_u64_range};
 pub use format::ContainerFormat;
+use formats::safetensors;
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
@@ -247,11 +248,29 @@ impl Container {
         self.0.as_pickled().map_or(&[], |pickled| &pickled.more_pickles)
     }
 
+    /// Returns the tensors that the header of a safetensors file locates, in its order, followed by the further names of tied tensors;
+    /// empty for other formats.
+    ///
+    /// # Errors
+    /// None in practice: [`open`](Self::open) has checked every tensor.
+    pub(crate) fn located_tensors(&self) -> Result<Vec<(String, Tensor)>> {
+        let Some(HeaderTensors { located, ties, .. }) = self.0.as_named() else { return Ok(Vec::new()) };
+        let mut tensors = Vec::with_capacity(located.len().saturating_add(ties.len()));
+        for (name, location) in located {
+            tensors.push((name.clone(), safetensors::tensor(&self.0.file, location)?));
+        }
+        for (name, kept) in ties {
+            let tensor = tensors.get(*kept).map(|(_, tensor)| tensor.clone());
+            tensors.extend(tensor.map(|tensor| (name.clone(), tensor)));
+        }
+        Ok(tensors)
+    }
+
     /// Returns the names that the metadata of a safetensors file gives to tensors that have another name in the header, each
     /// with that other name; empty for other formats.
     pub fn tied_names(&self) -> impl Iterator<Item = (&str, &str)> {
         let named = self.0.as_named();
-        let name_at = move |at: usize| Some(named?.tensors.get_index(at)?.0);
+        let name_at = move |at: usize| Some(named?.located.get(at)?.0.as_str());
         let ties = named.map_or(&[] as &[_], |named| named.ties.as_slice());
         ties.iter().filter_map(move |(name, kept)| Some((name.as_str(), name_at(*kept)?)))
     }

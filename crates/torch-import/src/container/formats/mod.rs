@@ -2,7 +2,7 @@
 
 pub(crate) mod legacy;
 pub(crate) mod pickle;
-mod safetensors;
+pub(super) mod safetensors;
 pub(crate) mod tar;
 pub(crate) mod zip;
 

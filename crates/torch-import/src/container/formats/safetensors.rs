@@ -8,7 +8,7 @@ use std::sync::Arc;
 use byte_source::{Checks, Observer, Region, Source};
 use foldhash::HashMap;
 use safetensors_format::{FORMAT_KEY, Header, TensorLocation, is_safetensors};
-use tensor::{DimsInterner, Storage, Tensor, Tensors, contiguous_strides};
+use tensor::{Storage, Tensor, contiguous_strides};
 
 use crate::Result;
 use crate::container::contents::{ContainerContents, HeaderTensors};
@@ -38,15 +38,10 @@ impl ContainerFormat for SafetensorsFormat {
     fn open(&self, file: Arc<dyn Source>, _: Checks, _: &dyn Observer) -> Result<ContainerContents> {
         let start = file.share(0..file.len().min(Header::LENGTH_FIELD_LEN))?;
         let header = file.share(0..file.len().min(Header::end(&start).map_err(safetensors_error)?))?;
-        let Header { metadata, tensors: described } =
-            Header::parse(&header, file.len()).map_err(safetensors_error)?;
-        let (ties, metadata) = split_ties(metadata, &described);
-        let mut dims = DimsInterner::default();
-        let mut tensors = Tensors::with_capacity(described.len());
-        for (name, location) in described {
-            tensors.push(name, tensor(&file, location, &mut dims)?);
-        }
-        Ok(ContainerContents::named(file, HeaderTensors { tensors, ties, metadata }))
+        let Header { metadata, tensors } = Header::parse(&header, file.len()).map_err(safetensors_error)?;
+        let (ties, metadata) = split_ties(metadata, &tensors);
+        let named = HeaderTensors { located: tensors, ties, metadata, ..HeaderTensors::default() };
+        Ok(ContainerContents::named(file, named))
     }
 }
 
@@ -70,12 +65,9 @@ fn split_ties(metadata: Metadata, tensors: &[(String, TensorLocation)]) -> (Vec<
     (ties, rest)
 }
 
-fn tensor(file: &Arc<dyn Source>, location: TensorLocation, dims: &mut DimsInterner) -> Result<Tensor> {
-    let TensorLocation { dtype, shape: mut sizes, range } = location;
+pub(in crate::container) fn tensor(file: &Arc<dyn Source>, view: &TensorLocation) -> Result<Tensor> {
     // The header's parser checked that the range is inside the file.
-    let region = Region::new(file, range);
+    let region = Region::new(file, view.range.clone());
     let storage = region.map_or_else(|| Storage::owned(Vec::new()), |region| Storage::stored(region, None));
-    let rank = sizes.len();
-    sizes.extend(contiguous_strides(&sizes));
-    Ok(dims.view(dtype, (&sizes, rank), 0, storage)?)
+    Ok(Tensor::new(view.dtype, view.shape.clone(), contiguous_strides(&view.shape), 0, storage)?)
 }
