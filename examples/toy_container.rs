@@ -38,7 +38,7 @@ impl ContainerFormat for Toy {
         let len = start.windows(2).position(|two| two == b"\n\n").ok_or_else(|| damaged("it has no end"))?;
         let text = std::str::from_utf8(start.get(MAGIC.len()..len).unwrap_or_default());
         let text = text.map_err(|_| damaged("it is not a text"))?;
-        let mut at = len as u64 + 2;
+        let mut at = (len as u64).saturating_add(2);
         let mut tensors = Tensors::default();
         for line in text.lines() {
             let (name, sizes) = line.split_once(' ').unwrap_or((line, ""));
