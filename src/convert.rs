@@ -170,7 +170,7 @@ impl Convert {
         Ok(convert::convert_each(&self.options, batch.into(), observer, &mut done)?)
     }
 
-    fn options(&self) -> Result<ConvertOptions, convert::Error> {
+    fn options(&self) -> Result<ConvertOptions> {
         let mut options = self.options.clone();
         if let Some(output) = options.output.as_ref().filter(|_| !self.has_explicit_target) {
             options.target = Target::from_path(output)?;

@@ -285,7 +285,6 @@ fn each_kind_of_error_comes_through() {
 #[test]
 fn an_error_has_the_problem_that_its_crate_gave() {
     let error = convert("absent.pth").run(&()).expect_err("there is no such file");
-    let Error::Located(error) = error else { panic!("{error}") };
     let problem = error.detail::<torch2carton::crates::open::files::Problem>();
     assert!(matches!(problem, Some(torch2carton::crates::open::files::Problem::NotFound { .. })));
     assert_eq!(error.code(), "open::NotFound");

@@ -40,7 +40,7 @@ pub fn locate_input(path: &Path) -> crate::Result<Location> {
 }
 
 fn read_error(error: anyhow::Error) -> crate::Error {
-    byte_source::Error::from(args::into_io_error(error)).into()
+    args::into_io_error(error).into()
 }
 
 /// Batch of a request, for a program that runs its jobs elsewhere.

@@ -17,7 +17,7 @@ use crate::input::{from_carton, misc};
 use crate::note_collector::NoteCollector;
 use crate::options::output_format;
 use crate::write::{OutputParts, write_output};
-use crate::{ConvertOptions, ConvertReport, Error, Note, PlannedConversion, Result, torch_save};
+use crate::{ConvertOptions, ConvertReport, Error, Note, PlannedConversion, Problem, Result, torch_save};
 
 /// Converts a checkpoint according to `options`.
 ///
@@ -220,24 +220,26 @@ fn missing_documents(
 
 /// Adds the method to an error of a merge, or of an output, that has no place for quantized weights.
 fn explain_quantized(error: Error, method: Option<String>) -> Error {
-    let is_described = |reason: &byte_source::Error| reason.code() != "decoder::Quantized";
-    let is_explained = match error.reason() {
-        Error::Open(reason) => {
-            let is_of = |owner: &&str| reason.code().starts_with(*owner);
-            ["adapter::", "decoder::", "torchscript::"].iter().any(is_of) && is_described(reason)
-                || reason.detail::<torch_save::Problem>().is_some()
-                || matches!(reason.detail(), Some(open::Problem::CannotCast { .. }))
+    let is_of = |owner: &&str| error.code().starts_with(*owner);
+    let is_explained = match error.detail() {
+        Some(Problem::Model { reason, .. }) => reason.code() != "decoder::Quantized",
+        Some(
+            Problem::Port { .. }
+            | Problem::TritonPort { .. }
+            | Problem::UnsupportedTensors { .. }
+            | Problem::NothingToServe { .. }
+            | Problem::NotAModel { .. },
+        ) => true,
+        Some(_) => false,
+        None => {
+            ["adapter::", "decoder::", "torchscript::"].iter().any(is_of)
+                && error.code() != "decoder::Quantized"
+                || error.detail::<torch_save::Problem>().is_some()
+                || matches!(error.detail(), Some(open::Problem::CannotCast { .. }))
         }
-        Error::Model { reason, .. } => is_described(reason),
-        Error::Port { .. }
-        | Error::TritonPort { .. }
-        | Error::UnsupportedTensors { .. }
-        | Error::NothingToServe { .. }
-        | Error::NotAModel { .. } => true,
-        _ => false,
     };
     match method {
-        Some(method) if is_explained => Error::QuantizedInput { method, reason: Box::new(error) },
+        Some(method) if is_explained => Problem::QuantizedInput { method, reason: error }.into(),
         _ => error,
     }
 }

@@ -1,36 +1,17 @@
-//! Errors of conversions.
+//! Problems of conversions.
 //!
-//! Each text is complete: it contains the text of its cause, and describes the problem. The program that prints it adds the
-//! remedy.
+//! Each text is complete without the place of the error. The program that prints it adds the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use byte_source::{Detail, ErrorKind};
-use tensor::{Dtype, Tensors};
-
-use crate::InvalidOption;
-
-/// Result type with the error of this crate.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+use byte_source::{Error, Place, details};
+use tensor::Dtype;
 
 /// Reasons for which an input cannot be converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// The input cannot be opened or read, or its tensors cannot be changed.
-    #[error(transparent)]
-    Open(open::Error),
-    /// An option has an invalid value.
-    #[error("{0}")]
-    Option(InvalidOption),
-    /// Error in a file, with the path of the file.
-    #[error("{}: {reason}", path.display())]
-    AtPath {
-        path: PathBuf,
-        #[source]
-        reason: Box<Error>,
-    },
+pub enum Problem {
     /// An input cannot be read while the output is written.
     #[error("cannot read the inputs of {}: {reason}", path.display())]
     Read {
@@ -66,14 +47,14 @@ pub enum Error {
         /// Method, in the names of `transformers`.
         method: String,
         /// What the output cannot represent.
-        reason: Box<Error>,
+        reason: Error,
     },
     /// The tensors do not match the model that the documents or the options describe.
     #[error("{reason}")]
     Model {
         /// Path that the user gave for the checkpoint.
         root: PathBuf,
-        reason: byte_source::Error,
+        reason: Error,
     },
     /// The module would only return its tensors, and the options require a model that runs.
     #[error("it is not a model that runs: {}", no_model_reason_text(why.as_ref()))]
@@ -109,7 +90,7 @@ pub enum Error {
     ScriptToTest,
     /// The logits of a self test cannot be computed.
     #[error("cannot compute the logits of the self test: {0}")]
-    Logits(byte_source::Error),
+    Logits(Error),
     /// The module of a carton only returns its tensors, and Triton needs a model that runs.
     #[error("its module returns tensors by name, and Triton needs a model that runs")]
     CartonOfWeights,
@@ -145,9 +126,6 @@ pub enum Error {
         /// Message of the parser.
         message: String,
     },
-    /// The caller's writer returned an error.
-    #[error("cannot write the listing: {0}")]
-    Output(#[source] io::Error),
     /// The output's format cannot represent some of the tensors.
     #[error("{format} cannot hold {}", unsupported_tensors_text(tensors, *count))]
     UnsupportedTensors {
@@ -165,106 +143,33 @@ pub enum Error {
     OtherModelInFolder { path: PathBuf },
 }
 
-impl Error {
-    /// Returns the category of the error, by which a caller can react.
-    pub fn kind(&self) -> ErrorKind {
+details! {
+    Problem => Problem::place {
+        Option: Expansion, NotScript;
+        Input: DisallowedOperator, NotAModel, NothingToServe, ScriptToServe, TritonOutputNumber, NothingToTest, ScriptToTest,
+            CartonOfWeights, ForeignModule, Toml, OtherModelInFolder;
+        Unsupported: TritonPort, Port, UnsupportedTensors;
+        [0]: Logits;
+        [reason]: Read, QuantizedInput, Model;
+    }
+}
+
+impl Problem {
+    fn place(&self) -> Place {
         match self {
-            Self::Open(reason) => reason.kind(),
-            Self::AtPath { reason, .. } | Self::QuantizedInput { reason, .. } => reason.kind(),
-            Self::Model { reason, .. } | Self::Logits(reason) => reason.kind(),
-            Self::Read { reason, .. } | Self::Output(reason) => reason.into(),
-            Self::Option(_) | Self::Expansion { .. } | Self::NotScript { .. } => ErrorKind::Option,
-            Self::DisallowedOperator { .. }
-            | Self::NotAModel { .. }
-            | Self::NothingToServe { .. }
-            | Self::ScriptToServe { .. }
-            | Self::TritonOutputNumber { .. }
-            | Self::NothingToTest { .. }
-            | Self::ScriptToTest
-            | Self::CartonOfWeights
-            | Self::ForeignModule { .. }
-            | Self::Toml { .. }
-            | Self::OtherModelInFolder { .. } => ErrorKind::Input,
-            Self::TritonPort { .. } | Self::Port { .. } | Self::UnsupportedTensors { .. } => {
-                ErrorKind::Unsupported
+            Self::Read { path, .. } | Self::Toml { path, .. } | Self::OtherModelInFolder { path } => {
+                Place::file(path)
             }
-        }
-    }
-
-    /// Returns a function that adds the path of its file to an error.
-    pub fn at(path: &Path) -> impl Fn(Self) -> Self {
-        move |error| match error {
-            Self::Open(error) => Self::Open(error.in_file(path)),
-            reason => Self::AtPath { path: path.to_owned(), reason: Box::new(reason) },
-        }
-    }
-
-    /// Converts an error of the system at the input at `path`.
-    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + Copy + '_ {
-        move |error| byte_source::Error::from(error).in_file(path).into()
-    }
-
-    /// Returns true if the caller cancelled the work.
-    pub fn is_cancelled(&self) -> bool {
-        self.kind() == ErrorKind::Cancelled
-    }
-
-    /// Returns the problem of another crate, if it is one of `D`.
-    pub fn detail<D: Detail>(&self) -> Option<&D> {
-        match self {
-            Self::Open(error) => error.detail(),
-            _ => None,
-        }
-    }
-
-    /// Returns the error without the paths that wrap it.
-    pub(crate) fn reason(&self) -> &Self {
-        match self {
-            Self::AtPath { reason, .. } => reason.reason(),
-            error => error,
-        }
-    }
-
-    /// Adds the name of the first tensor that reads the damaged record, if the error is about damage and names no tensor
-    /// yet.
-    #[must_use]
-    pub(crate) fn with_tensor(self, tensors: &Tensors) -> Self {
-        match self {
-            Self::Open(error) => Self::Open(open::name_damaged_tensor(error, tensors)),
-            error => error,
+            Self::Model { reason, .. } | Self::QuantizedInput { reason, .. } => reason.location(),
+            Self::Port { name, .. } => Place::tensor(name),
+            _ => Place::default(),
         }
     }
 }
 
-impl From<open::Error> for Error {
-    fn from(error: open::Error) -> Self {
-        Self::Open(error)
-    }
-}
-
-/// Implements `From` for errors and problems of other crates.
-macro_rules! from {
-    ($($problem:ty),*) => {
-        $(impl From<$problem> for Error {
-            fn from(problem: $problem) -> Self {
-                Self::Open(problem.into())
-            }
-        })*
-    };
-}
-
-from! {
-    carton_format::Problem, byte_source::Cancelled, byte_source::FileError, open::InvalidOption, open::Problem, open::files::Problem,
-    output::Problem
-}
-
-impl From<InvalidOption> for Error {
-    fn from(error: InvalidOption) -> Self {
-        match error {
-            InvalidOption::Open(error) => Self::Open(error.into()),
-            error => Self::Option(error),
-        }
-    }
+/// Adds the path of its file to an error.
+pub(crate) fn at<E: Into<Error>>(path: &Path) -> impl Fn(E) -> Error + '_ {
+    move |error| error.into().in_file(path)
 }
 
 /// Lists tensors with their dtypes or layouts, such as `a` (complex128), `b` (nested) and 3 more.

@@ -14,7 +14,7 @@ use crate::back::commit::{CommitTarget, commit};
 use crate::back::{NonTensorParts, OutputJob, OutputPlan};
 use crate::note_collector::NoteCollector;
 use crate::report::TensorListing;
-use crate::{ConvertReport, Error, Note, PlannedConversion, Result};
+use crate::{ConvertReport, Note, PlannedConversion, Problem, Result};
 
 /// Version of the fields of [`ConvertReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -28,7 +28,7 @@ fn check_expansion(input: u64, misc: &[Companion], nbytes: u64, factor: u64) -> 
     let misc = misc.iter().filter_map(|(_, path)| path.metadata().ok()).map(|file| file.len());
     let input = misc.fold(input, u64::saturating_add);
     if nbytes > allowed_nbytes(input, factor) {
-        return Err(Error::Expansion { input, output: nbytes, factor });
+        return Err(Problem::Expansion { input, output: nbytes, factor }.into());
     }
     Ok(())
 }
@@ -129,7 +129,8 @@ pub(crate) fn write_output(
         };
         let target =
             CommitTarget { path: output, if_exists: options.if_exists, destination: &options.destination };
-        commit(files, target, &check_inputs, observer).map_err(|error| error.with_tensor(tensors))?
+        commit(files, target, &check_inputs, observer)
+            .map_err(|error| open::name_damaged_tensor(error, tensors))?
     };
     let made = report();
     notes.extend(casts.iter().flat_map(Casts::notes));

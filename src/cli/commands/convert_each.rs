@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use byte_source::Location;
-use convert::{BatchItem, BatchOptions, Error, Resume};
+use byte_source::{FileError, Location};
+use convert::{BatchItem, BatchOptions, Resume};
 use serde_json::{Value, json};
 
 use super::convert_report::{error_object, print_report, with_advice};
@@ -37,7 +37,8 @@ pub(super) fn convert_each(args: &Convert, quiet: bool) -> Result<ExitCode> {
     let progress = Progress::new(quiet || args.json || batch.jobs > NonZeroUsize::MIN);
     let report = convert::convert_each(&options, batch, &progress, &mut |item| {
         progress.clear();
-        report_item(args, quiet, item, results.as_mut()).map_err(Error::Output)
+        let reported = report_item(args, quiet, item, results.as_mut());
+        reported.map_err(|reason| FileError::Output { what: "the listing", reason }.into())
     })?;
     if !quiet {
         let skipped = if args.resume { format!(", {} skipped", report.skipped) } else { String::new() };

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use byte_source::{format_bytes, format_count, format_things};
 use convert::{
     ArchitectureChoice, CartonReport, ConvertReport, Error, HyperparameterKind, ModelOptions, OutputFormat,
-    TensorListing,
+    Problem, TensorListing,
 };
 use serde_json::{Value, json};
 
@@ -28,8 +28,8 @@ const KNOWN_VALUES_HINT: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 
 
 /// Returns the error, with a command that repeats the typed arguments and has placeholders for missing hyperparameters.
 pub(super) fn with_advice(error: Error, args: &Convert) -> anyhow::Error {
-    let missing = match &error {
-        Error::Model { root, reason } => match reason.detail() {
+    let missing = match error.detail() {
+        Some(Problem::Model { root, reason }) => match reason.detail() {
             Some(decoder::Problem::MissingHyperparameters { facts, .. }) => Some((root, facts)),
             _ => None,
         },

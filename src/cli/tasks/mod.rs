@@ -1,7 +1,6 @@
 //! Tasks of `batch`: what the verbs do with an input of a manifest, for the engine in the crate `batch`, which knows no verb.
 
 mod blobs;
-mod error;
 mod plan;
 
 use std::fmt;
@@ -20,6 +19,7 @@ pub(crate) use self::blobs::BlobFolder;
 use self::plan::PlannedVerb;
 use super::args::RemoteArgs;
 use super::ui::errors;
+use super::ui::located_advice::located_text;
 
 /// Kind of task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -127,8 +127,13 @@ impl Task for VerbTask {
         folder: Option<&Path>,
     ) -> Result<Box<dyn PlannedTask + '_>, Failure> {
         let input = self.locate(entry.input.as_ref())?;
-        Ok(Box::new(PlannedVerb::new(self, input, entry, folder)?))
+        Ok(Box::new(PlannedVerb::new(self, input, entry, folder).map_err(failure)?))
     }
+}
+
+/// Converts the error of a task, with the advice of the command line.
+fn failure(error: byte_source::Error) -> Failure {
+    Failure { kind: error.kind(), text: located_text(&error) }
 }
 
 /// Task with the options for all inputs.

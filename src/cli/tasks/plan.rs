@@ -12,8 +12,7 @@ use open::{Selection, TensorContent};
 use output::Destination;
 
 use super::blobs::BlobFolder;
-use super::error::TaskError;
-use super::{Verb, VerbTask};
+use super::{Verb, VerbTask, failure};
 
 /// Verb on an input.
 pub(super) struct PlannedVerb<'t> {
@@ -32,7 +31,7 @@ impl<'t> PlannedVerb<'t> {
         input: Location,
         entry: &ManifestEntry,
         folder: Option<&Path>,
-    ) -> Result<Self, TaskError> {
+    ) -> Result<Self, byte_source::Error> {
         let output = match &task.verb {
             Verb::Convert(options) => {
                 let conversion = plan_conversion(options, &input, entry, folder)?;
@@ -55,7 +54,7 @@ impl<'t> PlannedVerb<'t> {
         Ok(Self { task, input, output, made_from, nbytes })
     }
 
-    fn do_verb(&self, observer: &dyn Observer) -> Result<Outcome, TaskError> {
+    fn do_verb(&self, observer: &dyn Observer) -> Result<Outcome, byte_source::Error> {
         let whole = Selection::default();
         Ok(match (&self.task.verb, &self.output) {
             (Verb::Convert(options), Some(planned)) => {
@@ -95,7 +94,7 @@ impl<'t> PlannedVerb<'t> {
         outcome: Outcome,
         (shards, selection): (ShardPolicy, &Selection),
         observer: &dyn Observer,
-    ) -> Result<Outcome, TaskError> {
+    ) -> Result<Outcome, byte_source::Error> {
         if !self.task.has_digest {
             return Ok(outcome);
         }
@@ -123,7 +122,7 @@ impl PlannedTask for PlannedVerb<'_> {
     }
 
     fn run(&self, observer: &dyn Observer) -> Result<Outcome, Failure> {
-        Ok(self.do_verb(observer)?)
+        self.do_verb(observer).map_err(failure)
     }
 }
 
@@ -135,7 +134,7 @@ struct PlannedOutput<'t> {
 }
 
 impl<'t> PlannedOutput<'t> {
-    fn new(conversion: BatchOutput, blobs: Option<&'t BlobFolder>) -> Result<Self, TaskError> {
+    fn new(conversion: BatchOutput, blobs: Option<&'t BlobFolder>) -> Result<Self, byte_source::Error> {
         let mut made_from = conversion.made_from().map(str::to_owned);
         if let Some(blobs) = blobs {
             output::refuse_remote_output(conversion.path())?;
@@ -178,7 +177,7 @@ fn plan_conversion(
     input: &Location,
     entry: &ManifestEntry,
     folder: Option<&Path>,
-) -> Result<PlannedConversion, TaskError> {
+) -> Result<PlannedConversion, byte_source::Error> {
     let mut options = options.clone();
     options.inputs = vec![input.clone()];
     options.output = entry.output.as_ref().map(PathBuf::from);
@@ -188,7 +187,11 @@ fn plan_conversion(
     })
 }
 
-fn scan(options: &ScanOptions, input: &Location, observer: &dyn Observer) -> Result<Outcome, TaskError> {
+fn scan(
+    options: &ScanOptions,
+    input: &Location,
+    observer: &dyn Observer,
+) -> Result<Outcome, byte_source::Error> {
     let mut options = options.clone();
     options.inputs = vec![input.clone()];
     let mut reason = None;
@@ -216,7 +219,7 @@ fn add_digest(outcome: Outcome, report: DigestReport) -> Outcome {
 }
 
 /// Returns the files of a checkpoint or a carton.
-fn input_files(input: &Location, shards: ShardPolicy) -> Result<Vec<Location>, TaskError> {
+fn input_files(input: &Location, shards: ShardPolicy) -> Result<Vec<Location>, byte_source::Error> {
     if input.is_local() && Carton::is_at(input) {
         return Ok(vec![input.clone()]);
     }

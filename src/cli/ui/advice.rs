@@ -4,13 +4,13 @@
 
 use std::path::Path;
 
-use byte_source::{Detail, Place, format_bytes};
-use convert::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note};
+use byte_source::{Detail, Error, Place, format_bytes};
+use convert::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note, Problem};
 use output::parent_folder;
 
 use super::advice_table::advice_on;
 use super::flags;
-use super::located_advice::{exclude_advice, glob_literal, located_text};
+use super::located_advice::{exclude_advice, glob_literal};
 use super::remote_advice::{remote_advice, remote_cause};
 use super::shell::{shell_quoted, shell_quoted_path};
 
@@ -56,34 +56,35 @@ pub(crate) fn inspect_advice(problem: &inspect::Problem, file: Option<&Path>) ->
     }
 }
 
-/// Returns the text of a conversion error, with advice if there is any. `file` is the checkpoint, if known.
-pub(crate) fn convert_text(error: &convert::Error, file: Option<&Path>) -> String {
-    use convert::Error;
-    let advice = match error {
-        Error::Open(error) => return located_text(error),
-        Error::AtPath { path, reason } => {
-            return format!("{}: {}", path.display(), convert_text(reason, Some(path)));
-        }
-        Error::Read { reason, .. } => {
+/// Returns the text of an error of a conversion that the command line words in another way.
+pub(crate) fn convert_own_text(error: &Error) -> Option<String> {
+    let text = if let Some(Problem::Expansion { input, output, factor }) = error.detail() {
+        let (sizes, needed) = (format_bytes(*input), output.div_ceil((*input).max(1)));
+        format!(
+            "the output would have {}, more than {factor} times the {sizes} of the input: its tensors are views that \
+             repeat bytes; --max-expansion {needed} writes it",
+            format_bytes(*output)
+        )
+    } else {
+        option_text(error.detail()?)
+    };
+    Some(format!("{}{text}", error.location()))
+}
+
+/// Returns advice on a problem of a conversion; empty if there is none. `file` is the checkpoint, if known.
+pub(crate) fn convert_advice(problem: &Problem, file: Option<&Path>) -> String {
+    match problem {
+        Problem::Read { reason, .. } => {
             remote_cause(reason).map_or_else(String::new, |cause| remote_advice(cause).to_owned())
         }
-        Error::Option(option) => return option_text(option),
-        Error::DisallowedOperator { is_dangerous: true, .. } => {
+        Problem::DisallowedOperator { is_dangerous: true, .. } => {
             format!(
                 "; `{}` shows where, --allow-dangerous keeps it, --arch weights converts only the tensors",
                 scan_command(file)
             )
         }
-        Error::DisallowedOperator { .. } => "; without --deny-unknown it is kept".to_owned(),
-        Error::Expansion { input, output, factor } => {
-            let (sizes, needed) = (format_bytes(*input), output.div_ceil((*input).max(1)));
-            return format!(
-                "the output would have {}, more than {factor} times the {sizes} of the input: its tensors are views that \
-                 repeat bytes; --max-expansion {needed} writes it",
-                format_bytes(*output)
-            );
-        }
-        Error::Model { reason, .. } => match reason.detail() {
+        Problem::DisallowedOperator { .. } => "; without --deny-unknown it is kept".to_owned(),
+        Problem::Model { reason, .. } => match reason.detail() {
             Some(decoder::Problem::Quantized { .. }) => format!("{DEQUANTIZE_ADVICE}, and {WEIGHTS_ADVICE}"),
             Some(decoder::Problem::Contradiction { fact, .. }) => {
                 format!("; leave out {}", flags::hyperparameter_flag(*fact))
@@ -99,7 +100,7 @@ pub(crate) fn convert_text(error: &convert::Error, file: Option<&Path>) -> Strin
             }
             _ => format!("; {WEIGHTS_ADVICE}"),
         },
-        Error::UnsupportedTensors { torch_can, tensors, .. } => {
+        Problem::UnsupportedTensors { torch_can, tensors, .. } => {
             let name = tensors.first().map_or("", |(name, _)| name);
             let cast = *torch_can && tensors.iter().any(|(_, what)| what == "complex128");
             let cast = if cast { "--cast complex128=complex64 converts elements, " } else { "" };
@@ -111,14 +112,9 @@ pub(crate) fn convert_text(error: &convert::Error, file: Option<&Path>) -> Strin
             };
             format!("; {cast}--exclude {out} leaves one out, and {other}")
         }
-        Error::OtherModelInFolder { .. } => "; remove it, or choose another folder with -o".to_owned(),
-        Error::NotAModel { .. } => "; without --require-model its tensors are converted".to_owned(),
-        Error::NothingToTest { .. } => "; without --self-test its tensors are converted".to_owned(),
-        Error::ScriptToTest => "; without --self-test it is converted with its code".to_owned(),
-        Error::QuantizedInput { .. } => DEQUANTIZE_ADVICE.to_owned(),
-        error => triton_advice(error).to_owned(),
-    };
-    format!("{error}{advice}")
+        Problem::QuantizedInput { .. } => DEQUANTIZE_ADVICE.to_owned(),
+        problem => triton_advice(problem).to_owned(),
+    }
 }
 
 /// Returns the command that scans a file.
@@ -165,32 +161,24 @@ pub(crate) fn translation_advice(error: &decoder::Problem) -> String {
 }
 
 /// Returns advice on an error about a model for Triton; empty if there is none.
-fn triton_advice(error: &convert::Error) -> &'static str {
-    use convert::Error;
-    match error {
-        Error::NothingToServe { why: None } => "; leave out --arch weights",
-        Error::NothingToServe { why: Some(decoder::NoModelReason::NoDocuments) } => {
+fn triton_advice(problem: &Problem) -> &'static str {
+    match problem {
+        Problem::NothingToServe { why: None } => "; leave out --arch weights",
+        Problem::NothingToServe { why: Some(decoder::NoModelReason::NoDocuments) } => {
             "; put one there, or use --arch llama with --n-heads, --rope-theta and --norm-eps"
         }
-        Error::NothingToServe { why: Some(decoder::NoModelReason::OneShard) } => {
+        Problem::NothingToServe { why: Some(decoder::NoModelReason::OneShard) } => {
             "; pass the folder of all shards"
         }
-        Error::NothingToServe { .. } => {
+        Problem::NothingToServe { .. } => {
             "; a carton can hold its tensors, and `torch2carton serve` return them by name"
         }
-        Error::ScriptToServe { why: None } => "; leave out the options that change tensors",
-        Error::ScriptToServe { .. } => {
+        Problem::ScriptToServe { why: None } => "; leave out the options that change tensors",
+        Problem::ScriptToServe { .. } => {
             "; if its forward takes and returns tensors, copy the file to REPOSITORY/NAME/1/model.pt and write \
              REPOSITORY/NAME/config.pbtxt"
         }
-        Error::TritonOutputNumber { .. } => "; --output-names gives other names",
-        Error::CartonOfWeights => {
-            "; pass the checkpoint that it was made from, with its params.json or config.json"
-        }
-        Error::ForeignModule { .. } => {
-            "; pass the TorchScript file that it was made from, with --input and --output-type, or the checkpoint"
-        }
-        _ => "",
+        problem => advice_on(problem.code()),
     }
 }
 

@@ -31,9 +31,6 @@ pub(crate) fn carton_advice(problem: &Problem) -> String {
 
 /// Returns the text of an error that the command line words in another way.
 pub(crate) fn carton_own_text(error: &Error) -> Option<String> {
-    if let Some(Problem::Convert { reason }) = error.detail() {
-        return Some(advice::convert_text(reason, None));
-    }
     let place = error.location();
     if let Some(Problem::Fetch { entry, failures }) = error.detail() {
         let failures: Vec<String> = failures.iter().map(download_text).collect();

@@ -12,7 +12,7 @@ use super::located_advice::{self, is_address_error};
 use super::serve_advice;
 use super::stdin;
 use super::terminal::escape_hidden;
-use super::{advice, advice_table, remote_advice, run_advice};
+use super::{advice_table, remote_advice, run_advice};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
@@ -62,9 +62,6 @@ fn stdout_error_text(error: &anyhow::Error, cause: &(dyn StdError + 'static)) ->
 
 /// Returns the full text of an error of our libraries, with advice if there is any; `None` for other errors.
 fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
-    if let Some(error) = cause.downcast_ref::<convert::Error>() {
-        return Some(advice::convert_text(error, None));
-    }
     if let Some(error) = cause.downcast_ref::<byte_source::Error>() {
         return Some(located_advice::located_text(error));
     }
@@ -84,23 +81,16 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
 /// Returns true if an argument is wrong, rather than a file.
 pub(crate) fn is_usage_error(error: &anyhow::Error) -> bool {
     error.is::<UsageError>()
-        || located(error).is_some_and(is_located_usage_error)
-        || matches!(error.downcast_ref(), Some(convert::Error::Option(_)))
+        || error.downcast_ref().is_some_and(is_located_usage_error)
         || error.downcast_ref().is_some_and(run_advice::is_generate_usage_error)
         || is_serve_usage_error(error)
 }
 
-/// Returns the located error, which errors of the verbs contain.
-fn located(error: &anyhow::Error) -> Option<&byte_source::Error> {
-    match error.downcast_ref() {
-        Some(convert::Error::Open(error)) => Some(error),
-        _ => error.downcast_ref(),
-    }
-}
-
 fn is_located_usage_error(error: &byte_source::Error) -> bool {
     // An option of which the file shows that it is wrong names the file.
-    let is_option = error.detail::<open::InvalidOption>().is_some() && error.location().path.is_none();
+    let is_option =
+        error.detail::<open::InvalidOption>().is_some() || error.detail::<convert::InvalidOption>().is_some();
+    let is_option = is_option && error.location().path.is_none();
     let is_argument = matches!(
         error.code(),
         "carton-tools::BaseUrl"
@@ -142,7 +132,7 @@ fn is_serve_usage_error(_: &anyhow::Error) -> bool {
 
 /// Prints each problem of a document on its own line, if the error has such a list.
 fn print_problems(error: &anyhow::Error) {
-    let problem = located(error).and_then(byte_source::Error::detail);
+    let problem = error.downcast_ref().and_then(byte_source::Error::detail);
     let Some(carton_format::Problem::Document(problems)) = problem else { return };
     problems.0.iter().for_each(|problem| print_text(&problem.to_string()));
 }

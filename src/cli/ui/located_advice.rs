@@ -36,7 +36,7 @@ fn own_text(error: &Error) -> Option<String> {
     {
         return Some(missing_file_text(path));
     }
-    if let Some(text) = carton_own_text(error) {
+    if let Some(text) = carton_own_text(error).or_else(|| advice::convert_own_text(error)) {
         return Some(text);
     }
     let text = if let Some(open::Problem::SeveralKeys { keys }) = error.detail() {
@@ -56,6 +56,8 @@ fn advice(error: &Error) -> String {
         files_advice(problem)
     } else if let Some(problem) = error.detail() {
         advice::inspect_advice(problem, place.path.as_deref())
+    } else if let Some(problem) = error.detail() {
+        advice::convert_advice(problem, place.path.as_deref())
     } else if let Some(problem) = error.detail() {
         carton_advice(problem)
     } else if let Some(problem) = error.detail() {

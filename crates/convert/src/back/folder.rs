@@ -10,7 +10,7 @@ use safetensors_format::is_model_file;
 use super::OutputJob;
 use super::commit::OutputFiles;
 use super::documents::OutputDocuments;
-use crate::{Error, InvalidOption, OutputFormat, Result};
+use crate::{InvalidOption, OutputFormat, Problem, Result};
 
 /// Returns true if an output path is that of a folder: one that exists, or a name without the extension of a file.
 pub(super) fn is_folder_path(path: &Path) -> bool {
@@ -66,7 +66,7 @@ pub(super) fn plan_output_folder(files: &mut OutputFiles<'_>, job: &OutputJob<'_
                 return Err(output::Problem::SameFile { output: path, input }.into());
             }
             if !output::is_own_output(&path) || job.if_exists == IfExists::Fail {
-                return Err(Error::OtherModelInFolder { path });
+                return Err(Problem::OtherModelInFolder { path }.into());
             }
             files.stale_files.push(path);
         }
@@ -88,7 +88,7 @@ fn check_stored_folder(store: &dyn Store, files: &OutputFiles<'_>, job: &OutputJ
     let listing = store.list(job.target);
     let listing = listing.map_err(|error| byte_source::Error::from(error).in_file(job.target))?;
     match listing.files.into_iter().find(|name| is_model_file(name) && !new.contains(name)) {
-        Some(name) => Err(Error::OtherModelInFolder { path: job.target.join(name) }),
+        Some(name) => Err(Problem::OtherModelInFolder { path: job.target.join(name) }.into()),
         None => Ok(()),
     }
 }

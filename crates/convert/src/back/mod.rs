@@ -29,7 +29,7 @@ use torchscript::{Module, OnInvalidInput, ScriptOptions};
 use self::commit::{OutputFiles, PlannedFile};
 use crate::note_collector::NoteCollector;
 use crate::options::model_options;
-use crate::{Error, ModelOptions, OutputFormat, OutputReport, PlannedConversion, Result};
+use crate::{Error, ModelOptions, OutputFormat, OutputReport, PlannedConversion, Problem, Result};
 
 /// Maximum number of tensors that a note or an error names.
 const SHOWN: usize = 4;
@@ -248,7 +248,7 @@ impl<'j> OutputJob<'j> {
         if count == 0 {
             Ok(())
         } else {
-            Err(self.at_input(Error::UnsupportedTensors { format, torch_can, tensors, count }))
+            Err(self.at_input(Problem::UnsupportedTensors { format, torch_can, tensors, count }))
         }
     }
 
@@ -282,7 +282,7 @@ impl<'j> OutputJob<'j> {
 
     /// Wraps an error with the path of the whole input.
     pub(crate) fn at_input(&self, error: impl Into<Error>) -> Error {
-        Error::at(self.model.root())(error.into())
+        error.into().in_file(self.model.root())
     }
 }
 

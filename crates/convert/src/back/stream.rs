@@ -7,7 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use byte_source::{Blob, ProgressReporter, Sink, WINDOW, Window};
 use output::{Destination, OutputFile};
 
-use crate::{Error, Result};
+use crate::{Error, Problem, Result};
 
 /// Starts the output `path`, which will have `len` bytes.
 pub(super) fn create(
@@ -54,11 +54,11 @@ pub(super) fn stream_blob(
 }
 
 /// Converts a failed read of the inputs of `target` into an error of this crate.
-pub(super) fn read_error(target: &Path, reason: byte_source::Error) -> Error {
+pub(super) fn read_error(target: &Path, reason: Error) -> Error {
     if reason.io_kind().is_none() {
-        return reason.into();
+        return reason;
     }
-    Error::Read { path: target.to_owned(), reason: reason.into() }
+    Problem::Read { path: target.to_owned(), reason: reason.into() }.into()
 }
 
 /// Sink of the reading thread, which joins small windows and queues them for the writing thread.

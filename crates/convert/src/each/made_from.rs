@@ -141,7 +141,7 @@ impl InputDigest {
         self.number(Blob::len(region));
         let read = region.write_to(&mut self.0);
         let path = region.source().path();
-        read.map_err(|error| Error::from(error.in_file(path)))
+        read.map_err(|error| error.in_file(path))
     }
 
     /// Adds all bytes of a document.
@@ -235,7 +235,7 @@ impl InputDigest {
         let mut paths: Vec<PathBuf> = vec![folder.to_owned()];
         while let Some(next) = paths.pop() {
             let mut below = Vec::new();
-            let io = Error::io(&next);
+            let io = |error: io::Error| Error::from(error).in_file(&next);
             for entry in next.read_dir().map_err(io)? {
                 below.push(entry.map_err(io)?);
             }

@@ -10,8 +10,11 @@ use tensor::Tensors;
 use torch_import::{Checkpoint, Container};
 use torchscript::{Module, Recognised, RecognisedModel};
 
+use crate::error::at;
 use crate::input::script::{self, ScriptDecision};
-use crate::{ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions, PlannedConversion, Result};
+use crate::{
+    ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions, PlannedConversion, Problem, Result,
+};
 
 /// Opens the model if the only input is a carton, packed or unpacked, or the archive of a carton, and the output can be written
 /// from it; with its module, if that keeps code of its own. Returns `None` if the input is a checkpoint.
@@ -34,13 +37,15 @@ pub(crate) fn open(conversion: &PlannedConversion) -> Result<Option<(Model, Opti
         return Err(InvalidOption::AlreadyConverted { change }.into());
     }
     let container = open_model(&input.carton, &())?;
-    match recognise(&container) {
-        Err(Error::ForeignModule { record }) => {
-            let module = script_model(options, &container, record).map_err(Error::at(path))?;
-            let checkpoint = Checkpoint::read(&container).map_err(Error::from).map_err(Error::at(path))?;
+    match recognise(&container).map_err(Error::downcast) {
+        Err(Ok(Problem::ForeignModule { record })) => {
+            let module = script_model(options, &container, record).map_err(at(path))?;
+            let checkpoint = Checkpoint::read(&container).map_err(at(path))?;
             Ok(Some((carton_model(conversion, container, checkpoint.to_tensors()), Some(module))))
         }
-        found => Ok(Some((decoder_model(conversion, container, *found.map_err(Error::at(path))?), None))),
+        Ok(found) => Ok(Some((decoder_model(conversion, container, *found), None))),
+        Err(Ok(problem)) => Err(at(path)(problem)),
+        Err(Err(error)) => Err(at(path)(error)),
     }
 }
 
@@ -61,7 +66,7 @@ fn open_archive(
     match (recognise(&container), change) {
         (Ok(_), Some(change)) => Err(InvalidOption::AlreadyConverted { change }.into()),
         (Ok(model), None) => Ok(Some((decoder_model(conversion, container, *model), None))),
-        (Err(Error::CartonOfWeights), None) => Err(Error::at(path)(Error::CartonOfWeights)),
+        (Err(error), None) if is_of_weights(&error) => Err(at(path)(error)),
         (Err(_), _) => Ok(None),
     }
 }
@@ -82,29 +87,26 @@ fn carton_model(conversion: &PlannedConversion, container: Container, tensors: T
 
 /// Converts the module of a carton that was made from a TorchScript file. `record` has code that is not a decoder's.
 fn script_model(options: &ConvertOptions, container: &Container, record: String) -> Result<Box<Module>> {
-    let at = |reason| reason;
-    let records = container.script_records().map_err(at)?;
+    let records = container.script_records()?;
     let original = torchscript::unwrap_script(&records)?;
     if original.is_none() {
-        return Err(Error::ForeignModule { record });
+        return Err(Problem::ForeignModule { record }.into());
     }
-    let decision = script::decide_on_code(options, std::slice::from_ref(container));
-    // The caller adds the path of the carton.
-    let decision = decision.map_err(|error| match error {
-        Error::AtPath { reason, .. } => *reason,
-        error => error,
-    })?;
-    match decision {
+    match script::decide_on_code(options, std::slice::from_ref(container))? {
         ScriptDecision::Module(module) => Ok(module),
-        ScriptDecision::Dropped(why) => Err(Error::ScriptToServe { why }),
-        ScriptDecision::None => Err(Error::ForeignModule { record }),
+        ScriptDecision::Dropped(why) => Err(Problem::ScriptToServe { why }.into()),
+        ScriptDecision::None => Err(Problem::ForeignModule { record }.into()),
     }
 }
 
 /// Returns true if the code of an archive is that of this program for weights or a decoder, which the tensors and the documents
 /// describe as well.
 pub(crate) fn is_code_of_tensors(container: &Container) -> bool {
-    matches!(recognise(container), Ok(_) | Err(Error::CartonOfWeights))
+    recognise(container).map_or_else(|error| is_of_weights(&error), |_| true)
+}
+
+fn is_of_weights(error: &Error) -> bool {
+    matches!(error.detail(), Some(Problem::CartonOfWeights))
 }
 
 /// Recognises the model that the code of an archive runs.
@@ -112,8 +114,8 @@ fn recognise(container: &Container) -> Result<Box<RecognisedModel>> {
     let checkpoint = Checkpoint::read(container).map_err(|error| error.in_record(MODEL_PT))?;
     match torchscript::recognise(&container.records_besides_storages(), checkpoint.to_tensors()) {
         Recognised::Decoder(model) => Ok(model),
-        Recognised::Weights { .. } => Err(Error::CartonOfWeights),
-        Recognised::Other { record } => Err(Error::ForeignModule { record }),
+        Recognised::Weights { .. } => Err(Problem::CartonOfWeights.into()),
+        Recognised::Other { record } => Err(Problem::ForeignModule { record }.into()),
     }
 }
 

@@ -6,8 +6,10 @@ use torch_import::{Container, OmissionReason, Omissions, Risk};
 use torchscript::{Module, OnInvalidInput, ScriptOptions, Uncallable, WrapOutcome};
 
 use crate::back::{Output, has_torchscript};
+use crate::error::at;
 use crate::{
-    ArchitectureChoice, ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions, Note, Result,
+    ArchitectureChoice, ConvertOptions, Error, InvalidOption, ModelChange, ModelOptions, Note, Problem,
+    Result,
 };
 
 /// Decision on the code of the input.
@@ -35,14 +37,14 @@ impl ScriptDecision {
     /// Extends the error that there are no tensors by the reason for which the code is not kept.
     pub(crate) fn explain_no_tensors(&self, output: &dyn Output, error: Error) -> Error {
         match (self, error) {
-            (Self::Dropped(why), Error::Open(error))
+            (Self::Dropped(why), error)
                 if matches!(error.detail(), Some(open::Problem::NoTensors))
                     && (output.needs_forward() || why.is_some()) =>
             {
                 let path = error.location().path.unwrap_or_default();
-                Error::at(&path)(match why {
-                    Some(why) if !output.needs_forward() => Error::NotScript { why: why.clone() },
-                    why => Error::ScriptToServe { why: why.clone() },
+                at(&path)(match why {
+                    Some(why) if !output.needs_forward() => Problem::NotScript { why: why.clone() },
+                    why => Problem::ScriptToServe { why: why.clone() },
                 })
             }
             (_, error) => error,
@@ -113,7 +115,7 @@ pub(crate) fn decide_on_code(options: &ConvertOptions, containers: &[Container])
     match found {
         ScriptDecision::Module(_) => {}
         _ if module.is_none_or(|module| *module.script == ScriptOptions::default()) => {}
-        ScriptDecision::Dropped(Some(why)) => return Err(Error::NotScript { why }),
+        ScriptDecision::Dropped(Some(why)) => return Err(Problem::NotScript { why }.into()),
         ScriptDecision::Dropped(None) | ScriptDecision::None => {
             return Err(InvalidOption::NoScript { change }.into());
         }
@@ -128,17 +130,17 @@ pub(crate) fn convert_script(
     options: &ScriptOptions,
     errors: Option<OnInvalidInput>,
 ) -> Result<WrapOutcome> {
-    let at = Error::at(container.path());
+    let at = at::<Error>(container.path());
     let records = match container.script_records() {
         Ok(records) => records,
-        Err(error) => return Err(at(error.into())),
+        Err(error) => return Err(at(error)),
     };
     let whole = container.file_storage();
     let converted = match errors {
         Some(errors) => torchscript::wrap_script(records, &whole, options, errors),
         None => torchscript::wrap_positional_script(records, &whole, options),
     };
-    converted.map_err(|error| at(error.into()))
+    converted.map_err(at)
 }
 
 /// Rejects code with operators or classes that the options do not allow.
@@ -148,17 +150,17 @@ fn check_operators(allowed: AllowedGlobals, container: &Container) -> Result<()>
         AllowedGlobals::NotDangerous => [Risk::Dangerous].as_slice(),
         AllowedGlobals::Known => &[Risk::Dangerous, Risk::Unreviewed, Risk::Unknown],
     };
-    let at = Error::at(container.path());
+    let at = at::<Error>(container.path());
     let used = match container.globals_in_code() {
         Ok(used) => used,
-        Err(error) => return Err(at(error.into())),
+        Err(error) => return Err(at(error)),
     };
     match used.iter().find(|(_, global)| refused.contains(&global.risk())) {
-        Some((record, global)) => Err(at(Error::DisallowedOperator {
-            record: record.clone(),
-            operator: global.to_string(),
-            is_dangerous: global.risk() == Risk::Dangerous,
-        })),
+        Some((record, global)) => {
+            let (record, operator) = (record.clone(), global.to_string());
+            let is_dangerous = global.risk() == Risk::Dangerous;
+            Err(at(Problem::DisallowedOperator { record, operator, is_dangerous }.into()))
+        }
         None => Ok(()),
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::options::output_format::outputs;
-use crate::{Error, InvalidOption, OutputFormat, Result, Target};
+use crate::{InvalidOption, OutputFormat, Result, Target};
 
 /// Options for converting a checkpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -200,7 +200,7 @@ impl ConvertOptions {
     /// # Errors
     /// When it is at an address that cannot be opened.
     pub(crate) fn locate(&self, path: &Path) -> Result<Location> {
-        self.stores.locate(path).map_err(|error| Error::from(error.in_file(&output::shown_path(path))))
+        self.stores.locate(path).map_err(|error| error.in_file(&output::shown_path(path)))
     }
 
     /// Returns the options for opening the input.

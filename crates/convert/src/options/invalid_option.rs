@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use byte_source::format_bytes;
+use byte_source::{details, format_bytes};
 
 use crate::ForeignKind;
 
@@ -90,6 +90,13 @@ pub enum InvalidOption {
     /// The architecture is not supported.
     #[error("the architecture `{name}` is not supported")]
     Architecture { name: String },
+}
+
+details! {
+    InvalidOption {
+        Option: NoInput, OtherOutput, NoScript, EmptyName, TritonName, ShortDescription, MiscTwice, MiscMissing, NotAFolder, ShardsInFile, NotARepository, ForeignOutput, AlreadyConverted, SameOutput, SameInput, GivenTwice, MiscName, Weight, Architecture;
+        [0]: Open;
+    }
 }
 
 #[cfg(feature = "cli")]

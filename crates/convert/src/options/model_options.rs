@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tensor::Tensors;
 use torchscript::{Module, ModuleCode, OnInvalidInput};
 
-use crate::{Error, InvalidOption, Result};
+use crate::{InvalidOption, Problem, Result};
 
 /// Options for the model that the tensors are converted into.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,16 +131,14 @@ pub(crate) fn convert_to_module(
         Err(error) if error.code() == "decoder::Shard" && auto && alone => one_shard(),
         Err(error) if error.code().starts_with("decoder::") && error.code() != "decoder::Duplicate" => {
             if let Some(error) = lone_shard(&error, sources) {
-                return Err(error.into());
+                return Err(error);
             }
-            return Err(Error::Model {
-                root: sources.root().to_owned(),
-                reason: in_checkpoint(error, sources),
-            });
+            let (root, reason) = (sources.root().to_owned(), in_checkpoint(error, sources));
+            return Err(Problem::Model { root, reason }.into());
         }
         converted => converted,
     };
-    Ok(converted.map_err(|error| error.in_file(sources.root()))?)
+    converted.map_err(|error| error.in_file(sources.root()))
 }
 
 /// Returns the modules that conversions of `tensors` write with default options: weights, a model, and a model that keeps

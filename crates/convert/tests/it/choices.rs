@@ -6,7 +6,7 @@ use std::sync::Arc;
 use byte_source::{BufferSource, Location, MemoryStore, Source, Stores};
 use convert::{
     ArchitectureChoice, BatchOptions, CartonOptions, ConvertOptions, Error, ModelOptions, NoModelReason,
-    Note, Resume, SafetensorsOptions, Target, TorchOptions, TritonOptions, convert, convert_each,
+    Note, Problem, Resume, SafetensorsOptions, Target, TorchOptions, TritonOptions, convert, convert_each,
 };
 use inspect::{InspectOptions, inspect, open_pickles};
 use open::files::FilesNote;
@@ -38,16 +38,8 @@ fn options(input: impl Into<Location>, target: impl Into<Target>, output: &Path)
     options
 }
 
-/// The error without the path.
-fn reason(error: Error) -> Error {
-    match error {
-        Error::AtPath { reason, .. } => *reason,
-        error => error,
-    }
-}
-
 fn refused(options: &ConvertOptions) -> Error {
-    reason(convert(options, &()).expect_err("it cannot be converted"))
+    convert(options, &()).expect_err("it cannot be converted")
 }
 
 fn floats_to(to: Dtype) -> CastOptions {
@@ -64,7 +56,7 @@ fn a_script_without_tensors_becomes_no_other_format() {
         refused(&options)
     };
     let error = refused(TritonOptions::default().into());
-    assert!(matches!(error, Error::ScriptToServe { why: None }), "{error:?}");
+    assert!(matches!(error.detail(), Some(Problem::ScriptToServe { why: None })), "{error:?}");
     let error = refused(SafetensorsOptions::default().into());
     assert!(matches!(error.detail(), Some(open::Problem::NoTensors)), "{error:?}");
 }
@@ -88,7 +80,7 @@ fn an_archive_whose_code_does_not_run_is_refused_for_its_tensors_first() {
         ))
     };
     let error = with_code("}.".to_owned());
-    assert!(matches!(error, Error::NotScript { .. }), "{error:?}");
+    assert!(matches!(error.detail(), Some(Problem::NotScript { .. })), "{error:?}");
     let error = with_code(format!("}}(Vmodel\n}}(Vw\n{TENSOR}uVema\n}}(Vw\n{TENSOR}uu."));
     assert!(matches!(error.detail(), Some(open::Problem::SeveralKeys { .. })), "{error:?}");
 }
@@ -100,12 +92,12 @@ fn triton_needs_the_code_of_a_script() {
     let mut options = options(script, TritonOptions::default(), &out.path().join("models"));
     options.casts = floats_to(Dtype::Float32);
     let error = refused(&options);
-    assert!(matches!(error, Error::ScriptToServe { why: None }), "{error:?}");
+    assert!(matches!(error.detail(), Some(Problem::ScriptToServe { why: None })), "{error:?}");
     options.casts = CastOptions::default();
     let weights = ModelOptions::new(ArchitectureChoice::Weights);
     options.target = convert::TritonOptions::default().model(weights).into();
     let error = refused(&options);
-    assert!(matches!(error, Error::NothingToServe { why: None }), "{error:?}");
+    assert!(matches!(error.detail(), Some(Problem::NothingToServe { why: None })), "{error:?}");
 }
 
 #[test]
@@ -135,9 +127,9 @@ fn an_architecture_that_does_not_fit_quantized_weights_names_the_method() {
         .model(ModelOptions::new(ArchitectureChoice::Named("llama".to_owned())))
         .into();
     let error = refused(&options);
-    let Error::QuantizedInput { method, reason } = &error else { panic!("{error:?}") };
+    let Some(Problem::QuantizedInput { method, reason }) = error.detail() else { panic!("{error:?}") };
     assert_eq!(method, "gptq");
-    assert!(matches!(**reason, Error::Model { .. }), "{reason:?}");
+    assert!(matches!(reason.detail(), Some(Problem::Model { .. })), "{reason:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use byte_source::{BufferSource, Listing, Location, Source, Stat, Store, Upload};
 use convert::{
-    BatchItem, BatchOptions, ConvertOptions, Error, Resume, SafetensorsOptions, TorchOptions, convert,
+    BatchItem, BatchOptions, ConvertOptions, Problem, Resume, SafetensorsOptions, TorchOptions, convert,
     convert_each,
 };
 use open::{Cast, CastFrom};
@@ -210,7 +210,7 @@ fn nothing_is_recorded_by_a_dry_run_or_read_without_need() {
         Ok(())
     };
     convert_each(&options, BatchOptions::from(true), &(), &mut done).expect("inputs fail on their own");
-    let [Error::Open(error)] = errors.as_slice() else { panic!("{errors:?}") };
+    let [error] = errors.as_slice() else { panic!("{errors:?}") };
     assert_eq!(error.location().path.as_deref(), Some(Path::new("s3://bucket/out/a.pth")));
 }
 
@@ -227,5 +227,8 @@ fn files_of_another_model_in_the_folder_of_an_output_are_refused() {
     let other = "s3://bucket/out/model-00001-of-00002.safetensors";
     store.put(other, b"theirs", false);
     let error = convert(&options, &()).expect_err("it would be mistaken for a part of the output");
-    assert!(matches!(&error, Error::OtherModelInFolder { path } if path == Path::new(other)), "{error:?}");
+    assert!(
+        matches!(error.detail(), Some(Problem::OtherModelInFolder { path }) if path == Path::new(other)),
+        "{error:?}"
+    );
 }

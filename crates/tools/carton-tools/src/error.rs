@@ -13,9 +13,6 @@ use tensor::Dtype;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A carton cannot be written.
-    #[error("{reason}")]
-    Convert { reason: Box<convert::Error> },
     /// The file is a checkpoint, not a carton.
     #[error("{} is a checkpoint ({format}), not a carton", path.display())]
     IsCheckpoint {
@@ -135,7 +132,6 @@ details! {
         Unsupported: NoNumpyDtype;
         Damaged: BlobLength, BlobDamaged, NotLinked;
         [reason]: Compress;
-        {convert_kind => reason}: Convert;
         {last_kind => failures}: Fetch;
     }
 }
@@ -163,10 +159,6 @@ impl Problem {
 
 fn last_kind(failures: &[remote_source::Error]) -> ErrorKind {
     failures.last().map_or(ErrorKind::Input, Detail::kind)
-}
-
-fn convert_kind(reason: &convert::Error) -> ErrorKind {
-    reason.kind()
 }
 
 /// Reason for which an array cannot be added as a tensor.
@@ -218,14 +210,6 @@ pub(crate) fn copying<'p>(path: &'p Path, target: &'p Path) -> impl Fn(Error) ->
         }
         Ok(problem) => at(path)(problem),
         Err(error) => at(path)(error),
-    }
-}
-
-/// Converts errors of writing a carton.
-pub(crate) fn unwritten(error: convert::Error) -> Error {
-    match error {
-        convert::Error::Open(error) => error,
-        reason => Problem::Convert { reason: Box::new(reason) }.into(),
     }
 }
 

@@ -19,7 +19,7 @@ use output::{IfExists, Scratch, file_name, parent_folder};
 use serde::{Deserialize, Serialize};
 
 use crate::arrays::{self, TensorFile};
-use crate::error::{at, unwritten};
+use crate::error::at;
 use crate::kept_entry::is_manifest_or_links;
 use crate::{CartonNote, Error, Problem, Result, SCHEMA_VERSION};
 
@@ -232,8 +232,7 @@ fn pack_files(
     // Array files are checked for changes after they have been read, since the folder's files are not kept open.
     let check_inputs = || documents.maps.iter().try_for_each(|map| map.check_unchanged());
     let packed = carton_writer::CartonLayout::new(files);
-    let written =
-        write_carton(&packed, target, options.if_exists, &check_inputs, observer).map_err(unwritten)?;
+    let written = write_carton(&packed, target, options.if_exists, &check_inputs, observer)?;
     Ok(PackReport {
         schema_version: SCHEMA_VERSION,
         file: root.display().to_string(),

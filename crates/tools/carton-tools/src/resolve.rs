@@ -6,7 +6,6 @@ use convert::write_carton;
 use serde::Serialize;
 
 use crate::cache::{AbsentFile, DownloadCache};
-use crate::error::unwritten;
 use crate::kept_entry::{self, KeptEntry, is_manifest_or_links};
 use crate::open::open_packed;
 use crate::{CartonNote, Error, ResolveOptions, Result, SCHEMA_VERSION};
@@ -66,8 +65,7 @@ pub fn resolve(options: &ResolveOptions, observer: &dyn Observer) -> Result<Reso
     files.sort_by_key(|file| (file.path.starts_with(carton_format::MODEL_FOLDER), file.path.clone()));
     let check_inputs = || carton.check_unchanged();
     let whole = CartonLayout::new(files);
-    let written = write_carton(&whole, &options.output, options.if_exists, &check_inputs, observer)
-        .map_err(unwritten)?;
+    let written = write_carton(&whole, &options.output, options.if_exists, &check_inputs, observer)?;
     Ok(ResolveReport {
         schema_version: SCHEMA_VERSION,
         file: file.display().to_string(),

@@ -10,7 +10,7 @@ use convert::write_carton;
 use output::{IfExists, OutputFile};
 use serde::Serialize;
 
-use crate::error::{at, copying, unwritten};
+use crate::error::{at, copying};
 use crate::kept_entry::{self, KeptEntry, is_manifest_or_links};
 use crate::open::open_packed;
 use crate::{Error, Problem, Result, SCHEMA_VERSION};
@@ -134,8 +134,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
     let files = kept.iter().map(KeptEntry::file).collect();
     let shrunk = carton_writer::CartonLayout { files, absent, links };
     let check_inputs = || carton.check_unchanged();
-    let written = write_carton(&shrunk, &options.output, options.if_exists, &check_inputs, observer)
-        .map_err(unwritten)?;
+    let written = write_carton(&shrunk, &options.output, options.if_exists, &check_inputs, observer)?;
     Ok(ShrinkReport {
         schema_version: SCHEMA_VERSION,
         file: file.display().to_string(),

@@ -10,7 +10,8 @@ use carton_format::{
 };
 use toml::{Table, Value};
 
-use crate::{Error, Result};
+use crate::Result;
+use crate::error::at;
 
 /// Arrays of tables whose entries are merged by name.
 const MERGED_BY_NAME: &[&str] = &["input", "output"];
@@ -20,7 +21,7 @@ const APPENDED: &[&str] = &["self_test", "example"];
 /// Merges the fields of the file at `path` into `config`. `has` returns true for the paths of files in the carton.
 pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str) -> bool) -> Result<Config> {
     let text = open::files::read_document(&path.into(), TOML_MAX)?;
-    let wrong = |place: String, message: &str| Error::Toml {
+    let wrong = |place: String, message: &str| crate::Problem::Toml {
         path: path.to_owned(),
         place,
         message: message.to_owned(),
@@ -62,8 +63,8 @@ pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str)
         }
         Err(error) => match error.downcast() {
             Ok(Problem::Document(problems)) => problems,
-            Ok(problem) => return Err(Error::at(path)(problem.into())),
-            Err(error) => return Err(Error::at(path)(error.into())),
+            Ok(problem) => return Err(at(path)(problem)),
+            Err(error) => return Err(at(path)(error)),
         },
     };
     // Problems are reported at their place in the user's file: the user has never seen the merged text.
@@ -73,7 +74,7 @@ pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str)
         ..problem
     });
     let problem = Problem::Document(DocumentProblems(problems.collect()));
-    Err(Error::at(path)(problem.into()))
+    Err(at(path)(problem))
 }
 
 /// Returns the key in the user's file of the value at `key` in the merged table. Entries of `[[input]]` and `[[output]]` are

@@ -18,8 +18,9 @@ use super::fields;
 use super::options::{CartonFields, CartonOptions, RequiredTorch};
 use super::self_test::PlannedSelfTest;
 use crate::back::OutputJob;
+use crate::error::at;
 use crate::note_collector::NoteCollector;
-use crate::{Error, Note, Result};
+use crate::{Note, Problem, Result};
 
 /// Folder of the companions in the carton.
 const MISC_FOLDER: &str = "misc/";
@@ -83,7 +84,7 @@ impl<'j> NonModuleFiles<'j> {
         set_fields(&mut config, &options.fields);
         let problems = config.check(index, &has);
         if !problems.0.is_empty() {
-            return Err(Error::at(job.target)(carton_format::Problem::Document(problems).into()));
+            return Err(at(job.target)(carton_format::Problem::Document(problems)));
         }
         let unknown = config.unknown_fields();
         if let Some(file) = options.config.as_ref().filter(|_| !unknown.is_empty()) {
@@ -205,7 +206,7 @@ fn carton_port(port: torchscript::ModulePort) -> Result<Port> {
         Dtype::UInt16 => DataType::UInt16,
         Dtype::UInt32 => DataType::UInt32,
         Dtype::UInt64 => DataType::UInt64,
-        dtype => return Err(Error::Port { name: port.name, dtype }),
+        dtype => return Err(Problem::Port { name: port.name, dtype }.into()),
     };
     let dimensions = port.shape.into_iter().map(|dim| match dim {
         torchscript::Dim::Symbol(name) => Dimension::Symbol(name),

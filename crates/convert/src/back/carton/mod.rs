@@ -30,7 +30,7 @@ use crate::input::script;
 use crate::note_collector::NoteCollector;
 use crate::options::model_options;
 use crate::report::module_line;
-use crate::{Error, InvalidOption, Note, OutputFormat, OutputReport, Result};
+use crate::{InvalidOption, Note, OutputFormat, OutputReport, Problem, Result};
 
 pub(crate) static CARTON: OutputFormat = output_format!(CartonOptions, "carton", ["carton"], "A carton");
 
@@ -126,7 +126,7 @@ impl Output for CartonOptions {
         if let ModuleCode::Weights { why } = &converted.code
             && self.require_model
         {
-            return Err(job.at_input(Error::NotAModel { why: why.clone() }));
+            return Err(job.at_input(Problem::NotAModel { why: why.clone() }));
         }
         notes.extend(converted.notes.iter().cloned().map(Note::Module));
         if let ModuleCode::Weights { why: Some(NoModelReason::UnsupportedModelType { model_type }) } =

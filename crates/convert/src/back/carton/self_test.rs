@@ -17,8 +17,9 @@ use torch_import::Container;
 use torchscript::{Module, ModuleCode};
 
 use crate::back::OutputJob;
+use crate::error::at;
 use crate::note_collector::NoteCollector;
-use crate::{Error, Note, Result};
+use crate::{Error, Note, Problem, Result};
 
 /// Self test that is stored in a carton.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,9 +66,9 @@ impl<'j> PlannedSelfTest<'j> {
         let decoder = match &converted.code {
             ModuleCode::Decoder(decoder) => decoder,
             ModuleCode::Weights { why } => {
-                return Err(job.at_input(Error::NothingToTest { why: why.clone() }));
+                return Err(job.at_input(Problem::NothingToTest { why: why.clone() }));
             }
-            _ => return Err(job.at_input(Error::ScriptToTest)),
+            _ => return Err(job.at_input(Problem::ScriptToTest)),
         };
         let assigned = decoder.assign(job.tensors, true);
         let assignment = assigned.map_err(|error| job.at_input(error))?;
@@ -157,9 +158,9 @@ struct ExpectedLogits<'j> {
 }
 
 impl ExpectedLogits<'_> {
-    fn logits_error(&self, error: impl Into<byte_source::Error>) -> Error {
+    fn logits_error(&self, error: impl Into<Error>) -> Error {
         let error = error.into();
-        if error.is_cancelled() { error.into() } else { Error::at(self.root)(Error::Logits(error)) }
+        if error.is_cancelled() { error } else { at(self.root)(Problem::Logits(error)) }
     }
 
     /// Allocates zeros of the same length in bytes as the logits.

@@ -20,7 +20,7 @@ use crate::input::script;
 use crate::note_collector::NoteCollector;
 use crate::options::model_options::{self, ArchitectureChoice, ModelOptions};
 use crate::report::{file_names_line, module_line};
-use crate::{Error, InvalidOption, Note, OutputFormat, OutputReport, Result};
+use crate::{InvalidOption, Note, OutputFormat, OutputReport, Problem, Result};
 
 pub(crate) static TRITON: OutputFormat = output_format!(
     TritonOptions,
@@ -126,7 +126,7 @@ impl Output for TritonOptions {
             outputs: converted.outputs.ports(job.tensors).map(triton_port).collect::<Result<_>>()?,
         };
         if let Some(name) = config.misnumbered_output() {
-            return Err(job.at_input(Error::TritonOutputNumber { name: name.to_owned() }));
+            return Err(job.at_input(Problem::TritonOutputNumber { name: name.to_owned() }));
         }
         let folder = job.target.join(job.name);
         let model = folder.join(MODEL_PATH);
@@ -206,9 +206,9 @@ impl TritonOptions {
         let weights = self.model.architecture == ArchitectureChoice::Weights;
         let is_script = !weights && has_torchscript(&job.model.containers);
         Err(job.at_input(if is_script {
-            Error::ScriptToServe { why: None }
+            Problem::ScriptToServe { why: None }
         } else {
-            Error::NothingToServe { why }
+            Problem::NothingToServe { why }
         }))
     }
 }
@@ -263,7 +263,7 @@ fn triton_port(port: torchscript::ModulePort) -> Result<ModelPort> {
         Dtype::Float16 => DataType::Fp16,
         Dtype::Float32 => DataType::Fp32,
         Dtype::Float64 => DataType::Fp64,
-        dtype => return Err(Error::TritonPort { name: port.name, dtype }),
+        dtype => return Err(Problem::TritonPort { name: port.name, dtype }.into()),
     };
     let dims = port.shape.into_iter().map(|dim| match dim {
         torchscript::Dim::Symbol(_) => Dim::Any,
