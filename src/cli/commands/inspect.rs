@@ -88,7 +88,7 @@ fn inspect_file(args: &Inspect, quiet: bool, file: &Path, index: Option<usize>) 
     let file = input.path();
     let progress = Progress::new(quiet || !args.options.statistics && args.fail_on.is_empty());
     if !args.asks_for_rows()
-        && let Some(carton) = Carton::find(&input).map_err(|error| error.in_file(file))?
+        && let Some(carton) = Carton::find(&input).map_err(open::in_carton(file))?
     {
         let advise = index.is_none() && input.is_local();
         super::inspect_carton::inspect((file, &carton), args, quiet, advise)?;

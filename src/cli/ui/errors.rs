@@ -132,8 +132,12 @@ fn is_serve_usage_error(_: &anyhow::Error) -> bool {
 
 /// Prints each problem of a document on its own line, if the error has such a list.
 fn print_problems(error: &anyhow::Error) {
-    let problem = error.downcast_ref().and_then(byte_source::Error::detail);
-    let Some(carton_format::Problem::Document(problems)) = problem else { return };
+    let Some(error) = error.downcast_ref::<byte_source::Error>() else { return };
+    let ((Some(carton_format::Problem::Document(problems)), _)
+    | (_, Some(open::Problem::Document(problems)))) = (error.detail(), error.detail())
+    else {
+        return;
+    };
     problems.0.iter().for_each(|problem| print_text(&problem.to_string()));
 }
 

@@ -2,7 +2,10 @@
 //!
 //! Each text is complete without the place of the error. The program that prints it adds the remedy.
 
+use std::path::Path;
+
 use byte_source::{Error, Place, RecordDamaged, details};
+use carton_format::DocumentProblems;
 use tensor::{Dtype, Tensors};
 
 use crate::AdapterOverview;
@@ -112,6 +115,9 @@ pub enum Problem {
     /// The dtype of a tensor cannot be cast to the requested one.
     #[error("{from} cannot be cast to {to}")]
     CannotCast { from: Dtype, to: Dtype },
+    /// A document of an input or of the options is not one of a carton. The text counts its problems.
+    #[error("{}", .0.count_text())]
+    Document(DocumentProblems),
     /// A selected tensor has no data.
     #[error("tensor `{name}` has no data: it is {what}")]
     NoData {
@@ -124,7 +130,7 @@ pub enum Problem {
 
 details! {
     Problem => Problem::place {
-        Input: NoAdapter, AdapterAlone, DangerousGlobal, UnknownGlobal, NoTensors, SeveralKeys, NoData;
+        Input: NoAdapter, AdapterAlone, DangerousGlobal, UnknownGlobal, NoTensors, SeveralKeys, NoData, Document;
         Option: NoTensorsUnderKey, DigestExpansion, AllTensorsExcluded, NoSuchPrefix, NothingRenamed, EmptyName, SameName,
             CannotCast;
         Unsupported: Dimensions, TooManyElements, NotNumbers;
@@ -140,6 +146,16 @@ impl Problem {
             Self::NoData { name, .. } => Place::tensor(name),
             _ => Place::default(),
         }
+    }
+}
+
+/// Adds the path of the carton that is opened. A document that does not follow the specification is a wrong input.
+pub fn in_carton(path: &Path) -> impl Fn(Error) -> Error + '_ {
+    move |error| match error.detail() {
+        Some(carton_format::Problem::Document(problems)) => {
+            Error::from(Problem::Document(problems.clone())).in_file(path)
+        }
+        _ => error.in_file(path),
     }
 }
 

@@ -41,7 +41,7 @@ pub use byte_source::{Error, Result};
 pub use carton::own_tensors::own_tensors;
 pub use carton::{CartonInput, open_model, read_model};
 pub use digest::{TensorContent, TensorsDigest, digest_tensors};
-pub use error::{Problem, name_damaged_tensor};
+pub use error::{Problem, in_carton, name_damaged_tensor};
 pub use globals::AllowedGlobals;
 pub use model::{
     DEFAULT_MAX_EXPANSION, FoundInput, Model, OpenCarton, OpenOptions, allowed_nbytes, find_sources,

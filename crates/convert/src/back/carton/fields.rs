@@ -73,7 +73,7 @@ pub(crate) fn merge_fields_file(config: &Config, path: &Path, has: &dyn Fn(&str)
         place: find_position(&text, &key_in_fields_file(&problem.key, &base, &given)),
         ..problem
     });
-    let problem = Problem::Document(DocumentProblems(problems.collect()));
+    let problem = open::Problem::Document(DocumentProblems(problems.collect()));
     Err(at(path)(problem))
 }
 

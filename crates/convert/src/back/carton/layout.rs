@@ -84,7 +84,7 @@ impl<'j> NonModuleFiles<'j> {
         set_fields(&mut config, &options.fields);
         let problems = config.check(index, &has);
         if !problems.0.is_empty() {
-            return Err(at(job.target)(carton_format::Problem::Document(problems)));
+            return Err(at(job.target)(open::Problem::Document(problems)));
         }
         let unknown = config.unknown_fields();
         if let Some(file) = options.config.as_ref().filter(|_| !unknown.is_empty()) {

@@ -13,7 +13,7 @@ use torch_import::{Checkpoint, Container};
 
 use crate::files::{CheckpointSources, Companion};
 use crate::values::VALUES_PATH;
-use crate::{Error, OpenOptions, Result};
+use crate::{Error, OpenOptions, Result, in_carton};
 
 /// Folder of the documents in a carton.
 const MISC_FOLDER: &str = "misc";
@@ -56,7 +56,7 @@ impl CartonInput {
     /// When the input is a carton that cannot be read.
     pub fn find(options: &OpenOptions, has_documents: bool) -> Result<Option<Self>> {
         let [location] = options.inputs.as_slice() else { return Ok(None) };
-        let carton = Carton::find(location).map_err(|error| error.in_file(location.path()))?;
+        let carton = Carton::find(location).map_err(in_carton(location.path()))?;
         let Some(carton) = carton else { return Ok(None) };
         let copied = (has_documents && carton.is_packed()).then(|| copy_documents(&carton)).transpose()?;
         Ok(Some(Self { carton, location: location.clone(), copied }))
