@@ -13,8 +13,7 @@ use pyo3::types::{
     PyByteArray, PyBytes, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple,
 };
 use torch2carton::crates::pickle_vm::{Heap, Object, ObjectId};
-use torch2carton::crates::torch_import::{self, CheckpointNote, PersistentObject, PickledObjects};
-use torch2carton::crates::{open, torch_import::Container};
+use torch2carton::crates::torch_import::{self, CheckpointNote, Container, PersistentObject, PickledObjects};
 use torch2carton::{Error, ErrorKind, Source};
 
 use crate::maps::{Backend, Maps};

@@ -320,7 +320,7 @@ macro_rules! detail {
             }
 
             fn code(&self) -> &'static str {
-                Self::CODES[0]
+                concat!("byte-source::", stringify!($type))
             }
 
             $(fn place(&self) -> $crate::Place {
