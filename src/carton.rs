@@ -58,7 +58,7 @@ impl Carton {
     /// # Errors
     /// When a document of the carton does not follow the specification.
     pub fn contents(&self) -> Result<ContentsReport> {
-        Ok(carton_tools::contents(self.path())?)
+        carton_tools::contents(self.path())
     }
 
     /// Returns the model's tensors under their names in the checkpoint; empty if there is no `model/model.pt`. A stored

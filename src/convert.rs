@@ -148,7 +148,7 @@ impl Convert {
     /// When the inputs are not one checkpoint, a file is damaged or changes, an option does not fit the input, the output
     /// cannot be written, or `observer` stops the work. In each case no output is left.
     pub fn run(&self, observer: &dyn Observer) -> Result<ConvertReport> {
-        Ok(convert::convert(&self.options()?, observer)?)
+        convert::convert(&self.options()?, observer)
     }
 
     /// Converts each input on its own into the output folder, and continues after a failure. A folder stands for all
@@ -167,7 +167,7 @@ impl Convert {
             done(item);
             Ok(())
         };
-        Ok(convert::convert_each(&self.options, batch.into(), observer, &mut done)?)
+        convert::convert_each(&self.options, batch.into(), observer, &mut done)
     }
 
     fn options(&self) -> Result<ConvertOptions> {

@@ -67,7 +67,7 @@ impl Diff {
     /// # Errors
     /// When an input cannot be read, is damaged or changes, a selection does not fit it, or `observer` stops the work.
     pub fn run(&self, observer: &dyn Observer) -> Result<DiffReport> {
-        Ok(inspect::diff(&self.options, observer)?)
+        inspect::diff(&self.options, observer)
     }
 
     /// Compares the inputs, and writes what differs as one HTML page that loads nothing.

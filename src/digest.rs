@@ -47,7 +47,7 @@ impl Digest {
     /// # Errors
     /// When the input cannot be read, is damaged or changes, the selection does not fit it, or `observer` stops the work.
     pub fn run(&self, observer: &dyn Observer) -> Result<DigestReport> {
-        Ok(inspect::digest(&self.options, observer)?)
+        inspect::digest(&self.options, observer)
     }
 }
 

@@ -56,7 +56,7 @@ impl Pack {
     /// When the folder is not that of a carton, a file cannot be read or changes, the output cannot be written, or
     /// `observer` stops the work. In each case no output is left.
     pub fn run(&self, observer: &dyn Observer) -> Result<PackReport> {
-        Ok(carton_tools::pack(&self.options, observer)?)
+        carton_tools::pack(&self.options, observer)
     }
 }
 
@@ -102,7 +102,7 @@ impl Unpack {
     /// When the carton cannot be read or is damaged, a file exists, the folder cannot be written, or `observer` stops the
     /// work.
     pub fn run(&self, observer: &dyn Observer) -> Result<UnpackReport> {
-        Ok(carton_tools::unpack(&self.options, observer)?)
+        carton_tools::unpack(&self.options, observer)
     }
 }
 

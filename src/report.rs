@@ -56,6 +56,6 @@ impl Report {
     /// When the input cannot be read, the pickle is malformed before the first step, `out` cannot be written, or
     /// `observer` stops the work.
     pub fn write(&self, out: &mut dyn Write, observer: &dyn Observer) -> Result<()> {
-        Ok(inspect::page::write_report(&self.options, out, observer)?)
+        inspect::page::write_report(&self.options, out, observer)
     }
 }

@@ -70,7 +70,7 @@ impl Run {
     /// # Errors
     /// Those of [`open`](Self::open), and when `observer` stops the work. A test that fails is part of the report.
     pub fn self_test(&self, options: &SelfTestOptions, observer: &dyn Observer) -> Result<SelfTestReport> {
-        Ok(runtime::self_test(&self.open(observer)?, options, observer)?)
+        runtime::self_test(&self.open(observer)?, options, observer)
     }
 
     /// Opens the carton for inference; [`Runnable::infer`] takes the inputs.
@@ -79,6 +79,6 @@ impl Run {
     /// When the carton cannot be read, does not run here, or is damaged, or `observer` stops the work.
     pub fn open(&self, observer: &dyn Observer) -> Result<Runnable> {
         let carton = carton_tools::open(&Location::from(&self.path))?;
-        Ok(Runnable::from_carton(carton, &self.options, observer)?)
+        Runnable::from_carton(carton, &self.options, observer)
     }
 }

@@ -77,7 +77,7 @@ impl Scan {
             found(file);
             Ok(())
         };
-        Ok(inspect::scan(&self.options, observer, &mut found)?)
+        inspect::scan(&self.options, observer, &mut found)
     }
 }
 

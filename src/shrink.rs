@@ -49,7 +49,7 @@ impl Shrink {
     /// When the carton cannot be read or is damaged, the base is not a URL, an output cannot be written, or `observer` stops
     /// the work.
     pub fn run(&self, observer: &dyn Observer) -> Result<ShrinkReport> {
-        Ok(carton_tools::shrink(&self.options, observer)?)
+        carton_tools::shrink(&self.options, observer)
     }
 }
 
@@ -112,7 +112,7 @@ impl Resolve {
     /// When the carton cannot be read or is damaged, a file cannot be fetched, the output cannot be written, or `observer`
     /// stops the work.
     pub fn run(&self, observer: &dyn Observer) -> Result<ResolveReport> {
-        Ok(carton_tools::resolve(&self.options, observer)?)
+        carton_tools::resolve(&self.options, observer)
     }
 }
 

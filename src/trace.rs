@@ -77,7 +77,7 @@ impl Trace {
     /// When the input cannot be read, its pickle is malformed, or `out` fails. The instructions before a fault in the pickle
     /// are written.
     pub fn run(&self, out: &mut dyn Write) -> Result<()> {
-        Ok(inspect::trace(&self.options, out)?)
+        inspect::trace(&self.options, out)
     }
 }
 

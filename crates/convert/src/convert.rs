@@ -53,7 +53,7 @@ impl PlannedConversion {
         let steps = if input.code.is_kept() { Vec::new() } else { options.steps() };
         let reports = model
             .apply(&steps, &options.context(observer))
-            .map_err(|error| self.explain_quantized(error.into(), &model.checkpoint.to_tensors()))
+            .map_err(|error| self.explain_quantized(error, &model.checkpoint.to_tensors()))
             .map_err(|error| input.code.explain_no_tensors(options.target.output(), error))?;
         notes.extend(std::mem::take(&mut model.notes));
         self.note_documents(model, &input.misc, &mut notes)?;
@@ -189,7 +189,7 @@ impl PlannedConversion {
         // An input at an address is not one of the files.
         let given = self.options.inputs.iter().map(Location::path);
         let inputs: Vec<&Path> = self.sources.inputs().chain(others).chain(misc).chain(given).collect();
-        Ok(self.options.destination.check_target(&self.output, &inputs, self.options.if_exists)?)
+        self.options.destination.check_target(&self.output, &inputs, self.options.if_exists)
     }
 }
 

@@ -82,8 +82,7 @@ fn with_advice(error: Error) -> anyhow::Error {
         Err(error) => error,
     };
     let is_wrong_usage = match error.detail() {
-        None | Some(Problem::Index(_)) => false,
-        Some(Problem::Manifest { problem: ManifestProblem::Read(_), .. }) => false,
+        None | Some(Problem::Index(_) | Problem::Manifest { problem: ManifestProblem::Read(_), .. }) => false,
         Some(_) => true,
     };
     if is_wrong_usage { UsageError(located_text(&error)).into() } else { error.into() }

@@ -169,7 +169,7 @@ fn open_models(
         match load_carton(&carton.input, open, limits, progress) {
             Ok(model) => models.push((name, model)),
             Err(error) if carton.is_found && needs_another_runner(&error) => {
-                skipped.push(anyhow::Error::from(error))
+                skipped.push(anyhow::Error::from(error));
             }
             Err(error) => return Err(error.into()),
         }

@@ -132,6 +132,7 @@ impl Task for VerbTask {
 }
 
 /// Converts the error of a task, with the advice of the command line.
+#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
 fn failure(error: byte_source::Error) -> Failure {
     Failure { kind: error.kind(), text: located_text(&error) }
 }

@@ -101,7 +101,7 @@ impl<'t> PlannedVerb<'t> {
         let mut options = InputOptions::new(self.input.clone()).select(selection.clone());
         options.single = shards == ShardPolicy::ThisFileOnly;
         match inspect::digest(&options, observer) {
-            Err(error) if error.kind() == ErrorKind::Cancelled => Err(error.into()),
+            Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
             Err(_) => Ok(outcome),
             Ok(report) => Ok(add_digest(outcome, report)),
         }

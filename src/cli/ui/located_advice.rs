@@ -50,26 +50,19 @@ fn own_text(error: &Error) -> Option<String> {
 /// Returns advice on an error; empty if there is none.
 fn advice(error: &Error) -> String {
     let place = error.location();
-    if let Some(problem) = error.detail() {
-        advice::open_advice(problem, &place)
-    } else if let Some(problem) = error.detail() {
-        files_advice(problem)
-    } else if let Some(problem) = error.detail() {
-        advice::inspect_advice(problem, place.path.as_deref())
-    } else if let Some(problem) = error.detail() {
-        advice::convert_advice(problem, place.path.as_deref())
-    } else if let Some(problem) = error.detail() {
-        carton_advice(problem)
-    } else if let Some(problem) = error.detail() {
-        reader_advice(problem, place.path.as_deref())
-    } else if let Some(problem) = error.detail() {
-        run_advice(problem, place.path.as_deref())
-    } else if let Some(problem) = error.detail() {
-        advice::translation_advice(problem)
-    } else if let Some(problem) = error.detail() {
-        module_advice(problem)
-    } else if let Some(problem) = error.detail() {
-        remote_advice(problem).to_owned()
+    let file = place.path.as_deref();
+    let of_crate = (error.detail().map(|problem| advice::open_advice(problem, &place)))
+        .or_else(|| error.detail().map(files_advice))
+        .or_else(|| error.detail().map(|problem| advice::inspect_advice(problem, file)))
+        .or_else(|| error.detail().map(|problem| advice::convert_advice(problem, file)))
+        .or_else(|| error.detail().map(carton_advice))
+        .or_else(|| error.detail().map(|problem| reader_advice(problem, file)))
+        .or_else(|| error.detail().map(|problem| run_advice(problem, file)))
+        .or_else(|| error.detail().map(advice::translation_advice))
+        .or_else(|| error.detail().map(module_advice))
+        .or_else(|| error.detail().map(|problem| remote_advice(problem).to_owned()));
+    if let Some(advice) = of_crate {
+        advice
     } else if let Some(NotRepresentable { tensor, .. }) = error.detail() {
         exclude_advice(tensor)
     } else if let Some(torch_import::Problem::EqualShards { file, .. }) = error.detail() {

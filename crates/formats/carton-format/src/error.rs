@@ -1,6 +1,6 @@
 //! Errors in reading a carton or one of its files, and in printing its documents.
 //!
-//! DocumentProblems inside a document have a [`ProblemKind`](crate::ProblemKind).
+//! Problems inside a document have a [`ProblemKind`](crate::ProblemKind).
 //!
 //! Facts: the Carton v1 specification, and `zip-format` for the zip file itself.
 

@@ -1,4 +1,4 @@
-//! DocumentProblems of a document, with their positions.
+//! Problems of a document, with their positions.
 //!
 //! Facts: the Carton v1 specification, which defines the rules.
 

@@ -52,7 +52,7 @@ pub(crate) struct DecoderPass {
 impl DecoderPass {
     /// Computes the next piece. Returns true if there are more.
     pub(crate) fn advance(&mut self, observer: &dyn Observer) -> Result<bool> {
-        Ok(self.model.advance(&mut self.pass, &mut self.cache, observer)?)
+        self.model.advance(&mut self.pass, &mut self.cache, observer)
     }
 
     /// Returns the outputs, once all pieces are computed.

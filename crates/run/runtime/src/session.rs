@@ -46,6 +46,6 @@ impl Session {
     /// work.
     pub fn feed(&mut self, tokens: &[u32], observer: &dyn Observer) -> Result<Vec<f32>> {
         let tokens: Vec<i64> = tokens.iter().copied().map(i64::from).collect();
-        Ok(self.model.forward(&tokens, 1, &mut self.cache, LogitPositions::Last, observer)?)
+        self.model.forward(&tokens, 1, &mut self.cache, LogitPositions::Last, observer)
     }
 }

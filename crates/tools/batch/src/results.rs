@@ -243,7 +243,7 @@ impl ResultsFile {
             }
             offset = offset.saturating_add(line.len() as u64);
         }
-        Ok(replacement.commit(IfExists::Replace)?)
+        replacement.commit(IfExists::Replace)
     }
 }
 

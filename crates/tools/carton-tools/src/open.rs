@@ -179,7 +179,7 @@ pub(crate) fn checkpoint_format(path: &Path) -> Option<&'static str> {
     }
     if path.is_dir() {
         let sources = CheckpointSources::find(&[path.to_owned()], ShardPolicy::RequireAll).ok()?;
-        return sources.open().ok()?.first().map(|container| container.format());
+        return sources.open().ok()?.first().map(torch_import::Container::format);
     }
     Container::open(path).ok().map(|container| container.format())
 }

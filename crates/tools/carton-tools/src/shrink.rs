@@ -128,7 +128,7 @@ pub fn shrink(options: &ShrinkOptions, observer: &dyn Observer) -> Result<Shrink
         for blob in new {
             let _ = std::fs::remove_file(blob);
         }
-        return Err(error.into());
+        return Err(error);
     }
     let links = if absent.is_empty() { None } else { Some(links.to_toml()?) };
     let files = kept.iter().map(KeptEntry::file).collect();

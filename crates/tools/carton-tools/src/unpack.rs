@@ -197,7 +197,7 @@ impl FolderWriter<'_> {
             self.created_paths.push(target);
         }
         self.carton.check_unchanged()?;
-        Ok(output::sync_folder(self.root)?)
+        output::sync_folder(self.root)
     }
 
     fn if_exists(&self) -> IfExists {

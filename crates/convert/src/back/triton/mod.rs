@@ -240,7 +240,7 @@ fn check(files: &OutputFiles<'_>, job: &OutputJob<'_>) -> Result<()> {
     let inputs = job.inputs();
     if store.is_some() {
         let mut paths = files.paths();
-        return Ok(paths.try_for_each(|path| job.destination.check_target(path, &inputs, job.if_exists))?);
+        return paths.try_for_each(|path| job.destination.check_target(path, &inputs, job.if_exists));
     }
     if let Some(folder) = files.folders.iter().find(|folder| folder.exists() && !folder.is_dir()) {
         return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
