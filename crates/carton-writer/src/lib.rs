@@ -31,6 +31,7 @@
 //! others.
 
 mod compress;
+mod file;
 mod hash;
 
 use std::io;
@@ -40,6 +41,7 @@ use carton_format::{Links, Manifest};
 use zip_format::{LayoutBuilder, NewZipEntry, ZipWriter};
 
 pub use crate::compress::{CompressedFile, CompressedFiles, Compression, CompressionSpill};
+pub use crate::file::write_carton;
 use crate::hash::{Hasher, sha256};
 pub use byte_source::{Error, Result};
 pub use zip_format::EntryContent;

@@ -2,7 +2,6 @@
 //!
 //! Each text is complete without the place of the error. The program that prints it adds the remedy.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use byte_source::{Error, Place, details};
@@ -12,13 +11,6 @@ use tensor::Dtype;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// An input cannot be read while the output is written.
-    #[error("cannot read the inputs of {}: {reason}", path.display())]
-    Read {
-        /// Output whose inputs were read.
-        path: PathBuf,
-        reason: io::Error,
-    },
     /// TorchScript code to be kept uses an operator or a class that the options do not allow.
     #[error("its code in {record} uses `{operator}`, which {}", if *is_dangerous { "can read or write files" } else { "is not known" })]
     DisallowedOperator {
@@ -150,16 +142,14 @@ details! {
             CartonOfWeights, ForeignModule, Toml, OtherModelInFolder;
         Unsupported: TritonPort, Port, UnsupportedTensors;
         [0]: Logits;
-        [reason]: Read, QuantizedInput, Model;
+        [reason]: QuantizedInput, Model;
     }
 }
 
 impl Problem {
     fn place(&self) -> Place {
         match self {
-            Self::Read { path, .. } | Self::Toml { path, .. } | Self::OtherModelInFolder { path } => {
-                Place::file(path)
-            }
+            Self::Toml { path, .. } | Self::OtherModelInFolder { path } => Place::file(path),
             Self::Model { reason, .. } | Self::QuantizedInput { reason, .. } => reason.location(),
             Self::Port { name, .. } => Place::tensor(name),
             _ => Place::default(),

@@ -54,9 +54,7 @@ mod report;
 pub mod torch_save;
 mod write;
 
-pub use back::carton::{
-    CartonFields, CartonOptions, CartonReport, RequiredTorch, StoredSelfTest, write_carton,
-};
+pub use back::carton::{CartonFields, CartonOptions, CartonReport, RequiredTorch, StoredSelfTest};
 pub use back::ports::PortReport;
 pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
 pub use back::ties::TieHandling;

@@ -8,9 +8,9 @@ use adapter::{MergeReports, SumReport};
 use byte_source::Observer;
 use open::files::Companion;
 use open::{Casts, DequantizedReport, Model, StepReport, Totals, allowed_nbytes, digest_tensors};
+use output::{CommitTarget, commit};
 use torch_import::{Container, Omissions};
 
-use crate::back::commit::{CommitTarget, commit};
 use crate::back::{NonTensorParts, OutputJob, OutputPlan};
 use crate::note_collector::NoteCollector;
 use crate::report::TensorListing;

@@ -11,7 +11,6 @@ use output::parent_folder;
 use super::advice_table::advice_on;
 use super::flags;
 use super::located_advice::{exclude_advice, glob_literal};
-use super::remote_advice::{remote_advice, remote_cause};
 use super::shell::{shell_quoted, shell_quoted_path};
 
 /// True if this program has the subcommand `resolve`.
@@ -74,9 +73,6 @@ pub(crate) fn convert_own_text(error: &Error) -> Option<String> {
 /// Returns advice on a problem of a conversion; empty if there is none. `file` is the checkpoint, if known.
 pub(crate) fn convert_advice(problem: &Problem, file: Option<&Path>) -> String {
     match problem {
-        Problem::Read { reason, .. } => {
-            remote_cause(reason).map_or_else(String::new, |cause| remote_advice(cause).to_owned())
-        }
         Problem::DisallowedOperator { is_dangerous: true, .. } => {
             format!(
                 "; `{}` shows where, --allow-dangerous keeps it, --arch weights converts only the tensors",

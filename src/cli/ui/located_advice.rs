@@ -67,6 +67,8 @@ fn advice(error: &Error) -> String {
         exclude_advice(tensor)
     } else if let Some(torch_import::Problem::EqualShards { file, .. }) = error.detail() {
         format!("; download or copy {file} again")
+    } else if let Some(Problem::ReadInputs { reason, .. }) = error.detail() {
+        remote_cause(reason).map_or("", remote_advice).to_owned()
     } else if let Some(Problem::Remote { path, .. }) = error.detail() {
         let address = RemoteAddress::from_path(&output::shown_path(path));
         address.map_or_else(String::new, |address| format!("; first run `{}`", fetch_command(&address)))

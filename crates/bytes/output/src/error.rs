@@ -11,6 +11,13 @@ use crate::{RemoteAddress, shown_path};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
+    /// The inputs of an output cannot be read while it is written.
+    #[error("cannot read the inputs of {}: {reason}", path.display())]
+    ReadInputs {
+        /// Path of the output.
+        path: PathBuf,
+        reason: io::Error,
+    },
     /// A path is the address of a remote file.
     #[error("{} is not a local path", shown_path(path).display())]
     Remote {
@@ -87,13 +94,14 @@ details! {
         Input: Remote, RemoteOutput;
         Option: SameFile;
         Io: NoFolder, IsFolder, NotAFile, Exists, NotOwnOutput, CreateIn, NoSpace;
-        [reason]: Sync, FreeSpace;
+        [reason]: ReadInputs, Sync, FreeSpace;
     }
 }
 
 impl Problem {
     fn place(&self) -> Place {
-        let (Self::Remote { path, .. }
+        let (Self::ReadInputs { path, .. }
+        | Self::Remote { path, .. }
         | Self::RemoteOutput { path }
         | Self::NoFolder { path, .. }
         | Self::IsFolder { path }

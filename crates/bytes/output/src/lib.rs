@@ -31,9 +31,11 @@
 //! [`refuse_remote`].
 
 mod abandoned;
+mod commit;
 mod destination;
 #[cfg_attr(not(target_os = "linux"), path = "direct_missing.rs")]
 mod direct;
+mod documents;
 mod error;
 mod if_exists;
 mod local;
@@ -44,11 +46,14 @@ mod permissions;
 mod records;
 mod remote;
 mod stored_record;
+mod stream;
 mod unfinished;
 mod writeback;
 
 pub use byte_source::{Error, Result};
+pub use commit::{CommitTarget, FileContent, OutputFiles, PlannedFile, commit};
 pub use destination::Destination;
+pub use documents::OutputDocuments;
 pub use error::Problem;
 pub use if_exists::IfExists;
 pub use local::{Scratch, check_target, free_space, require_free_space, sync_folder};
@@ -57,4 +62,5 @@ pub use mark::is_own_output;
 pub use output_file::OutputFile;
 pub use records::{FileRecord, OutputRecord, OutputRecords, WrittenFile};
 pub use remote::{RemoteAddress, UrlScheme};
+pub use stream::read_error;
 pub use unfinished::{OutputHalt, remove_unfinished};

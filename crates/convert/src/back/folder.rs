@@ -4,12 +4,10 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use byte_source::Store;
-use output::IfExists;
+use output::{IfExists, OutputDocuments, OutputFiles};
 use safetensors_format::is_model_file;
 
 use super::OutputJob;
-use super::commit::OutputFiles;
-use super::documents::OutputDocuments;
 use crate::{InvalidOption, OutputFormat, Problem, Result};
 
 /// Returns true if an output path is that of a folder: one that exists, or a name without the extension of a file.

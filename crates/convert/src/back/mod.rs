@@ -1,12 +1,9 @@
-//! Back ends: each lays out the selected tensors in one output format, and `commit.rs` writes the files of any of them.
+//! Back ends: each lays out the selected tensors in one output format.
 
 pub(crate) mod carton;
-pub(crate) mod commit;
-mod documents;
 mod folder;
 pub(crate) mod ports;
 pub(crate) mod safetensors;
-mod stream;
 pub(crate) mod ties;
 pub(crate) mod torch;
 pub(crate) mod triton;
@@ -21,12 +18,11 @@ use std::sync::Arc;
 use byte_source::{Blob, Location, Observer};
 use open::files::{CheckpointSources, Companion, ShardPolicy};
 use open::{Model, TargetLayout};
-use output::{Destination, IfExists};
+use output::{Destination, IfExists, OutputFiles, PlannedFile};
 use tensor::{Dtype, Tensors};
 use torch_import::{CompoundKind, Container};
 use torchscript::{Module, OnInvalidInput, ScriptOptions};
 
-use self::commit::{OutputFiles, PlannedFile};
 use crate::note_collector::NoteCollector;
 use crate::options::model_options;
 use crate::{Error, ModelOptions, OutputFormat, OutputReport, PlannedConversion, Problem, Result};

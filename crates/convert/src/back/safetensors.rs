@@ -12,8 +12,6 @@ use safetensors_format::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::commit::{OutputFiles, PlannedFile};
-use super::documents::OutputDocuments;
 use super::ties::{TieHandling, TiePlan};
 use super::{
     NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder, output_format,
@@ -21,6 +19,7 @@ use super::{
 use crate::note_collector::NoteCollector;
 use crate::report::file_names_line;
 use crate::{InvalidOption, Note, OutputFormat, OutputReport, Result};
+use output::{OutputDocuments, OutputFiles, PlannedFile};
 
 pub(crate) static SAFETENSORS: OutputFormat = output_format!(
     SafetensorsOptions,

@@ -5,7 +5,6 @@ use std::path::Path;
 use open::TargetLayout;
 use serde::{Deserialize, Serialize};
 
-use super::commit::{OutputFiles, PlannedFile};
 use super::{
     NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder, output_format,
 };
@@ -13,6 +12,7 @@ use crate::note_collector::NoteCollector;
 use crate::report::file_names_line;
 use crate::torch_save::TorchSaveArchive;
 use crate::{Note, OutputFormat, OutputReport, Result};
+use output::{OutputFiles, PlannedFile};
 
 pub(crate) static TORCH: OutputFormat =
     output_format!(TorchOptions, "pth", ["pth", "pt", "bin", "ckpt"], "A checkpoint as torch.save writes it");

@@ -12,8 +12,9 @@ use byte_source::{
     hex, sha256,
 };
 use carton_format::{Carton, CartonEntry, Config, DataType, MODEL_FOLDER, MODEL_PT, TensorIndex, TensorSpec};
-use carton_writer::{CartonMember, CompressedFile, CompressedFiles, CompressionSpill, EntryContent};
-use convert::write_carton;
+use carton_writer::{
+    CartonMember, CompressedFile, CompressedFiles, CompressionSpill, EntryContent, write_carton,
+};
 use open::path_json;
 use output::{IfExists, Scratch, file_name, parent_folder};
 use serde::{Deserialize, Serialize};

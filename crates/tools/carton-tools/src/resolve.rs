@@ -1,8 +1,7 @@
 //! Fetches the files that a carton leaves out, and writes a complete carton.
 
 use byte_source::{Observer, hex};
-use carton_writer::{CartonLayout, CartonMember, EntryContent};
-use convert::write_carton;
+use carton_writer::{CartonLayout, CartonMember, EntryContent, write_carton};
 use serde::Serialize;
 
 use crate::cache::{AbsentFile, DownloadCache};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use byte_source::{Action, FileError, Location, Observer, ProgressReporter, WINDOW, hex};
 use carton_format::{Carton, CartonEntry, Config, TensorIndex};
-use convert::write_carton;
+use carton_writer::write_carton;
 use output::{IfExists, OutputFile};
 use serde::Serialize;
 

@@ -5,14 +5,12 @@ use std::path::Path;
 use std::rc::Rc;
 
 use byte_source::{Observer, ProgressReporter};
-use carton_writer::{CartonLayout, WrittenCarton};
-use output::{Destination, IfExists, OutputFile, file_name};
+use carton_writer::WrittenCarton;
+use output::{FileContent, OutputFile};
 use torchscript::ScriptArchive;
 
 use super::layout::NonModuleFiles;
-use crate::back::commit::{CommitTarget, FileContent, OutputFiles, PlannedFile, commit};
-use crate::back::stream;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Carton written by a conversion.
 pub(super) struct CartonFile<'j> {
@@ -46,58 +44,12 @@ impl FileContent for CartonFile<'_> {
 
     fn write(&self, output: &mut OutputFile, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
         let carton = self.layout.carton(&self.archive);
-        BorrowedCarton { carton: &carton, written: &self.written }.write(output, target, work)
+        // A carton is written once, so the cell is still empty.
+        let _ = self.written.set(carton.write_output(output, target, work)?);
+        Ok(())
     }
 
     fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         self.layout.check_unchanged()
-    }
-}
-
-/// Carton that borrows its files from the caller.
-struct BorrowedCarton<'c, 'b> {
-    carton: &'c CartonLayout<'b>,
-    written: &'c OnceCell<WrittenCarton>,
-}
-
-impl FileContent for BorrowedCarton<'_, '_> {
-    fn write(&self, output: &mut OutputFile, target: &Path, work: ProgressReporter<'_>) -> Result<()> {
-        let written = self.carton.write(output, work).map_err(|error| carton_write_error(target, error))?;
-        // A carton is written once, so the cell is still empty.
-        let _ = self.written.set(written);
-        Ok(())
-    }
-}
-
-/// Writes a carton to `target`, complete or not at all. `check_inputs` is called once everything is written, and fails if
-/// one of the inputs changed meanwhile.
-///
-/// # Errors
-/// When a source cannot be read, is damaged or changed, `target` cannot be written, or `observer` stops the work.
-pub fn write_carton(
-    carton: &CartonLayout<'_>,
-    target: &Path,
-    if_exists: IfExists,
-    check_inputs: &dyn Fn() -> Result<(), byte_source::Error>,
-    observer: &dyn Observer,
-) -> Result<WrittenCarton> {
-    let len = carton.len().map_err(|error| carton_write_error(target, error))?;
-    let written = OnceCell::new();
-    let content = Box::new(BorrowedCarton { carton, written: &written });
-    let planned = PlannedFile { path: target.to_owned(), name: file_name(target), len, content };
-    let files = OutputFiles { weights: vec![planned], ..OutputFiles::default() };
-    let target = CommitTarget { path: target, if_exists, destination: &Destination::default() };
-    commit(files, target, check_inputs, observer)?;
-    Ok(written.into_inner().expect("a commit writes each file"))
-}
-
-/// Maps an error of the carton writer to the file that caused it: an input, or the output `target`.
-fn carton_write_error(target: &Path, error: byte_source::Error) -> Error {
-    match error.downcast() {
-        Ok(byte_source::FileError::Output { reason, .. }) => {
-            byte_source::FileError::Write { path: target.to_owned(), reason }.into()
-        }
-        Ok(error) => error.into(),
-        Err(error) => stream::read_error(target, error),
     }
 }

@@ -16,14 +16,12 @@ use decoder::NoModelReason;
 use serde::{Serialize, Serializer};
 use torchscript::{Module, ModuleCode, OnInvalidInput};
 
-pub use self::file::write_carton;
 pub use self::options::{CartonFields, CartonOptions, RequiredTorch};
 pub use self::self_test::StoredSelfTest;
 
 use self::file::CartonFile;
 use self::layout::NonModuleFiles;
 use self::self_test::PlannedSelfTest;
-use super::commit::{OutputFiles, PlannedFile};
 use super::ports::PortReport;
 use super::{ModuleOptions, NonTensorParts, Output, OutputJob, OutputPlan, output_format};
 use crate::input::script;
@@ -31,6 +29,7 @@ use crate::note_collector::NoteCollector;
 use crate::options::model_options;
 use crate::report::module_line;
 use crate::{InvalidOption, Note, OutputFormat, OutputReport, Problem, Result};
+use output::{OutputFiles, PlannedFile};
 
 pub(crate) static CARTON: OutputFormat = output_format!(CartonOptions, "carton", ["carton"], "A carton");
 

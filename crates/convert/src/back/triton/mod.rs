@@ -12,8 +12,6 @@ use torchscript::{Module, ModuleCode, OnInvalidInput, ScriptOptions};
 
 use self::config::{CONFIG_PATH, DataType, Dim, MODEL_PATH, ModelConfig, ModelPort, is_model_name};
 use super::carton::CARTON;
-use super::commit::{OutputFiles, PlannedFile};
-use super::documents::OutputDocuments;
 use super::ports::PortReport;
 use super::{ModuleOptions, NonTensorParts, Output, OutputJob, OutputPlan, has_torchscript, output_format};
 use crate::input::script;
@@ -21,6 +19,7 @@ use crate::note_collector::NoteCollector;
 use crate::options::model_options::{self, ArchitectureChoice, ModelOptions};
 use crate::report::{file_names_line, module_line};
 use crate::{InvalidOption, Note, OutputFormat, OutputReport, Problem, Result};
+use output::{OutputDocuments, OutputFiles, PlannedFile};
 
 pub(crate) static TRITON: OutputFormat = output_format!(
     TritonOptions,

@@ -5,12 +5,11 @@ use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use byte_source::{Blob, ProgressReporter, Sink, WINDOW, Window};
-use output::{Destination, OutputFile};
 
-use crate::{Error, Problem, Result};
+use crate::{Destination, Error, OutputFile, Problem, Result};
 
 /// Starts the output `path`, which will have `len` bytes.
-pub(super) fn create(
+pub(crate) fn create(
     destination: &Destination,
     (path, len): (&Path, u64),
     with_checksum: bool,
@@ -28,7 +27,7 @@ const JOINED_WINDOWS_BELOW: usize = WINDOW / 16;
 ///
 /// # Errors
 /// When the blob cannot be read, the output cannot be written, or the observer stops the work.
-pub(super) fn stream_blob(
+pub(crate) fn stream_blob(
     blob: &(dyn Blob + Sync),
     (output, target): (&mut OutputFile, &Path),
     work: ProgressReporter<'_>,
@@ -53,12 +52,12 @@ pub(super) fn stream_blob(
     })
 }
 
-/// Converts a failed read of the inputs of `target` into an error of this crate.
-pub(super) fn read_error(target: &Path, reason: Error) -> Error {
+/// Converts a failed read of the inputs of `target` into an error that names the output.
+pub fn read_error(target: &Path, reason: Error) -> Error {
     if reason.io_kind().is_none() {
         return reason;
     }
-    Problem::Read { path: target.to_owned(), reason: reason.into() }.into()
+    Problem::ReadInputs { path: target.to_owned(), reason: reason.into() }.into()
 }
 
 /// Sink of the reading thread, which joins small windows and queues them for the writing thread.

@@ -6,37 +6,36 @@
 use std::path::{Path, PathBuf};
 
 use byte_source::{Action, Blob, Observer, ProgressReporter};
-use output::{Destination, IfExists, OutputFile, WrittenFile};
 
-use super::documents::OutputDocuments;
-use super::stream;
-use crate::Result;
+use crate::documents::OutputDocuments;
+use crate::stream;
+use crate::{Destination, IfExists, OutputFile, Result, WrittenFile};
 
 /// Files of an output, laid out but not written.
 #[derive(Default)]
-pub(crate) struct OutputFiles<'p> {
+pub struct OutputFiles<'p> {
     /// Files with weights, in the order in which they are written and moved into place.
-    pub(crate) weights: Vec<PlannedFile<'p>>,
+    pub weights: Vec<PlannedFile<'p>>,
     /// Small files, moved into place after the weights.
-    pub(crate) documents: OutputDocuments,
+    pub documents: OutputDocuments,
     /// Folders to create if they do not exist, outermost first.
-    pub(crate) folders: Vec<PathBuf>,
+    pub folders: Vec<PathBuf>,
     /// Files of an earlier output, removed once the new files are in place.
-    pub(crate) stale_files: Vec<PathBuf>,
+    pub stale_files: Vec<PathBuf>,
     /// True if the CRC-32 of each file is computed while it is written.
-    pub(crate) checksums: bool,
+    pub checksums: bool,
 }
 
 /// File with weights, laid out but not written.
-pub(crate) struct PlannedFile<'p> {
-    pub(crate) path: PathBuf,
+pub struct PlannedFile<'p> {
+    pub path: PathBuf,
     /// File name for progress messages.
-    pub(crate) name: String,
-    pub(crate) len: u64,
-    pub(crate) content: Box<dyn FileContent + 'p>,
+    pub name: String,
+    pub len: u64,
+    pub content: Box<dyn FileContent + 'p>,
 }
 
-pub(crate) trait FileContent {
+pub trait FileContent {
     /// Computes parts that must be known before the first byte is written.
     ///
     /// # Errors
@@ -69,25 +68,25 @@ impl<B: Blob + Sync> FileContent for B {
 
 impl<'p> PlannedFile<'p> {
     /// Creates a file at `path` with the content `blob`.
-    pub(crate) fn new(path: PathBuf, blob: impl Blob + Sync + 'p) -> Self {
-        Self { name: output::file_name(&path), len: blob.len(), content: Box::new(blob), path }
+    pub fn new(path: PathBuf, blob: impl Blob + Sync + 'p) -> Self {
+        Self { name: crate::file_name(&path), len: blob.len(), content: Box::new(blob), path }
     }
 }
 
 impl OutputFiles<'_> {
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.weights.iter().map(|file| file.path.as_path()).chain(self.documents.paths())
     }
 
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.paths().map(output::file_name).collect()
+    pub fn names(&self) -> Vec<String> {
+        self.paths().map(crate::file_name).collect()
     }
 
     /// Returns the total length of all files in bytes.
     ///
     /// # Errors
     /// When a document to be copied no longer exists.
-    pub(crate) fn nbytes(&self) -> Result<u64> {
+    pub fn nbytes(&self) -> Result<u64> {
         Ok(self.documents.nbytes()?.saturating_add(self.weights_nbytes()))
     }
 
@@ -98,10 +97,10 @@ impl OutputFiles<'_> {
 
 /// Output that is committed.
 #[derive(Clone, Copy)]
-pub(crate) struct CommitTarget<'t> {
-    pub(crate) path: &'t Path,
-    pub(crate) if_exists: IfExists,
-    pub(crate) destination: &'t Destination,
+pub struct CommitTarget<'t> {
+    pub path: &'t Path,
+    pub if_exists: IfExists,
+    pub destination: &'t Destination,
 }
 
 /// Writes the files of the output `target`, and returns their paths and checksums. `check_inputs` is called once everything is written, and fails if one of the
@@ -110,7 +109,7 @@ pub(crate) struct CommitTarget<'t> {
 /// # Errors
 /// When an input cannot be read, is damaged or changed, a file cannot be written, or `observer` stops the work. In that case
 /// no file and no new folder is left.
-pub(crate) fn commit(
+pub fn commit(
     mut files: OutputFiles<'_>,
     target: CommitTarget<'_>,
     check_inputs: &dyn Fn() -> Result<(), byte_source::Error>,
@@ -149,7 +148,7 @@ pub(crate) fn commit(
 
 /// Removes the files of an earlier output, except those that another program changed meanwhile.
 fn remove_stale_files(earlier: &[PathBuf]) -> Result<()> {
-    for path in earlier.iter().filter(|path| output::is_own_output(path)) {
+    for path in earlier.iter().filter(|path| crate::is_own_output(path)) {
         std::fs::remove_file(path)
             .map_err(|reason| byte_source::FileError::Write { path: path.clone(), reason })?;
     }

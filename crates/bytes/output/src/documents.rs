@@ -3,14 +3,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use output::{Destination, OutputFile};
-
-use super::stream::create;
-use crate::Result;
+use crate::stream::create;
+use crate::{Destination, Error, OutputFile, Result};
 
 /// Documents of a model, laid out but not written.
 #[derive(Debug, Default)]
-pub(crate) struct OutputDocuments {
+pub struct OutputDocuments {
     /// Generated documents: path and text.
     texts: Vec<(PathBuf, String)>,
     /// Copied documents: source and target path.
@@ -18,35 +16,36 @@ pub(crate) struct OutputDocuments {
 }
 
 impl OutputDocuments {
-    pub(super) fn add(&mut self, path: PathBuf, text: String) {
+    /// Adds a generated document.
+    pub fn add(&mut self, path: PathBuf, text: String) {
         self.texts.push((path, text));
     }
 
     /// Adds a document to copy. Copies are written before generated documents.
-    pub(super) fn copy(&mut self, from: PathBuf, to: PathBuf) {
+    pub fn copy(&mut self, from: PathBuf, to: PathBuf) {
         self.copies.push((from, to));
     }
 
-    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         let paths = self.copies.iter().map(|(_, to)| to).chain(self.texts.iter().map(|(path, _)| path));
         paths.map(PathBuf::as_path)
     }
 
     /// Returns the total length of all documents in bytes.
-    pub(super) fn nbytes(&self) -> Result<u64> {
+    pub(crate) fn nbytes(&self) -> Result<u64> {
         let mut sum = 0_u64;
         for (from, _) in &self.copies {
-            let len = from.metadata().map_err(|error| byte_source::Error::from(error).in_file(from))?.len();
+            let len = from.metadata().map_err(|error| Error::from(error).in_file(from))?.len();
             sum = sum.saturating_add(len);
         }
         Ok(self.texts.iter().fold(sum, |sum, (_, text)| sum.saturating_add(text.len() as u64)))
     }
 
     /// Writes all documents to temporary files, which the caller moves into place, or to uploads.
-    pub(super) fn write(&self, destination: &Destination, with_checksums: bool) -> Result<Vec<OutputFile>> {
+    pub(crate) fn write(&self, destination: &Destination, with_checksums: bool) -> Result<Vec<OutputFile>> {
         let mut written = Vec::with_capacity(self.copies.len());
         for (from, to) in &self.copies {
-            let bytes = std::fs::read(from).map_err(|error| byte_source::Error::from(error).in_file(from))?;
+            let bytes = std::fs::read(from).map_err(|error| Error::from(error).in_file(from))?;
             written.push(write_temporary(destination, (to, &bytes), with_checksums)?);
         }
         for (path, text) in &self.texts {
