@@ -68,7 +68,7 @@ impl Verify {
     /// When the carton or the checkpoint cannot be read, or `observer` stops the work. A problem of the carton is a finding
     /// of the report.
     pub fn run(&self, observer: &dyn Observer) -> Result<VerifyReport> {
-        carton_tools::verify(&self.options, observer)
+        carton_tools::verify(&self.options, &::convert::default_modules, observer)
     }
 }
 

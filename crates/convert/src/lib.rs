@@ -29,6 +29,7 @@
 mod back;
 mod conversion;
 mod convert;
+mod default_modules;
 mod each;
 mod error;
 /// Parts of an input besides its tensors: code, and files that are kept.
@@ -66,16 +67,16 @@ pub use byte_source::{Error, Result};
 pub use conversion::PlannedConversion;
 pub use convert::convert;
 pub use decoder::{HyperparameterKind, NoModelReason, Overrides};
+pub use default_modules::default_modules;
 pub use each::made_from::{InputContent, inputs_digest};
 pub use each::output::BatchOutput;
 pub use each::{BatchItem, BatchOptions, BatchReport, convert_each};
 pub use error::Problem;
-pub use input::script::default_scripts;
 pub use note::Note;
 pub use note_collector::NoteCollector;
 pub use options::convert_options::ConvertOptions;
 pub use options::invalid_option::{InvalidOption, ModelChange};
-pub use options::model_options::{ArchitectureChoice, ModelOptions, architectures, default_modules};
+pub use options::model_options::{ArchitectureChoice, ModelOptions, architectures};
 pub use options::output_format::{ForeignKind, OUTPUTS, OutputFormat, outputs, register_output};
 pub use options::target::Target;
 #[cfg(feature = "cli")]

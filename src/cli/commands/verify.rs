@@ -16,7 +16,7 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
     stdin::reject(&args.file, "verify")?;
     let options = args.options()?;
     let progress = Progress::new(quiet || args.json);
-    let report = carton_tools::verify(&options, &progress)?;
+    let report = carton_tools::verify(&options, &convert::default_modules, &progress)?;
     progress.clear();
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {

@@ -1,6 +1,11 @@
 //! Table of the PyTorch dtypes.
 //!
 //! Facts: PyTorch 2.15 `torch.dtype`, `torch/storage.py` and `c10/core/ScalarType.h`.
+//!
+//! A new dtype is a row before the quantized ones, and a number has `decode` and `encode` in `conversion.rs`. Nothing asks for these:
+//! `numpy_dtype` in `open/values/array_text.rs`, if NumPy can show its elements; `newer_storage_class` in `torchscript/record.rs`,
+//! if TorchScript alone has its storage class; its number in `newer_dtype_name` in `torchscript/note.rs`; and the names in the Python
+//! package's `_dtypes.py`.
 
 /// Type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

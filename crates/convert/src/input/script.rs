@@ -178,14 +178,3 @@ fn tensor_change(options: &ConvertOptions, model: &ModelOptions) -> Option<Model
     ];
     changes.into_iter().find(|(_, is_asked)| *is_asked).map(|(change, _)| change)
 }
-
-/// Returns the modules that conversions of `container` write with default options, with returned and with raised errors.
-/// There are none if the container has no code that runs.
-pub fn default_scripts(container: &Container) -> impl Iterator<Item = Module> {
-    let is_script = container.is_torchscript();
-    let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].into_iter().filter(move |_| is_script);
-    usual.filter_map(|errors| match convert_script(container, &ScriptOptions::default(), Some(errors)) {
-        Ok(WrapOutcome::Module(converted)) => Some(converted),
-        _ => None,
-    })
-}

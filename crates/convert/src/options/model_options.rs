@@ -140,23 +140,3 @@ pub(crate) fn convert_to_module(
     };
     converted.map_err(|error| error.in_file(sources.root()))
 }
-
-/// Returns the modules that conversions of `tensors` write with default options: weights, a model, and a model that keeps
-/// unused tensors; each with returned and with raised errors.
-pub fn default_modules(
-    shards: ShardPolicy,
-    sources: &CheckpointSources,
-    tensors: &Tensors,
-) -> impl Iterator<Item = Module> {
-    let usual = [
-        (ArchitectureChoice::Weights, false),
-        (ArchitectureChoice::Auto, false),
-        (ArchitectureChoice::Auto, true),
-    ];
-    let usual = [OnInvalidInput::Return, OnInvalidInput::Raise].map(|errors| {
-        usual.clone().map(|(architecture, keep_extra)| (ModelOptions { architecture, keep_extra }, errors))
-    });
-    usual.into_iter().flatten().filter_map(move |(options, errors)| {
-        convert_to_module(&options, errors, sources, shards, Overrides::default(), tensors).ok()
-    })
-}

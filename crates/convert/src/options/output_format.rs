@@ -40,8 +40,7 @@ pub fn outputs() -> impl Iterator<Item = &'static OutputFormat> + Clone {
 pub struct OutputFormat {
     name: &'static str,
     extensions: &'static [&'static str],
-    /// What an output is, for the help of `--to`.
-    pub(crate) help: &'static str,
+    help: &'static str,
     make: fn() -> Target,
     read: fn(Json) -> serde_json::Result<Target>,
     #[cfg(feature = "cli")]
@@ -81,6 +80,11 @@ impl OutputFormat {
     /// Returns the name of the format.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Returns what an output is, for the help of `--to`.
+    pub fn help(&self) -> &'static str {
+        self.help
     }
 
     /// Returns the format with its default options.

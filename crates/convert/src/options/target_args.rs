@@ -40,7 +40,7 @@ impl OutputFormat {
 
 /// Parses the name of an output format.
 pub fn output_parser() -> impl TypedValueParser<Value = &'static OutputFormat> {
-    let values = outputs().map(|format| PossibleValue::new(format.name()).help(format.help));
+    let values = outputs().map(|format| PossibleValue::new(format.name()).help(format.help()));
     PossibleValuesParser::new(values)
         .map(|name| OutputFormat::named(&name).expect("it is one of the possible values"))
 }

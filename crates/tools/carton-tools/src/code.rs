@@ -7,13 +7,10 @@
 use std::collections::HashMap;
 
 use byte_source::{Observer, sha256};
-use convert::{default_modules, default_scripts};
-use open::Model;
-use open::files::ShardPolicy;
 use serde::Serialize;
 use tensor::Storage;
 use torch_import::{Checkpoint, Container};
-use torchscript::Recognised;
+use torchscript::{Module, Recognised};
 
 use crate::{CartonNote, Result};
 
@@ -73,13 +70,13 @@ pub(crate) fn find_original<'c>(
     Ok(Some(original))
 }
 
-/// Compares the model's records with the modules that conversions of `tensors`, the model's own tensors, write. The note
-/// names a record that differs. `checkpoint` holds the tensors under the model's names. With `is_original`, the model keeps the
-/// code of `expected`, whose tensors are those of the model.
+/// Compares the model's records with the modules that conversions of its own tensors write, which are `expected`. The note names a
+/// record that differs. `checkpoint` holds the tensors under the model's names. With `is_original`, the model keeps the code of its
+/// checkpoint.
 pub(crate) fn compare_code(
     (model, checkpoint): (&Container, &Checkpoint),
     is_original: bool,
-    (expected, shards): (&Model, ShardPolicy),
+    expected: impl Iterator<Item = Module>,
     observer: &dyn Observer,
 ) -> Result<(CodeStatus, Option<CartonNote>)> {
     // A `__setstate__` of the original archive runs in the original too.
@@ -89,10 +86,9 @@ pub(crate) fn compare_code(
         None => return Ok((CodeStatus::Unreadable, None)),
     };
     let found = model.records_besides_storages();
-    let scripts = expected.containers.iter().filter(|_| is_original).flat_map(default_scripts);
     // The module with the most equal records is most likely the intended one.
     let mut closest = None;
-    for module in scripts.chain(default_modules(shards, &expected.sources, expected.tensors())) {
+    for module in expected {
         observer.check()?;
         let Some(difference) = module.archive.first_difference(&found) else {
             return Ok((CodeStatus::Equal, None));

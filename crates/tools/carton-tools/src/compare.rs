@@ -17,7 +17,7 @@ use tensor::{Budget, RecordChecks, Tensor, Tensors, ViewId};
 use crate::code::{self, CodeStatus};
 use crate::error::at;
 use crate::model_stream::{ModelStream, StreamedPair};
-use crate::{CartonNote, Result, VerifyOptions};
+use crate::{CartonNote, ModulesOf, Result, VerifyOptions};
 
 /// Largest number of windows that wait for the comparison.
 const QUEUE: usize = 4;
@@ -37,7 +37,7 @@ pub(crate) struct ModelComparison {
 /// model to the tap. Elements that are not one range of the model are read again.
 pub(crate) fn compare_model(
     carton: &Carton,
-    options: &VerifyOptions,
+    (options, modules): (&VerifyOptions, &ModulesOf<'_>),
     observer: &dyn Observer,
     hash: &mut dyn FnMut(&EntryTap<'_>) -> Result<()>,
 ) -> Result<ModelComparison> {
@@ -79,8 +79,8 @@ pub(crate) fn compare_model(
     more.sort_unstable();
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
-    let (code, note) =
-        code::compare_code((&model, &found), is_original, (&checkpoint, options.shards()), observer)?;
+    let expected = modules(&checkpoint, options.shards(), is_original);
+    let (code, note) = code::compare_code((&model, &found), is_original, expected, observer)?;
     notes.extend(note);
     Ok(ModelComparison { compared: checkpoint.tensors().len(), differences, code, notes })
 }

@@ -13,7 +13,7 @@
 //! # std::fs::write(&checkpoint, [&(header.len() as u64).to_le_bytes()[..], header, &[7]].concat())?;
 //! # convert::convert(&convert::ConvertOptions::new(&checkpoint), &())?;
 //! # let path = folder.path().join("llama.carton");
-//! let report = verify(&VerifyOptions::new(&path), &())?;
+//! let report = verify(&VerifyOptions::new(&path), &convert::default_modules, &())?;
 //! for finding in &report.findings {
 //!     println!("{}", finding.what);
 //! }
@@ -70,7 +70,7 @@ pub use resolve::{ResolveReport, resolve};
 pub use save::{SaveArrayOptions, SaveArrayReport, save_array, write_array};
 pub use shrink::{ShrinkOptions, ShrinkReport, base_url, shrink};
 pub use unpack::{UnpackOptions, UnpackReport, default_unpack_folder, unpack};
-pub use verify::{CartonFinding, VerifyReport, verify};
+pub use verify::{CartonFinding, ModulesOf, VerifyReport, verify};
 
 /// Version of the format of every report of this crate.
 const SCHEMA_VERSION: u32 = 1;

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use byte_source::{Action, FileError, Observer, ProgressReporter, Source, hex};
 use carton_format::{Carton, MODEL_PT};
-use open::files::CheckpointSources;
+use open::Model;
+use open::files::{CheckpointSources, ShardPolicy};
 use output::file_name;
 use serde::Serialize;
 use torch_import::Container;
+use torchscript::Module;
 
 use crate::compare::{ModelComparison, compare_model, compare_output};
 use crate::error::at;
@@ -49,13 +51,21 @@ pub struct CartonFinding {
     pub what: String,
 }
 
+/// Returns the modules that conversions of a model write, also those that keep its TorchScript code if asked for.
+pub type ModulesOf<'f> =
+    dyn for<'m> Fn(&'m Model, ShardPolicy, bool) -> Box<dyn Iterator<Item = Module> + 'm> + 'f;
+
 /// Verifies a carton, or compares another output with the checkpoint that it was made from. For a damaged carton, the report
-/// has findings, and the call succeeds.
+/// has findings, and the call succeeds. The code of the carton's model is compared with that of `modules`.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read, is not a carton, cannot be compared although it is not damaged, or
 /// `observer` stops the work.
-pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<VerifyReport> {
+pub fn verify(
+    options: &VerifyOptions,
+    modules: &ModulesOf<'_>,
+    observer: &dyn Observer,
+) -> Result<VerifyReport> {
     let file = options.file.path();
     if options.against.is_empty() && options.has_changes() {
         return Err(Problem::NoCheckpoint.into());
@@ -105,7 +115,7 @@ pub fn verify(options: &VerifyOptions, observer: &dyn Observer) -> Result<Verify
     let progress = || ProgressReporter::new(observer, &name, Action::Verify, total);
     let mut verified = None;
     let comparison = (!options.against.is_empty()).then(|| {
-        compare_model(&carton, options, observer, &mut |tap| {
+        compare_model(&carton, (options, modules), observer, &mut |tap| {
             verified = Some(carton.verify_with_tap(progress(), Some(tap))?);
             Ok(())
         })

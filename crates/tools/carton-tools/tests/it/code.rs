@@ -6,12 +6,14 @@
 use std::path::{Path, PathBuf};
 
 use carton_tools::{
-    CodeStatus, IfExists, PackOptions, UnpackOptions, VerifyOptions, VerifyReport, pack, unpack, verify,
+    CodeStatus, IfExists, PackOptions, UnpackOptions, VerifyOptions, VerifyReport, pack, unpack,
 };
 use convert::{ArchitectureChoice, CartonOptions, ConvertOptions, ModelOptions, TorchOptions, convert};
 use open::{Cast, CastFrom};
 use tempfile::TempDir;
 use tensor::Dtype;
+
+use crate::verify;
 
 const CODE: &str = "model/code/__torch__/torch2carton.py";
 const SET_STATE: &str = "  def __setstate__(self, state: Tensor) -> NoneType:\n    return None\n";

@@ -10,11 +10,12 @@ use carton_format::Carton;
 use carton_tools::{
     ArrayFile, Error, Observer, PackCompression, PackOptions, Problem, ResolveOptions, Selection,
     ShrinkOptions, UnpackOptions, UnpackReport, VerifyOptions, contents, pack, resolve, shrink, unpack,
-    verify,
 };
 use convert::{ConvertOptions, convert};
 use tempfile::TempDir;
 use test_support::safetensors;
+
+use crate::verify;
 
 /// A safetensors file with tensors of 4 bytes, all of which are the given byte.
 fn write_safetensors(path: &Path, tensors: &[(&str, u8)]) {
