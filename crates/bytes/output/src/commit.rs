@@ -35,6 +35,7 @@ pub struct PlannedFile<'p> {
     pub content: Box<dyn FileContent + 'p>,
 }
 
+/// Content of a file with weights. Each [`Blob`] is one.
 pub trait FileContent {
     /// Computes parts that must be known before the first byte is written.
     ///
@@ -74,10 +75,12 @@ impl<'p> PlannedFile<'p> {
 }
 
 impl OutputFiles<'_> {
+    /// Returns the paths of all files, in the order in which they are moved into place.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.weights.iter().map(|file| file.path.as_path()).chain(self.documents.paths())
     }
 
+    /// Returns the names of all files, in the same order.
     pub fn names(&self) -> Vec<String> {
         self.paths().map(crate::file_name).collect()
     }
