@@ -41,6 +41,9 @@ fn own_text(error: &Error) -> Option<String> {
     }
     let text = if let Some(open::Problem::SeveralKeys { keys }) = error.detail() {
         advice::several_keys_text(keys)
+    } else if let Some(carton_format::Problem::Document(problems)) = error.detail() {
+        // Each problem is printed on a line of its own.
+        problems.count_text()
     } else {
         advice::open_option_text(error.detail()?)
     };

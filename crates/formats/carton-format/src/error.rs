@@ -18,8 +18,8 @@ pub enum Problem {
     /// A zip file that is damaged or ambiguous.
     #[error("damaged zip file: {0}")]
     Zip(zip_format::Error),
-    /// A document that does not follow the specification. The text counts its problems.
-    #[error("{}", .0.count_text())]
+    /// A document that does not follow the specification.
+    #[error("{0}")]
     Document(DocumentProblems),
     /// A `short_description` that is longer than the format allows.
     #[error("the short description has {found} characters, at most {SHORT_DESCRIPTION_MAX} are allowed")]
