@@ -50,7 +50,11 @@ fn check(bytes: &[u8]) {
             carton.tensor_data(spec).ok();
         }
     }
-    if let Some(model) = carton.source(carton_format::MODEL_PT, &()).ok().and_then(|source| Container::from_source(source).ok()) {
+    if let Some(model) = carton
+        .source(carton_format::MODEL_PT, &())
+        .ok()
+        .and_then(|source| Container::from_source(source).ok())
+    {
         Checkpoint::read(&model).ok();
     }
     let report = carton.verify(ProgressReporter::unobserved()).expect("nothing cancels");

@@ -26,7 +26,9 @@ fuzz_target!(|input: &[u8]| -> Corpus {
     let tensors = checkpoint.to_tensors();
     let documents = QuantizationDocuments { config: Some(config), ..QuantizationDocuments::default() };
     let Ok(Some(model)) = recognise(&documents, &tensors) else { return Corpus::Keep };
-    let Ok((numbers, origins)) = model.dequantize(&tensors, |it| it.default_dtype) else { return Corpus::Keep };
+    let Ok((numbers, origins)) = model.dequantize(&tensors, |it| it.default_dtype) else {
+        return Corpus::Keep;
+    };
     assert_eq!(numbers.len(), origins.len());
     for (name, tensor) in numbers.iter().filter(|(_, tensor)| tensor.nbytes() <= MAX) {
         let whole = bytes(&tensor.gathered()).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -28,7 +28,9 @@ fuzz_target!(|input: &[u8]| -> Corpus {
 
 fn check(tensors: &Tensors, facts: &BTreeMap<String, Facts>, with_carton: bool) {
     // Some dtypes and names cannot be in an archive.
-    let Ok(converted) = torchscript::weights_module(tensors, torchscript::OnInvalidInput::Return) else { return };
+    let Ok(converted) = torchscript::weights_module(tensors, torchscript::OnInvalidInput::Return) else {
+        return;
+    };
     let archive = bytes(&converted.archive).expect("nothing is damaged");
     let input = source(&archive);
     let container = Container::from_source(input).expect("it was just written");
@@ -51,7 +53,13 @@ fn check(tensors: &Tensors, facts: &BTreeMap<String, Facts>, with_carton: bool) 
     let carton = Carton::from_source(input).expect("it was just written");
     let report = carton.verify(ProgressReporter::unobserved()).expect("nothing cancels");
     assert!(report.findings.is_empty(), "{:?}", report.findings);
-    compare(&read(&Container::from_source(carton.source(MODEL_PT, &()).expect("it is stored")).expect("it is a checkpoint")), facts);
+    compare(
+        &read(
+            &Container::from_source(carton.source(MODEL_PT, &()).expect("it is stored"))
+                .expect("it is a checkpoint"),
+        ),
+        facts,
+    );
 }
 
 /// Every tensor is there, and all others are those of the module's dict, which holds each a second time.

@@ -10,8 +10,8 @@ use tensor::Dtype;
 use torch_import::Container;
 use torch2carton_fuzz::archive;
 use torch2carton_fuzz::input::source;
-use torchscript::{DeclaredInput, Dim, Module, OnInvalidInput, ScriptOptions, WrapOutcome};
 use torchscript::script_text::ScriptSources;
+use torchscript::{DeclaredInput, Dim, Module, OnInvalidInput, ScriptOptions, WrapOutcome};
 
 /// An object of `__torch__.net.Net` with an attribute that is a memoised text.
 const PICKLE: &[u8] = b"\x80\x02c__torch__.net\nNet\nq\x00)\x81}(X\x01\x00\x00\x00kq\x01h\x01ubq\x02.";
@@ -182,7 +182,12 @@ fn check(bytes: &[u8], options: &ScriptOptions, errors: OnInvalidInput) {
 }
 
 fn module(container: &Container, options: &ScriptOptions, errors: OnInvalidInput) -> Option<Module> {
-    match torchscript::wrap_script(container.script_records().ok()?, &container.file_storage(), options, errors) {
+    match torchscript::wrap_script(
+        container.script_records().ok()?,
+        &container.file_storage(),
+        options,
+        errors,
+    ) {
         Ok(WrapOutcome::Module(converted)) => Some(converted),
         Ok(WrapOutcome::Uncallable(why)) => {
             assert!(!why.to_string().contains('\n'));

@@ -4,7 +4,9 @@
 
 use std::fmt::Debug;
 
-use carton_format::{Config, Error, FileLen, Links, Manifest, Parsed, StringTensorFile, TensorIndex};
+use carton_format::{
+    Config, Error, FileLen, Links, Manifest, Parsed, Problem, StringTensorFile, TensorIndex,
+};
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {
@@ -35,7 +37,7 @@ fn index(text: &str) -> Result<Parsed<TensorIndex>, Error> {
 fn check<T, D: Debug + PartialEq>(
     text: &str,
     parse: impl Fn(&str) -> Result<T, Error>,
-    print: impl Fn(&T) -> Result<String, Error>,
+    print: impl Fn(&T) -> Result<String, Problem>,
     document: impl Fn(T) -> D,
 ) {
     let parsed = match parse(text) {
@@ -53,7 +55,7 @@ fn check<T, D: Debug + PartialEq>(
 
 /// Every problem has a place inside the text.
 fn places(text: &str, error: Option<Error>) {
-    let Some(Error::Document(problems)) = error else { return };
+    let Some(Ok(Problem::Document(problems))) = error.map(Error::downcast) else { return };
     assert!(!problems.0.is_empty());
     for problem in problems.0 {
         let Some(place) = problem.place else { continue };

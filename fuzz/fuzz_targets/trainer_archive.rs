@@ -13,7 +13,8 @@ fuzz_target!(|input: &[u8]| {
     if input.starts_with(b"\x1f\x8b") {
         return;
     }
-    let Ok(archive) = TrainerArchive::from_source(Arc::new(BufferSource::new("model.nemo", input.to_vec()))) else {
+    let Ok(archive) = TrainerArchive::from_source(Arc::new(BufferSource::new("model.nemo", input.to_vec())))
+    else {
         return;
     };
     let Ok(containers) = archive.containers() else { return };

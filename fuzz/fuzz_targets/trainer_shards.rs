@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use byte_source::BufferSource;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use torch2carton_fuzz::tensors::bytes;
-use torch_import::Container;
 use open::trainers::{JoinedCheckpoint, LAYOUTS};
+use torch_import::Container;
+use torch2carton_fuzz::tensors::bytes;
 
 /// Larger tensors are not read: a part of a few bytes can repeat one element to any size.
 const MAX: u64 = 1 << 16;
