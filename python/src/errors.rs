@@ -14,7 +14,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error, path: Option<&Path>) -> P
 
 /// Returns the exception for an error of reading elements of the tensor `name`.
 pub(crate) fn read_exception(py: Python<'_>, error: byte_source::Error, path: &Path, name: &str) -> PyErr {
-    let error = Error::from(error.in_tensor(name));
+    let error = error.in_tensor(name);
     let mut location = error.location();
     location.tensor.get_or_insert_with(|| name.to_owned());
     make(py, error.kind(), &error.to_string(), &location, Some(path))

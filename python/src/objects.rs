@@ -14,7 +14,7 @@ use pyo3::types::{
 };
 use torch2carton::crates::pickle_vm::{Heap, Object, ObjectId};
 use torch2carton::crates::torch_import::{self, CheckpointNote, Container, PersistentObject, PickledObjects};
-use torch2carton::{Error, ErrorKind, Source};
+use torch2carton::{ErrorKind, Source};
 
 use crate::maps::{Backend, Maps};
 use crate::opened::{Input, input_of};
@@ -91,7 +91,7 @@ impl Objects {
         let path = input.path();
         let opened = work::run_short(py, |observer| {
             let sources = input.sources(file.as_ref(), backend)?;
-            Ok(sources.open_with(Container::from_source_with_observer, observer)?)
+            sources.open_with(Container::from_source_with_observer, observer)
         })?;
         let containers = opened.map_err(|error| errors::exception(py, &error, Some(&path)))?;
         let [container] = containers.as_slice() else {
@@ -102,7 +102,7 @@ impl Objects {
     }
 
     fn exception(&self, py: Python<'_>, error: torch_import::Error) -> PyErr {
-        errors::exception(py, &Error::from(error.in_file(&self.path)), Some(&self.path))
+        errors::exception(py, &error.in_file(&self.path), Some(&self.path))
     }
 }
 

@@ -86,7 +86,7 @@ impl Input {
                 (Location::new(Arc::new(store), path), shards)
             }
         };
-        Ok(CheckpointSources::find(&[input], shards)?)
+        CheckpointSources::find(&[input], shards)
     }
 }
 

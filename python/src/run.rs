@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 use torch2carton::crates::generate::{
     self, GenerateOptions, StopReason, StopTokens, TOKENIZER_FILE_MAX, TokenChoice, Tokenizer,
 };
-use torch2carton::{Error, Observer, Result, Runnable};
+use torch2carton::{Observer, Result, Runnable};
 
 use crate::{errors, work};
 
@@ -123,7 +123,7 @@ fn run_model(path: &Path, request: Request, top: usize, observer: &dyn Observer)
 
 /// Returns the tokenizer in the carton.
 fn tokenizer(runnable: &Runnable) -> Result<Tokenizer> {
-    let mut read = |name: &str| Ok::<_, Error>(runnable.misc(name, TOKENIZER_FILE_MAX)?);
+    let mut read = |name: &str| runnable.misc(name, TOKENIZER_FILE_MAX);
     Tokenizer::from_files(&mut read)
 }
 
@@ -131,7 +131,7 @@ fn tokenizer(runnable: &Runnable) -> Result<Tokenizer> {
 fn stops(runnable: &Runnable, words: Option<&Tokenizer>) -> Result<Vec<u32>> {
     /// Largest document with stop tokens, in bytes.
     const DOCUMENT_MAX: u64 = 1 << 20;
-    let mut read = |name: &str| Ok::<_, Error>(runnable.misc(name, DOCUMENT_MAX)?);
+    let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX);
     let StopTokens(stops) = StopTokens::from_documents(&mut read)?;
     Ok(if stops.is_empty() { words.map(|words| words.stops().to_vec()).unwrap_or_default() } else { stops })
 }

@@ -27,7 +27,7 @@ impl Storage {
     }
 
     fn exception(&self, py: Python<'_>, error: byte_source::Error) -> PyErr {
-        errors::exception(py, &error.into(), Some(&self.path))
+        errors::exception(py, &error, Some(&self.path))
     }
 }
 

@@ -44,7 +44,7 @@ where
 }
 
 fn option_error(py: Python<'_>, error: impl Into<conversion::Error>) -> PyErr {
-    errors::exception(py, &error.into().into(), None)
+    errors::exception(py, &error.into(), None)
 }
 
 /// Runs a request, and returns its report as JSON.

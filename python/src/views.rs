@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use torch2carton::Tensors;
 use torch2carton::crates::inspect;
 use torch2carton::crates::inspect::{InspectOptions, InspectReport};
 use torch2carton::crates::serde_json::json;
-use torch2carton::{Error, Tensors};
 
 use crate::{errors, work};
 
@@ -27,7 +27,7 @@ pub(crate) fn inspected(
     // The length of the file bounds the work for views that repeat a storage.
     let nbytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let report = work::run(py, progress, |observer| {
-        inspect::inspect_tensors(&options, tensors, ("", nbytes), observer).map_err(Error::from)
+        inspect::inspect_tensors(&options, tensors, ("", nbytes), observer)
     })?;
     let report: InspectReport = report.map_err(|error| errors::exception(py, &error, Some(path)))?;
     let statistics: Vec<_> = report
