@@ -23,10 +23,9 @@ static REGISTERED: RwLock<Vec<&'static OutputFormat>> = RwLock::new(Vec::new());
 /// Adds a format of another crate to those that this process writes. Its name becomes a value of `--to`, and its extensions choose
 /// it. Returns false, and adds nothing, if a format has this name.
 pub fn register_output(format: &'static OutputFormat) -> bool {
-    let is_new = OutputFormat::named(format.name).is_none();
-    if is_new {
-        REGISTERED.write().unwrap_or_else(PoisonError::into_inner).push(format);
-    }
+    let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+    let is_new = OUTPUTS.iter().chain(registered.iter()).all(|known| known.name != format.name);
+    registered.extend(is_new.then_some(format));
     is_new
 }
 
