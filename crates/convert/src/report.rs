@@ -10,7 +10,6 @@ use serde::{Serialize, Serializer};
 use tensor::Tensors;
 use torch_import::Omission;
 
-use crate::back::carton::CartonReport;
 use crate::{Note, PortReport};
 
 /// Report of a conversion.
@@ -150,10 +149,5 @@ impl ConvertReport {
     /// Returns the fields of the output format, if they are of this type.
     pub fn of_format<R: OutputReport>(&self) -> Option<&R> {
         (&*self.format_report as &dyn Any).downcast_ref()
-    }
-
-    /// Returns the fields of a carton, if the output is one.
-    pub fn carton(&self) -> Option<&CartonReport> {
-        self.of_format()
     }
 }

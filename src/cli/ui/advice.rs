@@ -9,8 +9,7 @@ use convert::{ForeignKind, HyperparameterKind, InvalidOption, ModelChange, Note,
 use output::parent_folder;
 
 use super::advice_table::advice_on;
-use super::flags;
-use super::located_advice::{exclude_advice, glob_literal};
+use super::flags::{self, exclude_advice, glob_literal};
 use super::shell::{shell_quoted, shell_quoted_path};
 
 /// True if this program has the subcommand `resolve`.

@@ -8,12 +8,15 @@ use output::{file_name, parent_folder};
 use torch_import::is_checkpoint_extension;
 
 use super::invocation::{PROGRAM, typed_command};
-use super::located_advice::located_text;
 use super::shell::{shell_quoted, shell_quoted_path};
 
 /// Returns the text of the error that a file does not exist, with advice.
 pub(crate) fn missing_file_text(path: &Path) -> String {
-    located_text(&Problem::NotFound { path: path.to_owned() }.into())
+    with_advice(&Problem::NotFound { path: path.to_owned() })
+}
+
+fn with_advice(problem: &Problem) -> String {
+    format!("{problem}{}", files_advice(problem))
 }
 
 /// Returns advice on a problem in the search for a checkpoint; empty if there is none.
@@ -173,7 +176,7 @@ mod tests {
 
     fn not_a_set(names: &[&str]) -> String {
         let paths = names.iter().map(PathBuf::from).collect();
-        located_text(&Problem::NotASet { paths }.into())
+        with_advice(&Problem::NotASet { paths })
     }
 
     #[test]

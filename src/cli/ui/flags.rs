@@ -3,6 +3,8 @@
 use convert::{HyperparameterKind, ModelChange};
 use torchscript::ModuleNote;
 
+use super::shell::shell_quoted;
+
 pub(crate) fn hyperparameter_flag(fact: HyperparameterKind) -> &'static str {
     match fact {
         HyperparameterKind::Heads => "--n-heads",
@@ -51,4 +53,20 @@ pub(crate) fn module_note_text(note: &ModuleNote) -> String {
         }
         note => note.to_string(),
     }
+}
+
+pub(crate) fn exclude_advice(tensor: &str) -> String {
+    format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(tensor)))
+}
+
+/// Returns a glob that matches only `name`.
+pub(crate) fn glob_literal(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for c in name.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
 }

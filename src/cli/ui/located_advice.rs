@@ -10,6 +10,7 @@ use super::advice;
 use super::advice_table::advice_on;
 use super::carton_advice::{carton_advice, carton_own_text, reader_advice};
 use super::checkpoint_advice::{files_advice, missing_file_text};
+use super::flags::exclude_advice;
 use super::remote_advice::{remote_advice, remote_cause, remote_text};
 use super::run_advice::run_advice;
 use super::shell::shell_quoted;
@@ -80,10 +81,6 @@ fn advice(error: &Error) -> String {
     }
 }
 
-pub(crate) fn exclude_advice(tensor: &str) -> String {
-    format!("; leave it out with --exclude {}", shell_quoted(&glob_literal(tensor)))
-}
-
 /// Returns true if an address was given where a local path is expected.
 pub(crate) fn is_address_error(error: &Error) -> bool {
     matches!(error.code(), "output::Remote" | "output::RemoteOutput")
@@ -110,18 +107,6 @@ fn module_advice(error: &torchscript::Problem) -> String {
         Problem::UntypedOutputs { names } => add("--output-type", names, "float32[batch,1000]"),
         error => advice_on(error.code()).to_owned(),
     }
-}
-
-/// Returns a glob that matches only `name`.
-pub(crate) fn glob_literal(name: &str) -> String {
-    let mut pattern = String::with_capacity(name.len());
-    for c in name.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
 }
 
 /// Returns the text of an output that cannot be written, with the cause at its address if it is at one.

@@ -43,7 +43,14 @@ pub struct OutputFormat {
     make: fn() -> Target,
     read: fn(Json) -> serde_json::Result<Target>,
     #[cfg(feature = "cli")]
-    pub(crate) arguments: Option<super::target_args::Arguments>,
+    pub(crate) arguments: Option<Arguments>,
+}
+
+#[cfg(feature = "cli")]
+/// The options of one output as arguments.
+pub(crate) struct Arguments {
+    pub(crate) augment: fn(clap::Command) -> clap::Command,
+    pub(crate) read: fn(&clap::ArgMatches) -> Result<Target, clap::Error>,
 }
 
 impl OutputFormat {

@@ -11,13 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Target;
 use crate::back::Output;
-use crate::options::output_format::{OutputFormat, outputs};
-
-/// The options of one output as arguments.
-pub(crate) struct Arguments {
-    augment: fn(Command) -> Command,
-    read: fn(&ArgMatches) -> Result<Target, clap::Error>,
-}
+use crate::options::output_format::{Arguments, OutputFormat, outputs};
 
 impl OutputFormat {
     /// Adds the options to the command line. The name of an argument is that of its field.

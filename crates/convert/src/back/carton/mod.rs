@@ -28,7 +28,7 @@ use crate::input::script;
 use crate::note_collector::NoteCollector;
 use crate::options::model_options;
 use crate::report::module_line;
-use crate::{InvalidOption, Note, OutputFormat, OutputReport, Problem, Result};
+use crate::{ConvertReport, InvalidOption, Note, OutputFormat, OutputReport, Problem, Result};
 use output::{OutputFiles, PlannedFile};
 
 pub(crate) static CARTON: OutputFormat = output_format!(CartonOptions, "carton", ["carton"], "A carton");
@@ -74,6 +74,13 @@ impl CartonReport {
     /// Returns true if the module takes tokens, and nothing in the carton makes them.
     pub fn lacks_tokenizer(&self) -> bool {
         self.is_decoder() && !self.has_tokenizer
+    }
+}
+
+impl ConvertReport {
+    /// Returns the fields of a carton, if the output is one.
+    pub fn carton(&self) -> Option<&CartonReport> {
+        self.of_format()
     }
 }
 

@@ -65,6 +65,14 @@ pub(super) struct PartPlace<'h> {
     pub(super) metadata: String,
 }
 
+impl PartPlace<'_> {
+    /// Returns the error of a part of the tensor `name` that cannot be used.
+    pub(super) fn error(&self, name: &str, problem: String) -> Error {
+        let (tensor, file) = (name.to_owned(), self.file.to_string());
+        Problem::BadPart { tensor, file, offset: self.offset, problem }.into()
+    }
+}
+
 /// Name of a tensor or value, and the start of a tensor's part.
 type PartKey<'h> = (Cow<'h, str>, Option<Vec<u64>>);
 

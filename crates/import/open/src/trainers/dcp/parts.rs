@@ -165,10 +165,5 @@ fn part_error(name: &str, place: &PartPlace<'_>, reason: Error) -> Error {
 }
 
 fn not_a_tensor(name: &str, place: &PartPlace<'_>) -> Error {
-    bad_part(name, place, "is not a tensor".to_owned())
-}
-
-pub(super) fn bad_part(name: &str, place: &PartPlace<'_>, problem: String) -> Error {
-    let (tensor, file) = (name.to_owned(), place.file.to_string());
-    Problem::BadPart { tensor, file, offset: place.offset, problem }.into()
+    place.error(name, "is not a tensor".to_owned())
 }

@@ -14,7 +14,6 @@ use foldhash::{HashMap, HashMapExt};
 use torch_import::Problem::TemporaryFile;
 
 use super::metadata::PartPlace;
-use super::parts::bad_part;
 use crate::trainers::Result;
 
 /// Descriptor of the only transformation that PyTorch has.
@@ -53,7 +52,7 @@ impl DecompressedParts {
         range: Range<u64>,
         nbytes: Option<u64>,
     ) -> Result<()> {
-        let fail = |reason: String| bad_part(name, place, format!("cannot be decompressed: {reason}"));
+        let fail = |reason: String| place.error(name, format!("cannot be decompressed: {reason}"));
         let Some(out) = &mut self.out else { return Err(fail("there is no temporary file".to_owned())) };
         let limit = nbytes.map_or(VALUE_MAX, |nbytes| nbytes.saturating_add(ARCHIVE_MAX));
         let limit = limit.min(place.len.saturating_mul(RATIO_MAX));
