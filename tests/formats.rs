@@ -1,6 +1,6 @@
 //! Formats that another crate adds: the examples are the code of these tests.
 
-#[allow(dead_code, reason = "its `main` is not called")]
+#[expect(dead_code, reason = "its `main` is not called")]
 #[path = "../examples/npz_output.rs"]
 mod npz_output;
 

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use crate::Target;
 use crate::back::Output;
@@ -41,13 +41,13 @@ pub struct OutputFormat {
     extensions: &'static [&'static str],
     help: &'static str,
     make: fn() -> Target,
-    read: fn(Json) -> serde_json::Result<Target>,
+    pub(crate) read: fn(Json) -> serde_json::Result<Target>,
     #[cfg(feature = "cli")]
     pub(crate) arguments: Option<Arguments>,
 }
 
-#[cfg(feature = "cli")]
 /// The options of one output as arguments.
+#[cfg(feature = "cli")]
 pub(crate) struct Arguments {
     pub(crate) augment: fn(clap::Command) -> clap::Command,
     pub(crate) read: fn(&clap::ArgMatches) -> Result<Target, clap::Error>,
@@ -139,16 +139,6 @@ impl<'de> Deserialize<'de> for &'static OutputFormat {
             let known: Vec<String> = outputs().map(|format| format!("`{format}`")).collect();
             D::Error::custom(format_args!("unknown output `{name}`, expected one of {}", known.join(", ")))
         })
-    }
-}
-
-/// The options of a format, with its name as `to`.
-impl<'de> Deserialize<'de> for Target {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut options = Map::deserialize(deserializer)?;
-        let name = options.remove("to").ok_or_else(|| D::Error::missing_field("to"))?;
-        let format: &OutputFormat = Deserialize::deserialize(name).map_err(D::Error::custom)?;
-        (format.read)(Json::Object(options)).map_err(D::Error::custom)
     }
 }
 

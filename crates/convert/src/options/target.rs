@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use open::{TargetLayout, to_object};
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value as Json};
 
 use crate::InvalidOption;
 use crate::back::Output;
@@ -39,6 +41,7 @@ impl PartialEq for Target {
     }
 }
 
+/// The options of the format, with its name as `to`.
 impl Serialize for Target {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -48,6 +51,15 @@ impl Serialize for Target {
             options: &'t dyn Output,
         }
         Tagged { to: self.format().name(), options: self.output() }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut options = Map::deserialize(deserializer)?;
+        let name = options.remove("to").ok_or_else(|| D::Error::missing_field("to"))?;
+        let format: &OutputFormat = Deserialize::deserialize(name).map_err(D::Error::custom)?;
+        (format.read)(Json::Object(options)).map_err(D::Error::custom)
     }
 }
 
