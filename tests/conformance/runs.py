@@ -18,7 +18,7 @@ JUDGE = Path(__file__).resolve().parent / "workers/judge.py"
 
 
 def judged(paths, python=sys.executable):
-    """`{path: {"outcome": "loaded" | "refused" | "stopped" | "crashed", "what": text}}`"""
+    """`{path: {"outcome": "loaded" | "refused" | "stopped" | "wrote" | "crashed", "what": text}}`"""
     paths = [Path(path).resolve() for path in paths]
     with tempfile.TemporaryDirectory() as scratch:
         clean = {k: v for k, v in os.environ.items() if k in ("PATH", "LD_LIBRARY_PATH", "LANG")} | {"TMPDIR": scratch, "HOME": scratch}
@@ -30,7 +30,7 @@ def judged(paths, python=sys.executable):
 
 
 def runs(answer):
-    return "yes" if answer["outcome"] == "stopped" else "no"
+    return "yes" if answer["outcome"] in ("stopped", "wrote") else "no"
 
 
 if __name__ == "__main__":
