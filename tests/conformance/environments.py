@@ -131,6 +131,20 @@ MEGATRON = Recipe(
     gigabytes=1,
     base="NEWEST",
 )
+ORDINARY = Recipe(
+    name="ordinary files",  # libraries whose objects people save; only a scan reads them
+    pythons=(),
+    steps=(("--no-deps", "torchvision==0.29.2", "timm==1.0.31", "ultralytics==8.4.190", "ultralytics-thop==2.2.3", "opencv-python-headless==5.0.0.93", "peft==0.21.2", "accelerate==1.15.0",
+            "psutil==7.2.2", "lightning==2.6.6", "pytorch-lightning==2.6.6", "torchmetrics==1.9.0", "lightning-utilities==0.15.3", "scikit-learn==1.9.1", "joblib==1.6.0", "threadpoolctl==3.8.0",
+            "scipy==1.17.1", "pandas==3.1.1", "cloudpickle==3.1.3", "omegaconf==2.4.0", "antlr4-python3-runtime==4.9.3", "xgboost==3.2.0", "lightgbm==4.7.0", "narwhals==2.29.0"),
+           # What these import when they are imported.
+           ("--no-deps", "python-dateutil", "pytz", "six", "requests", "urllib3", "certifi", "charset-normalizer", "matplotlib", "pillow", "contourpy", "cycler", "fonttools", "kiwisolver",
+            "pyparsing", "polars", "polars-runtime-32", "tiktoken", "more-itertools", "numba==0.68.1", "llvmlite==0.50.0", "setuptools<81", "wheel"),
+           ("--no-deps", "--no-build-isolation", "openai-whisper==20250625")),
+    imports="import torch, torchvision, timm, ultralytics, peft, lightning, sklearn, pandas, omegaconf, whisper, xgboost, lightgbm",
+    gigabytes=2,
+    base="NEWEST",
+)
 BUCKETS = Recipe(
     name="object stores",  # emulators of S3 and of Google's service
     pythons=(),
@@ -140,7 +154,7 @@ BUCKETS = Recipe(
     gigabytes=1,
 )
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
-       "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS}
+       "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY}
 
 
 class CannotMake(Exception):

@@ -2,7 +2,7 @@
 
     ordinary.py FOLDER [PROTOCOL…]      a Python with any of the packages below
 
-One file for each maker that runs; a maker whose package is absent is skipped and named. A scan must find nothing dangerous in
+A few files for each maker that runs; a maker whose package is absent is skipped and named. A scan must find nothing dangerous in
 any of them. The standard library's makers run in every Python from 3.6 on.
 """
 
@@ -32,12 +32,18 @@ import typing
 import uuid
 from pathlib import Path
 
-MAKERS = {}
+MAKERS, EACH = {}, set()
 
 
 def maker(function):
     MAKERS[function.__name__] = function
     return function
+
+
+def each(function):
+    """A maker each of whose values also gets a file of its own, as their programs save them."""
+    EACH.add(function.__name__)
+    return maker(function)
 
 
 def try_all(makers):
@@ -173,7 +179,7 @@ def torch_memory_format():
     return {"format": torch.channels_last, "preserve": torch.preserve_format}
 
 
-@maker
+@each
 def torch_modules():
     import torch
     from torch import nn
@@ -195,7 +201,7 @@ def torch_modules():
     return [*layers, pruned]
 
 
-@maker
+@each
 def torch_training():
     import torch
     from torch import optim
@@ -225,11 +231,204 @@ def torch_quantized():
     return [quantization.default_qconfig, quantization.get_default_qconfig("fbgemm"), quantization.MinMaxObserver(), quantization.HistogramObserver(),
             quantization.FakeQuantize(), quantization.get_default_qat_qconfig("fbgemm"), quantization.quantize_dynamic(model)]
 
+@each
+def torch_checkpoints():
+    """What training loops save."""
+    import argparse
+
+    import numpy as np
+    import torch
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(2, 2)).sum().backward()
+    optimizer.step()
+    average = torch.optim.swa_utils.AveragedModel(model)
+    states = {"state_dict": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "best": torch.tensor(0.5), "losses": [0.1, np.float64(0.2)]}
+    return [model.state_dict(), states, {**states, "args": argparse.Namespace(lr=0.1, path=pathlib.Path("data"), betas=(0.9, 0.99))}, {"module." + key: value for key, value in model.state_dict().items()},
+            {"ema": average.state_dict(), "model": model.half()}, {"rng": [torch.get_rng_state(), np.random.get_state(), random.getstate()], "when": datetime.datetime(2024, 1, 1)},
+            {"config": collections.defaultdict(dict, a={"b": 1}), "classes": np.array(["a", "b"]), "device": torch.device("cpu"), "dtype": torch.bfloat16, "shape": torch.Size([1])},
+            {"params": dict(model.named_parameters()), "buffers": [torch.ones(2).to_sparse(), torch.ones(2, dtype=torch.complex64)]}, torch.compile(model).state_dict(),
+            {"weights": np.ones((2, 2), np.float32), "labels": {0: "a", 1: "b"}, "log": io.StringIO("text"), "version": torch.__version__}, list(model.parameters()),
+            {"scaler": torch.amp.GradScaler("cpu").state_dict(), "scheduler": torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 3).state_dict()}, torch.nn.utils.parameters_to_vector(model.parameters())]
+
+
+@maker
+def torch_scripts():
+    """Archives of TorchScript, by name."""
+    import torch
+    from torch import nn
+
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.names, self.scale = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)]), ["a", "it's \"quoted\"\n"], 0.5
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
+            found: dict[str, torch.Tensor] = {}
+            for index, layer in enumerate(self.layers):
+                x = torch.relu(layer(x)) if x.sum() > 0 else layer(x) * self.scale
+                found[self.names[index]] = x
+            while x.numel() < 4:
+                x = torch.cat([x, x])
+            if mask is not None:
+                x = x.masked_fill(mask, float("-inf"))
+            assert x.dim() > 0, f"a message with {x.dim()} in it"
+            found["x"] = x[:, 1:].contiguous()
+            return found
+
+    class Stated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            return x + self.weight
+
+        @torch.jit.export
+        def __getstate__(self):
+            return (self.weight, self.training)
+
+        @torch.jit.export
+        def __setstate__(self, state: tuple[torch.Tensor, bool]):
+            self.weight = state[0]
+            self.training = state[1]
+
+    def vision(name, detection=False, **settings):
+        import torchvision.models as models
+        return getattr(models.detection if detection else models, name)(weights=None, **settings)
+
+    script, trace = torch.jit.script, lambda module, *inputs: torch.jit.trace(module, inputs, check_trace=False)
+    makers = {"branches": lambda: script(Branches()), "stated": lambda: script(Stated()), "lstm": lambda: script(nn.LSTM(2, 2)), "traced": lambda: trace(nn.Sequential(nn.Linear(2, 2), nn.GELU()), torch.ones(1, 2)),
+              "attention": lambda: trace(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval(), torch.ones(1, 3, 4)), "frozen": lambda: torch.jit.freeze(script(nn.Linear(2, 2).eval())),
+              "quantized": lambda: script(torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(2, 2)))), "embedding": lambda: script(nn.EmbeddingBag(3, 2)),
+              "upsample": lambda: script(nn.Upsample(scale_factor=2.0, mode="bilinear")), "mobilenet": lambda: trace(vision("mobilenet_v2").eval(), torch.ones(1, 3, 32, 32)),
+              "detection": lambda: script(vision("ssdlite320_mobilenet_v3_large", detection=True, weights_backbone=None))}
+    makers |= {name: lambda name=name: script(vision(name)) for name in ("squeezenet1_0", "mobilenet_v3_small", "shufflenet_v2_x0_5", "googlenet")}
+    files = {}
+    for name, make in makers.items():
+        for module in try_all([make]):
+            file = io.BytesIO()
+            torch.jit.save(module, file)
+            files[f"{name}.pt"] = file.getvalue()
+    files["lite.ptl"] = script(nn.Linear(2, 2))._save_to_buffer_for_lite_interpreter()
+    return files
+
+
+@maker
+def torch_exports():
+    """Exported programs, by name."""
+    import torch
+    from torch import nn
+
+    class Shaped(nn.Module):
+        def forward(self, x, y):
+            return (x[: x.shape[0] // 2].reshape(-1, 2) + 1, torch.cat([x, y]), x.shape[0] * 3 + 1, {"z": y.mean()})
+
+    class Items(nn.Module):
+        def forward(self, x):
+            n = x.sum().item()
+            torch._check(n >= 2)
+            torch._check(n <= 10)
+            return x + torch.zeros(n)[:1]
+
+    batch, even = torch.export.Dim("batch", min=2, max=64), torch.export.Dim("half", min=2, max=9)
+    programs = {"plain": lambda: torch.export.export(nn.Linear(2, 2), (torch.ones(1, 2),)),
+                "dynamic": lambda: torch.export.export(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), (torch.ones(3, 2),), dynamic_shapes=({0: batch},)),
+                "shaped": lambda: torch.export.export(Shaped(), (torch.ones(8, 2), torch.ones(3, 2)), dynamic_shapes=({0: 2 * even}, {0: batch})),
+                "items": lambda: torch.export.export(Items(), (torch.tensor([3]),)),
+                "attention": lambda: torch.export.export(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval(), (torch.ones(2, 3, 4),), dynamic_shapes=({0: batch, 1: torch.export.Dim.AUTO},)),
+                "convolution": lambda: torch.export.export(nn.Conv2d(1, 2, 3, padding=1), (torch.ones(2, 1, 8, 8),), dynamic_shapes=({0: batch, 2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO},)),
+                "lstm": lambda: torch.export.export(nn.LSTM(2, 2), (torch.ones(3, 1, 2),))}
+    files = {}
+    for name, make in programs.items():
+        file = io.BytesIO()
+        for program in try_all([make]):
+            torch.export.save(program, file)
+            files[f"{name}.pt2"] = file.getvalue()
+    return files
+
+
+@each
+def sympy_objects():
+    import sympy
+    x, n = sympy.Symbol("x", positive=True), sympy.Symbol("n")
+    return [x, sympy.Integer(3), sympy.Rational(1, 2), sympy.Float(1.5), {"s0": x, "one": sympy.Integer(1)}, [sympy.Symbol("s0", integer=True), sympy.S.true, sympy.oo, sympy.pi], x + 2 * n]
+
 
 # Other libraries.
 
 
+@each
+def peft_adapters():
+    import peft
+    import torch
+    from torch import nn
+    configs = [peft.LoraConfig(target_modules=["0"]), peft.LoraConfig(target_modules=["0"], use_dora=True, r=4), peft.IA3Config(target_modules=["0"], feedforward_modules=["0"]), peft.LoHaConfig(target_modules=["0"]),
+               peft.LoKrConfig(target_modules=["0"]), peft.OFTConfig(target_modules=["0"], r=1, oft_block_size=0), peft.VeraConfig(target_modules=["0"]), peft.BOFTConfig(target_modules=["0"]), peft.AdaLoraConfig(target_modules=["0"], total_step=10)]
+    found = [*configs, peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2), peft.TaskType.CAUSAL_LM, peft.PeftType.LORA]
+    for config in configs:
+        for model in try_all([lambda config=config: peft.get_peft_model(nn.Sequential(nn.Linear(4, 4)), config)]):
+            found += [peft.get_peft_model_state_dict(model), model]
+    return [*found, {"peft_config": configs[0].to_dict(), "state": torch.ones(1)}]
+
+
+@each
+def whisper_models():
+    import dataclasses
+
+    import torch
+    import whisper
+    dims = whisper.ModelDimensions(4, 8, 4, 1, 1, 10, 8, 4, 1, 1)
+    model = whisper.Whisper(dims)
+    return [{"dims": dataclasses.asdict(dims), "model_state_dict": model.state_dict()}, {"dims": dims, "model_state_dict": model.half().state_dict()}, dims,
+            *try_all([lambda: model, lambda: whisper.DecodingOptions(), lambda: {"segments": [{"id": 0, "text": "a", "tokens": [1, 2]}], "mel": torch.ones(1, 2)}])]
+
+
+@each
+def boosters():
+    import lightgbm
+    import numpy as np
+    import xgboost
+    x, y = np.random.RandomState(0).rand(40, 3), np.arange(40) % 2
+    return [xgboost.XGBClassifier(n_estimators=2).fit(x, y), xgboost.XGBRegressor(n_estimators=2).fit(x, y), lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(x, y),
+            lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(x, y)]
+
+
+@each
+def lightning_objects():
+    """Callbacks and loggers that programs pickle whole."""
+    import lightning.pytorch as pl
+    from lightning.pytorch import callbacks, loggers
+    import torch
+    folder = __import__("tempfile").mkdtemp()
+    return [callbacks.ModelCheckpoint(dirpath=folder), callbacks.EarlyStopping("loss"), callbacks.LearningRateMonitor(), callbacks.StochasticWeightAveraging(0.1), callbacks.GradientAccumulationScheduler({1: 2}),
+            callbacks.ModelCheckpoint(dirpath=folder, monitor="loss", save_top_k=2).state_dict(), loggers.CSVLogger(folder), pl.LightningDataModule(), pl.utilities.parsing.AttributeDict(a=1, optimizer=torch.optim.Adam),
+            *try_all([lambda: callbacks.Timer(duration="00:01:00:00"), lambda: callbacks.RichProgressBar(), lambda: callbacks.ModelSummary()])]
+
+
 @maker
+def hugging_face_folders():
+    """What `save_pretrained` writes, by name."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, models
+    files = {}
+    template = "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] | trim }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+    for config in (transformers.LlamaConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, vocab_size=10),
+                   transformers.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, vocab_size=10), transformers.GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=10)):
+        folder = Path(__import__("tempfile").mkdtemp())
+        model = transformers.AutoModel.from_config(config)
+        model.save_pretrained(folder)
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+        tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]")), unk_token="[UNK]")
+        tokenizer.chat_template = template
+        tokenizer.save_pretrained(folder)
+        transformers.GenerationConfig(max_new_tokens=3).save_pretrained(folder)
+        files |= {f"{config.model_type}/{path.name}": path.read_bytes() for path in folder.iterdir()}
+    return files
+
+
+@each
 def scikit_learn():
     import numpy as np
     from sklearn import (cluster, compose, decomposition, ensemble, feature_extraction, gaussian_process, impute, linear_model, metrics,
@@ -259,7 +458,7 @@ def pandas_and_scipy():
             scipy.sparse.csr_matrix([[1, 0]]), scipy.stats.norm(0, 1), pd.NA, frame.groupby("a").size(), pd.date_range("2020", periods=2, tz="UTC")]
 
 
-@maker
+@each
 def transformers_arguments():
     import transformers
     found = [transformers.TrainingArguments("out", report_to=[]), transformers.Seq2SeqTrainingArguments("out", report_to=[])]
@@ -275,14 +474,14 @@ def transformers_arguments():
                                                                   for part in ("text_config", "vision_config")}))])]
 
 
-@maker
+@each
 def timm_models():
     import timm
     return small(try_all([lambda name=name: timm.create_model(name) for name in (
         "resnet18", "vit_tiny_patch16_224", "mobilenetv3_small_050", "efficientnet_b0", "convnext_atto", "mixer_s32_224", "regnetx_002", "deit_tiny_patch16_224", "swin_tiny_patch4_window7_224")]))
 
 
-@maker
+@each
 def torchvision_models():
     import torchvision
     found = try_all([lambda name=name: getattr(torchvision.models, name)(weights=None) for name in (
@@ -292,7 +491,7 @@ def torchvision_models():
     return small(found + try_all([lambda: torchvision.models.ResNet18_Weights.DEFAULT, lambda: torchvision.models.detection.fasterrcnn_mobilenet_v3_large_fpn(weights=None, weights_backbone=None)]))
 
 
-@maker
+@each
 def ultralytics_models():
     from ultralytics.nn.tasks import ClassificationModel, DetectionModel, SegmentationModel
     from ultralytics.utils import DEFAULT_CFG
@@ -353,7 +552,12 @@ def main():
             continue
         print("made", name)
         if isinstance(made, bytes):
-            (folder / (name + ".ckpt")).write_bytes(made)
+            made = {name + ".ckpt": made}
+        if isinstance(made, dict) and made and all(isinstance(value, bytes) for value in made.values()):
+            for file, data in made.items():
+                path = folder / (file if "/" in file or file.startswith(name) else name + "_" + file)
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(data)
             continue
         for protocol in protocols:
             write(folder, name, made, protocol)
@@ -374,6 +578,8 @@ def write(folder, name, made, protocol):
         import torch
         torch.save(kept, str(folder / (name + ".pt")))
         torch.save(kept, str(folder / (name + "_legacy.pt")), _use_new_zipfile_serialization=False)
+        for number, value in enumerate(kept) if name in EACH else ():
+            torch.save(value, str(folder / "{}_{}.pt".format(name, number)))
     if "sklearn" in sys.modules and name == "scikit_learn":
         import joblib
         joblib.dump(kept, str(folder / "{}_{}.joblib".format(name, protocol)), protocol=protocol)
