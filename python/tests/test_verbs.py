@@ -145,14 +145,14 @@ def test_python_code_that_a_configuration_names_is_a_finding_if_it_is_denied(pla
     (folder / "modeling_x.py").write_text("")
     (folder / "config.json").write_text('{"auto_map": {"AutoModel": "modeling_x.X"}}')
     scan = torch2carton.scan(folder)
-    assert scan.ok and scan.verdict == "unknown" and scan.files[0].findings == ()
+    assert scan.status == 3 and not scan.ok and scan.verdict == "unknown" and scan.files[0].findings == ()
     denied = torch2carton.scan(folder, deny_unknown=True)
-    assert not denied.ok and denied.files[0].findings == ("modeling_x.X of modeling_x.py",)
+    assert denied.status == 1 and denied.files[0].findings == ("modeling_x.X of modeling_x.py",)
 
 
 def test_unknown_globals_are_findings_if_they_are_denied(place):
     (place / "unknown.pkl").write_bytes(b"cmy_project.models\nNet\n(tR.")
-    assert torch2carton.scan("unknown.pkl").ok and torch2carton.scan("unknown.pkl").verdict == "unknown"
+    assert torch2carton.scan("unknown.pkl").status == 3 and torch2carton.scan("unknown.pkl").verdict == "unknown"
     denied = torch2carton.scan("unknown.pkl", deny_unknown=True)
     assert not denied.ok and "my_project.models.Net" in denied.files[0].findings[0]
 

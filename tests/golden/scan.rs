@@ -50,14 +50,15 @@ fn damage_is_a_finding_or_not_scanned() {
 fn exit_statuses_report_the_result() {
     let status = |args: &[&str]| torch2carton([&["scan"], args].concat()).status.code();
     assert_eq!(status(&["checkpoints/plain.pth"]), Some(0));
-    assert_eq!(status(&["pickles/python2_0.pkl"]), Some(0));
+    assert_eq!(status(&["pickles/python2_0.pkl"]), Some(3));
+    assert_eq!(status(&["pickles/python2_0.pkl", "checkpoints/plain.pth"]), Some(3));
     assert_eq!(status(&["--deny-unknown", "pickles/python2_0.pkl"]), Some(1));
     assert_eq!(status(&["hostile/os_system.pth"]), Some(1));
     // A file that ends early without a finding is never clean.
     assert_eq!(status(&["hostile/no_stop.pkl"]), Some(2));
     assert_eq!(status(&["hostile/truncated.pth"]), Some(2));
     assert_eq!(status(&["hostile/gguf.pth"]), Some(2));
-    // Unknown files are findings only with --deny-unknown, whatever the other files are.
+    // The first of 1, 2 and 3 decides; --deny-unknown turns 3 into 1.
     assert_eq!(status(&["pickles/python2_0.pkl", "hostile/no_stop.pkl"]), Some(2));
     assert_eq!(status(&["--deny-unknown", "pickles/python2_0.pkl", "hostile/no_stop.pkl"]), Some(1));
     // If there are both, the finding decides.
@@ -310,7 +311,7 @@ fn unreviewed_calls_stop_a_strict_conversion() {
          that runs; `torch2carton scan FILE` lists all that it names, and without --deny-unknown it is converted\n"
     );
     let scan = |args: &[&str]| torch2carton([&["scan", &*file], args].concat()).status.code();
-    assert_eq!((scan(&[]), scan(&["--deny-unknown"])), (Some(0), Some(1)));
+    assert_eq!((scan(&[]), scan(&["--deny-unknown"])), (Some(1), Some(1)));
 }
 
 #[test]

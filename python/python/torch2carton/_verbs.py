@@ -124,12 +124,18 @@ class Scan:
     Attributes:
         files: the results of the files
         verdict: the worst verdict
-        ok: whether all files are clean, or, without `deny_unknown`, unknown: the exit status of the command is 0
+        status: the exit status of the command: 0 clean, 1 unsafe, 2 not read whole or not a checkpoint, 3 unknown, or 1 with
+            `deny_unknown`; of several files the first of 1, 2 and 3 that occurs
     """
 
     files: tuple[ScannedFile, ...]
     verdict: str
-    ok: bool
+    status: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether all files are clean."""
+        return self.status == 0
 
     def __bool__(self) -> bool:
         """The same as `ok`."""
@@ -144,7 +150,7 @@ def scan(
 
     Args:
         paths: a file, a folder whose files are all scanned, or several
-        deny_unknown: unknown globals are findings, and `ok` is False for them; for files that you do not trust
+        deny_unknown: unknown globals are findings, and `status` is 1 for them; for files that you do not trust
         checksums: compare the checksums of all records
         pickles_only: do not search the storages of archives for hidden pickles
         progress: a callable or a progress bar of tqdm
@@ -165,10 +171,11 @@ def scan(
     options = _options(checksums=checksums, pickles_only=pickles_only)
     with reporting(progress) as report_progress:
         rows, verdict = _native.scan(given, options, progress=report_progress)
-    counted = ("dangerous", "unknown", "unreviewed") if deny_unknown else ("dangerous",)
-    fine = ("clean", "skipped") if deny_unknown else ("clean", "skipped", "unknown")
+    counted = ("dangerous", "unreviewed", *(["unknown"] if deny_unknown else []))
     files = tuple(_scanned(row, counted) for row in json.loads(rows))
-    return Scan(files=files, verdict=verdict, ok=verdict in fine)
+    statuses = {"unsafe": 1, "incomplete": 2, "not_a_checkpoint": 2, "unknown": 1 if deny_unknown else 3}
+    status = min((statuses[file.verdict] for file in files if file.verdict in statuses), default=0)
+    return Scan(files=files, verdict=verdict, status=status)
 
 
 def _scanned(row: dict[str, Any], counted: tuple[str, ...]) -> ScannedFile:

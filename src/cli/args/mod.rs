@@ -194,17 +194,18 @@ A global is a class or function that a pickle names. `known` globals make tensor
 and plain data, and nothing is done with them that nobody has judged. `dangerous`
 globals run code, start programs, access attributes, or use files or the network.
 `unreviewed` globals belong to Python, PyTorch or NumPy, and are used in a way
-that nobody has judged. `unknown` globals are all others, mostly classes of the
+that nobody has judged, which is unsafe. `unknown` globals are all others, mostly classes of the
 program that saved the file: a program that loads the file imports their modules.
 Irregular archives, trailing bytes and hidden pickles are unsafe too, since two
 readers may see different contents.
 
-Verdicts: clean, unknown (only unknown or unreviewed globals, or a configuration
-whose `auto_map` names Python code), unsafe, incomplete (a part was not scanned),
+Verdicts: clean, unknown (only unknown globals, or a configuration whose
+`auto_map` names Python code), unsafe, incomplete (a part was not scanned),
 not_a_checkpoint. A link to a folder is skipped.
 
-Exit status: 0 clean or unknown, 1 unsafe, or unknown with --deny-unknown, 2 a
-file is incomplete or not a checkpoint, or bad usage.")]
+Exit status: 0 clean, 1 unsafe, or unknown with --deny-unknown, 2 a file is
+incomplete or not a checkpoint, or bad usage, 3 unknown. Of several files, the
+first of 1, 2 and 3 that occurs.")]
 pub(crate) struct Scan {
     /// Files, and folders whose files are all scanned
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
@@ -215,7 +216,7 @@ pub(crate) struct Scan {
     /// Print the findings of all files as one SARIF 2.1.0 document, which code hosts show
     #[arg(long, conflicts_with = "json")]
     pub(crate) sarif: bool,
-    /// Exit with status 1 for the verdict `unknown` too
+    /// Exit with status 1 instead of 3 for the verdict `unknown`
     #[arg(long)]
     pub(crate) deny_unknown: bool,
     /// List every finding instead of three of each kind, every call, and the known globals

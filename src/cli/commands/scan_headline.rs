@@ -29,7 +29,9 @@ const RUNNERS: &[&str] = &[
 pub(super) fn headline(verdict: Verdict, scan: &ScannedFile) -> String {
     match verdict {
         Verdict::Unsafe => unsafe_headline(scan),
-        Verdict::Unknown => unknown_headline(scan),
+        Verdict::Unknown => {
+            format!("names {}, which nobody has judged", names_of_risk(scan, Risk::Unknown))
+        }
         _ => match unread_rows(scan).first() {
             Some(reason) => format!("not scanned to the end: {reason}"),
             None => "not scanned to the end".to_owned(),
@@ -48,7 +50,10 @@ fn unsafe_headline(scan: &ScannedFile) -> String {
         let when = if found.after_error { " after the error that ends the pickle" } else { "" };
         return format!("names {name}{when}");
     }
-    scan.findings.first().map_or_else(|| "irregular".to_owned(), |finding| finding.text.clone())
+    match scan.findings.first() {
+        Some(finding) => finding.text.clone(),
+        None => format!("uses {} in a way that nobody has judged", names_of_risk(scan, Risk::Unreviewed)),
+    }
 }
 
 fn verb(call: &GlobalCall) -> &'static str {
@@ -88,11 +93,10 @@ pub(super) fn call_text(global: &Global, call: &GlobalCall) -> String {
     }
 }
 
-fn unknown_headline(scan: &ScannedFile) -> String {
-    let risks = [Risk::Unreviewed, Risk::Unknown];
-    let names = risks.into_iter().flat_map(|risk| globals_of_risk(scan, risk));
-    let names: Vec<String> = names.map(|(module, name)| format!("{module}.{name}")).collect();
-    format!("names {}, which nobody has judged", list_of_names(&names))
+fn names_of_risk(scan: &ScannedFile, risk: Risk) -> String {
+    let names = globals_of_risk(scan, risk);
+    let names: Vec<String> = names.iter().map(|(module, name)| format!("{module}.{name}")).collect();
+    list_of_names(&names)
 }
 
 /// Joins the first names, and counts the others.

@@ -15,11 +15,12 @@ use super::scan_headline::{call_text, unread_rows};
 #[derive(Default)]
 pub(super) struct SarifResults {
     results: Vec<SarifResult>,
-    has_unread: bool,
+    /// Kinds of irregularities that were found, each of which is a rule after those of `RULES`.
+    kinds: Vec<&'static str>,
 }
 
 /// Rules of the document: id, level, severity from 0 to 10, name and description.
-const RULES: [(&str, &str, &str, &str, &str); 7] = [
+const RULES: [(&str, &str, &str, &str, &str); 6] = [
     (
         "dangerous-global",
         "error",
@@ -28,16 +29,9 @@ const RULES: [(&str, &str, &str, &str, &str); 7] = [
         "Loading the file in Python runs code, starts a program, or uses files or the network.",
     ),
     (
-        "irregular-file",
-        "error",
-        "8.0",
-        "Irregular file",
-        "The file is built so that two programs may read different contents.",
-    ),
-    (
         "unreviewed-global",
-        "warning",
-        "6.0",
+        "error",
+        "7.0",
         "Global that was not reviewed",
         "The file uses a name of Python, PyTorch or NumPy in a way that nobody has judged.",
     ),
@@ -69,7 +63,7 @@ const RULES: [(&str, &str, &str, &str, &str); 7] = [
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SarifResult {
-    rule_id: &'static str,
+    rule_id: String,
     rule_index: usize,
     level: &'static str,
     message: Json,
@@ -87,7 +81,6 @@ impl SarifResults {
                 self.add_text(&file.file, "not-a-checkpoint", reason);
             }
             ScanOutcome::NotScanned { reason } => {
-                self.has_unread = true;
                 self.add_text(&file.file, "not-scanned", reason);
             }
             ScanOutcome::NamesCode { classes } => {
@@ -103,7 +96,18 @@ impl SarifResults {
 
     /// Returns the whole document. `status` is the exit status of the program.
     pub(super) fn into_log(self, status: u8) -> Json {
-        let rules: Vec<Json> = RULES.iter().map(rule_json).collect();
+        let irregular = |kind: &&'static str| {
+            let (id, name) = (irregular_rule(kind), format!("Irregular file: {kind}"));
+            rule_json((
+                &id,
+                "error",
+                "8.0",
+                &name,
+                "No writer of the format writes this, and programs may read different contents.",
+            ))
+        };
+        let rules = RULES.iter().copied().map(rule_json).chain(self.kinds.iter().map(irregular));
+        let rules: Vec<Json> = rules.collect();
         json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",
@@ -113,7 +117,7 @@ impl SarifResults {
                     "semanticVersion": env!("CARGO_PKG_VERSION"),
                     "rules": rules,
                 }},
-                "invocations": [{"executionSuccessful": !self.has_unread, "exitCode": status}],
+                "invocations": [{"executionSuccessful": true, "exitCode": status}],
                 "results": self.results,
             }],
         })
@@ -127,10 +131,14 @@ impl SarifResults {
             }
         }
         for finding in &scan.findings {
-            self.add_text(file, "irregular-file", &finding.text);
+            let at = self.kinds.iter().position(|kind| *kind == finding.kind).unwrap_or_else(|| {
+                self.kinds.push(finding.kind);
+                self.kinds.len().saturating_sub(1)
+            });
+            let rule = (irregular_rule(finding.kind), RULES.len().saturating_add(at), "error");
+            self.push(file, rule, &finding.text, Map::new());
         }
         for reason in unread_rows(scan) {
-            self.has_unread = true;
             self.add_text(file, "not-scanned", &reason);
         }
     }
@@ -153,22 +161,30 @@ impl SarifResults {
         properties.insert("global".to_owned(), json!(global.to_string()));
         properties.insert("place".to_owned(), json!(place));
         properties.insert("offset".to_owned(), json!(start.saturating_add(offset)));
-        self.push(file, rule, &message, properties);
+        self.add_result(file, rule, &message, properties);
     }
 
-    fn add_text(&mut self, file: &Path, rule: &'static str, message: &str) {
-        self.push(file, rule, message, Map::new());
+    fn add_text(&mut self, file: &Path, rule: &str, message: &str) {
+        self.add_result(file, rule, message, Map::new());
     }
 
-    fn push(&mut self, file: &Path, rule: &'static str, text: &str, properties: Map<String, Json>) {
-        let Some((rule_index, (_, level, ..))) = RULES.iter().enumerate().find(|(_, (id, ..))| *id == rule)
-        else {
-            return;
-        };
+    fn add_result(&mut self, file: &Path, rule: &str, text: &str, properties: Map<String, Json>) {
+        if let Some((at, (_, level, ..))) = RULES.iter().enumerate().find(|(_, (id, ..))| *id == rule) {
+            self.push(file, (rule.to_owned(), at, level), text, properties);
+        }
+    }
+
+    fn push(
+        &mut self,
+        file: &Path,
+        (rule_id, rule_index, level): (String, usize, &'static str),
+        text: &str,
+        properties: Map<String, Json>,
+    ) {
         // Hosts recognise a finding of an earlier scan by its fingerprint.
-        let fingerprint = format!("{rule}: {text}");
+        let fingerprint = format!("{rule_id}: {text}");
         self.results.push(SarifResult {
-            rule_id: rule,
+            rule_id,
             rule_index,
             level,
             message: json!({ "text": text }),
@@ -183,7 +199,12 @@ impl SarifResults {
     }
 }
 
-fn rule_json((id, level, severity, name, description): &(&str, &str, &str, &str, &str)) -> Json {
+/// Returns the id of the rule for a kind of irregularities.
+fn irregular_rule(kind: &str) -> String {
+    format!("irregular-{kind}")
+}
+
+fn rule_json((id, level, severity, name, description): (&str, &str, &str, &str, &str)) -> Json {
     json!({
         "id": id,
         "shortDescription": {"text": name},

@@ -90,14 +90,13 @@ pub enum Verdict {
     Skipped,
     /// Loading the file runs nothing but what the lists have judged.
     Clean,
-    /// The file names globals that are not known, or uses them in ways that nobody has judged, or it names Python code next to
-    /// it; the rest is clean.
+    /// The file names classes or functions of packages that are not known, or Python code next to it; the rest is clean.
     Unknown,
     /// The file has no format that holds a pickle, although it is named like a checkpoint or was asked for.
     NotACheckpoint,
     /// Part of the file was not scanned, and the rest has no findings.
     Incomplete,
-    /// Loading the file runs code, or the file is irregular.
+    /// Loading the file runs code, or something that nobody has judged, or the file is irregular.
     Unsafe,
 }
 
@@ -107,7 +106,7 @@ pub enum Verdict {
 pub struct ScanSummary {
     /// Number of files without findings.
     pub clean: usize,
-    /// Number of files whose only findings are globals that are unknown, or whose use was not judged, or Python code next to them.
+    /// Number of files whose only findings are globals that are unknown, or Python code next to them.
     pub unknown: usize,
     /// Number of files that are not safe to load.
     #[serde(rename = "unsafe")]
@@ -171,13 +170,16 @@ impl ScanSummary {
         }
     }
 
-    /// Returns the exit status of a program that reports the files; with `deny_unknown`, unknown files count as unsafe.
+    /// Returns the exit status of a program that reports the files: the first of 1 (unsafe), 2 (not read whole, or not a
+    /// checkpoint) and 3 (unknown) that occurs, or 0. With `deny_unknown`, unknown files count as unsafe.
     pub fn exit_status(&self, deny_unknown: bool) -> u8 {
-        if self.unsafe_files > 0 || (deny_unknown && self.unknown > 0) {
-            return 1;
+        match self {
+            Self { unsafe_files: 1.., .. } => 1,
+            Self { unknown: 1.., .. } if deny_unknown => 1,
+            Self { incomplete: 1.., .. } | Self { not_a_checkpoint: 1.., .. } | Self { empty: 1.., .. } => 2,
+            Self { unknown: 1.., .. } => 3,
+            _ => 0,
         }
-        let has_unread = self.incomplete > 0 || self.not_a_checkpoint > 0 || self.empty > 0;
-        if has_unread { 2 } else { 0 }
     }
 
     fn count(&mut self, verdict: Verdict) {
@@ -406,11 +408,11 @@ fn is_named_as_checkpoint(file: &Path) -> bool {
 
 fn judge_scan(scan: &Scan) -> Verdict {
     let worst = scan.uses().map(|(_, found)| found.risk).max().unwrap_or(Risk::Known);
-    if !scan.findings.is_empty() || worst == Risk::Dangerous {
+    if !scan.findings.is_empty() || worst >= Risk::Unreviewed {
         Verdict::Unsafe
     } else if !scan.is_fully_read() {
         Verdict::Incomplete
-    } else if worst > Risk::Known {
+    } else if worst == Risk::Unknown {
         Verdict::Unknown
     } else {
         Verdict::Clean
