@@ -6,6 +6,7 @@ mod format;
 pub(crate) mod formats;
 pub(crate) mod inflate;
 pub(crate) mod sniff;
+pub(crate) mod tar_members;
 
 use std::ops::Range;
 use std::path::Path;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::contents::ContainerContents;
 use super::format::ContainerFormat;
 use super::formats::{self, PICKLE, legacy, tar, zip};
-use super::inflate;
+use super::{inflate, tar_members};
 use crate::{Error, Problem, Result};
 
 /// Bytes read at the start and at the end of a source of which each read is a request. A zip archive of PyTorch has its pickle at
@@ -198,6 +198,10 @@ pub(super) fn open(
         }
         PICKLE
     };
+    if matches!(format.name(), "pickle" | "legacy") && tar_members::is_header(&head) {
+        let reason = "it starts with a pickle, and PyTorch would read the tar archive";
+        return Err(Problem::Tar(reason.to_owned()).into());
+    }
     Ok(ContainerContents { format: format.name(), ..format.open(file, checks, observer)? })
 }
 

@@ -12,7 +12,7 @@ use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
 use crate::Problem;
 use crate::container::formats::{tar, zip};
-use crate::container::inflate;
+use crate::container::{inflate, tar_members};
 use crate::scan::budget::ScanBudget;
 use crate::script_modules::ScriptModules;
 use crate::script_modules::{has_extension, is_code, is_python};
@@ -219,6 +219,7 @@ impl<'a> Scanner<'a, '_> {
             || start.starts_with(NPY_MAGIC)
             || is_packed
             || tar::recognises(&start)
+            || !holds_numbers && tar_members::is_header(&start)
         {
             return true;
         }

@@ -14,7 +14,7 @@ use super::scan_format::ScanFormat;
 use super::scanner::Scanner;
 use super::{PicklePlace, PlaceStep, Scan, ScanDepth, archive, pickle, zip_detection};
 use crate::container::formats::{legacy, zip};
-use crate::container::sniff;
+use crate::container::{sniff, tar_members};
 use crate::{Container, Result};
 
 /// Length in bytes below which a source is read as a whole.
@@ -38,7 +38,7 @@ pub(super) fn scan_in_part(
     if !is_long {
         return Ok(Err(kept));
     }
-    if legacy::recognises(kept.prefetched_start()) {
+    if legacy::recognises(kept.prefetched_start()) && !tar_members::is_header(kept.prefetched_start()) {
         return scan_legacy(kept, observer);
     }
     let kept = Arc::new(kept);
@@ -97,8 +97,11 @@ fn may_hide_pickle(kept: &Prefetched) -> Result<bool> {
     Ok(may_start_as_pickle(kept) || may_end_as_archive(kept)?)
 }
 
-/// Returns true if the file may be unpickled from its start.
+/// Returns true if the file may be unpickled from its start, or is a tar archive, which `torch.load` tries first.
 fn may_start_as_pickle(kept: &Prefetched) -> bool {
+    if tar_members::is_header(kept.prefetched_start()) {
+        return true;
+    }
     let found = pickle::scan_pickle(kept.prefetched_start(), &mut ScanBudget::new(0));
     let is_longer = found.error.is_none_or(|error| {
         matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })

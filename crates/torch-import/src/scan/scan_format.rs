@@ -9,7 +9,7 @@ use super::numpy::NPY_MAGIC;
 use super::{compressed, pickle, zip_detection};
 use crate::Result;
 use crate::container::formats::{PICKLE, legacy, tar, zip};
-use crate::container::sniff;
+use crate::container::{sniff, tar_members};
 
 /// The way in which a file is read.
 pub(super) enum ScanFormat {
@@ -50,6 +50,9 @@ impl ScanFormat {
         // Whatever Python reads in a file comes first: a registered format hides nothing.
         if let Some(format) = sniff::header_format(bytes) {
             return Ok(Self::Header(format.name()));
+        }
+        if tar_members::is_header(bytes) {
+            return Ok(Self::Tar);
         }
         sniff::reject_unreadable_formats(bytes)?;
         Err(sniff::unknown_format_error(bytes))

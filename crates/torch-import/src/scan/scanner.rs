@@ -19,7 +19,7 @@ use super::pickle;
 use super::scan_format::ScanFormat;
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle, compressed, zip_detection};
 use crate::container::formats::{self, legacy, tar, zip};
-use crate::container::to_u64_range;
+use crate::container::{tar_members, to_u64_range};
 use crate::script_modules::ScriptModules;
 use crate::{CheckpointNote, Container, Problem, Result, Risk};
 
@@ -109,6 +109,12 @@ impl<'a, 'o> Scanner<'a, 'o> {
                 "the file ends as a zip archive and starts as something else".to_owned()
             });
         }
+        if tar_members::is_header(bytes) && !matches!(kind, ScanFormat::Tar) {
+            self.add_finding("polyglot", || {
+                "the file is a tar archive and something else; `torch.load` tries tar first".to_owned()
+            });
+            self.scan_tar(&PicklePlace::default(), bytes, 0);
+        }
         let item = |part: &'static str, bytes: &'a [u8], expected| ScanItem {
             record: PicklePlace(vec![PlaceStep::Part(part)]),
             bytes: bytes.into(),
@@ -187,7 +193,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         if inside && let Some(packed) = compressed::detect_compression(bytes) {
             return self.scan_compressed(record, packed, bytes, depth, expected);
         }
-        if inside && tar::recognises(bytes) {
+        if inside && (tar::recognises(bytes) || tar_members::is_header(bytes)) {
             self.scan_tar(record, bytes, depth);
         }
         if inside && let Some((data, has_objects)) = numpy_data(bytes) {

@@ -2,10 +2,12 @@
 //!
 //! Facts: `hydra.utils.instantiate`, with which `NeMo` makes the objects of its `model_config.yaml`, calls what `_target_` names.
 
+use std::io::Cursor;
+
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep};
 use crate::Risk;
-use crate::container::formats::tar;
+use crate::container::tar_members::{TarMembers, without_dot_slash};
 
 /// Bytes of a document in which `_target_` is looked for.
 const DOCUMENT_LEN_MAX: usize = 4 << 20;
@@ -14,12 +16,16 @@ impl<'a> Scanner<'a, '_> {
     /// Scans the members of a tar archive. If the archive is the whole file, the checkpoint reader finds the pickles
     /// between the numbers of a 0.1 checkpoint.
     pub(super) fn scan_tar(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {
-        let members = match tar::TarMembers::read(bytes) {
-            Ok(members) => members.0,
-            Err(error) => return self.add_missed(|| error.to_string()),
-        };
-        let has_pickle = members.iter().any(|(name, _)| without_dot_slash(name) == "pickle");
-        for (name, range) in members {
+        let archive = TarMembers::read(Cursor::new(bytes), bytes.len() as u64);
+        let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
+        for oddity in &archive.oddities {
+            self.add_finding("tar", || format!("{place}{oddity}"));
+        }
+        if let Some(error) = &archive.error {
+            self.add_missed(|| format!("{place}{error}"));
+        }
+        let has_pickle = archive.find("pickle").is_some();
+        for (name, range) in archive.members {
             let bytes = bytes.get(range).unwrap_or_default();
             let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
             if ["yaml", "yml"].iter().any(|known| extension.eq_ignore_ascii_case(known)) {
@@ -66,8 +72,4 @@ impl Scanner<'_, '_> {
             }
         }
     }
-}
-
-fn without_dot_slash(name: &str) -> &str {
-    name.strip_prefix("./").unwrap_or(name)
 }

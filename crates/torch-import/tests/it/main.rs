@@ -8,4 +8,5 @@ mod gadgets;
 mod rebuilds;
 mod scan;
 mod scan_edges;
+mod scan_loaders;
 mod uses;

@@ -8,7 +8,6 @@
 //! shape, stride and storage offset. The pickle's persistent ids are keys.
 
 use std::borrow::Cow;
-use std::io::{Cursor, Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use crate::container::contents::{ContainerContents, PickledTensors, RecordPickle
 use crate::container::cursor::PickleCursor;
 use crate::container::format::{ContainerFormat, TORCH_EXTENSIONS};
 use crate::container::inflate::RecordBytes;
+use crate::container::tar_members::TarMembers;
 use crate::persistent::{PersistentTensor, StorageRef, StorageView, storage_dtype};
 use crate::{Error, Problem, Result};
 
@@ -65,8 +65,14 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
 
 /// Opens an archive. Of its storages, only the descriptions are read.
 fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
-    let members = TarMembers::read_from(SeekableSource::new(&*file), file.len())?;
-    let Some(pickle) = members.find(PICKLE) else { return Err(members.not_a_checkpoint()) };
+    let mut members = TarMembers::read(SeekableSource::new(&*file), file.len());
+    if let Some(error) = members.error {
+        return Err(error);
+    }
+    let Some(pickle) = members.find(PICKLE) else { return Err(not_a_checkpoint(&members)) };
+    if !members.oddities.is_empty() {
+        return Err(Problem::Tar(members.oddities.swap_remove(0)).into());
+    }
     let member = |name: &str| {
         let found = members.find(name).ok_or_else(|| Problem::MissingRecord { record: name.to_owned() })?;
         Ok::<_, Error>(to_u64_range(&found))
@@ -88,71 +94,23 @@ fn open(file: Arc<dyn Source>) -> Result<ContainerContents> {
     Ok(ContainerContents::pickled(file, records, pickled))
 }
 
-/// The members of the archive and their byte ranges.
-pub(crate) struct TarMembers(pub(crate) Vec<(String, Range<usize>)>);
-
-impl TarMembers {
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
-        Self::read_from(Cursor::new(bytes), bytes.len() as u64)
-    }
-
-    /// Reads the headers of an archive of `len` bytes.
-    fn read_from(reader: impl Read + Seek, len: u64) -> Result<Self> {
-        let damaged = |error: std::io::Error| Problem::Tar(error.to_string());
-        let mut members: Vec<(String, Range<usize>)> = Vec::new();
-        let mut archive = ::tar::Archive::new(reader);
-        for entry in archive.entries_with_seek().map_err(damaged)? {
-            let entry = entry.map_err(damaged)?;
-            let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-            let end = entry.raw_file_position().checked_add(entry.size());
-            let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-            let range = at(entry.raw_file_position())..at(end.unwrap_or(u64::MAX));
-            if range.end as u64 > len {
-                let missing = (range.end as u64).saturating_sub(len);
-                return Err(Problem::TruncatedFile {
-                    reason: format!(
-                        "it ends within member `{}` and {missing} bytes are missing",
-                        name.escape_debug()
-                    ),
-                }
-                .into());
-            }
-            if members.iter().any(|(other, _)| *other == name) {
-                return Err(Problem::Tar(format!("member `{}` appears twice", name.escape_debug())).into());
-            }
-            if members.len() >= 1 << 16 {
-                return Err(Problem::Tar("more than 65536 members".to_owned()).into());
-            }
-            members.push((name, range));
-        }
-        Ok(Self(members))
-    }
-
-    fn find(&self, name: &str) -> Option<Range<usize>> {
-        // `tar c .` writes `./pickle`.
-        let mut found =
-            self.0.iter().filter(|(member, _)| member.strip_prefix("./").unwrap_or(member) == name);
-        found.next().map(|(_, range)| range.clone())
-    }
-
-    /// Builds the error for an archive that is not a checkpoint.
-    fn not_a_checkpoint(&self) -> Error {
-        let has = |ends: &str| self.0.iter().any(|(name, _)| name.ends_with(ends));
-        if has("model_config.yaml") {
-            return Problem::Format {
-                what: "a NeMo archive",
-                hint: "unpack it with `tar xf`, then pass the .ckpt file in it",
-                first_line: String::new(),
-            }
-            .into();
-        }
-        Problem::Format {
-            what: "a tar archive without the members of a PyTorch 0.1 checkpoint",
-            hint: "unpack it with `tar xf`, then pass the checkpoint in it",
+/// Builds the error for an archive that is not a checkpoint.
+fn not_a_checkpoint(members: &TarMembers) -> Error {
+    let has = |ends: &str| members.members.iter().any(|(name, _)| name.ends_with(ends));
+    if has("model_config.yaml") {
+        return Problem::Format {
+            what: "a NeMo archive",
+            hint: "unpack it with `tar xf`, then pass the .ckpt file in it",
             first_line: String::new(),
         }
-        .into()
+        .into();
     }
+    Problem::Format {
+        what: "a tar archive without the members of a PyTorch 0.1 checkpoint",
+        hint: "unpack it with `tar xf`, then pass the checkpoint in it",
+        first_line: String::new(),
+    }
+    .into()
 }
 
 type TarStorages = (StorageRecords, HashMap<String, StorageRef<'static>>);

@@ -1,0 +1,58 @@
+//! Scans of files that a loader reads in another way than their first bytes say. `tests/conformance/test_scan_loaders.py` shows that
+//! the loaders run the same kinds of files.
+
+use std::io::Write;
+
+use torch_import::{Container, Scan, ScanDepth};
+
+const PAYLOAD: &[u8] = b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R.";
+
+fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(bytes).expect("it can be written");
+    file
+}
+
+fn scan(bytes: &[u8]) -> Scan {
+    let file = file(bytes);
+    Scan::file(file.path(), ScanDepth::Everything, &()).expect("it is of a known kind")
+}
+
+fn kinds(scan: &Scan) -> Vec<&str> {
+    scan.findings.iter().map(|found| found.kind).collect()
+}
+
+/// Returns a member of a tar archive without the magic, whose header begins with `name`.
+fn tar_member(name: &[u8], data: &[u8], is_signed: bool) -> Vec<u8> {
+    let mut header = vec![0; 512];
+    header[..name.len()].copy_from_slice(name);
+    header[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
+    header[148..156].fill(b' ');
+    let number = |byte: &u8| if is_signed { i64::from(byte.cast_signed()) } else { i64::from(*byte) };
+    let sum: i64 = header.iter().map(number).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    let padding = data.len().next_multiple_of(512) - data.len();
+    [&header[..], data, &vec![0; padding]].concat()
+}
+
+#[test]
+fn a_file_that_python_reads_as_tar_is_not_only_what_it_starts_as() {
+    for start in [
+        &b"\x80\x02}."[..],
+        b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.",
+        b"\x93NUMPY\x01\0",
+        b"\x1f\x8b\x08\0",
+        b"\x08\0\0\0\0\0\0\0{}",
+        b"PK\x05\x06",
+        b"GGUF",
+    ] {
+        for is_signed in [false, true] {
+            let parts = [tar_member(start, b"", is_signed), tar_member(b"storages", PAYLOAD, is_signed)];
+            let bytes = [parts.concat(), vec![0; 1024]].concat();
+            let found = scan(&bytes);
+            assert!(!found.findings.is_empty(), "{}: {found:?}", start.escape_ascii());
+            assert!(Container::open(file(&bytes).path()).is_err(), "{}", start.escape_ascii());
+        }
+    }
+    assert_eq!(kinds(&scan(&[&b"\x80\x02}."[..], &[0; 509]].concat())), ["trailing"]);
+}
