@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Writes the lists that risk.rs includes, and the list of callables that run code, from named versions.
 
-    generate.py --keep FOLDER [--add | --instances] PYTHON…
+    generate.py --keep FOLDER [--add | --instances | --dangerous] PYTHON…
 
 Each PYTHON is an interpreter. Its standard library is probed, and torch and numpy if it has them. FOLDER keeps the answers, so
 that an interrupted run goes on where it was. With --add, the lists keep what they
-have from other versions, except instances.txt and dangerous.txt. With --instances, only instances.txt is written, for the names that
-harmless.txt has already: a few seconds for each interpreter. Python 2 is asked only for its modules. README.md says which versions the
+have from other versions, except instances.txt. With --instances, only instances.txt is written, for the names that
+harmless.txt has already: a few seconds for each interpreter. With --dangerous, only dangerous.txt and native.txt are written, which
+never lose a name. Python 2 is asked only for its modules. README.md says which versions the
 lists are from. Needs Python 3.11.
 """
 
@@ -41,15 +42,20 @@ def main():
     parser.add_argument("--keep", type=Path, required=True)
     parser.add_argument("--add", action="store_true")
     parser.add_argument("--instances", action="store_true")
+    parser.add_argument("--dangerous", action="store_true")
     parser.add_argument("pythons", nargs="+")
     args = parser.parse_args()
     args.keep.mkdir(parents=True, exist_ok=True)
     with open(HERE / "rules.toml", "rb") as file:
         rules = tomllib.load(file)
     (args.keep / "rules.json").write_text(json.dumps(rules))
+    if args.instances or args.dangerous:
+        write_known(args.keep / "harmless.json")
+    if args.dangerous:
+        write_dangerous(args.pythons, args.keep)
+        return
     if args.instances:
-        (args.keep / "harmless.json").write_text(json.dumps(names_in(HERE / "harmless.txt")))
-        answers = [answer for python in args.pythons for answer in ask(python, args.keep, "harmless.json")]
+        answers = [answer for python in args.pythons for answer in ask(python, args.keep, "instances")]
         versions = {answer["version"] for answer in answers if "instances" in answer}
         write_instances(rules, answers, ", ".join(sorted(versions, key=version_key)))
         return
@@ -69,7 +75,20 @@ def main():
     write_instances(rules, answers, versions)
     write_aliases(rules, answers, all_versions, lines_in(HERE / "aliases.txt") if args.add else [])
     write_reaches(rules, answers, all_versions, lines_in(REACHES) if args.add else [])
-    write_dangerous(answers, versions)
+    write_known(args.keep / "harmless.json")
+    write_dangerous(args.pythons, args.keep)
+
+
+def write_known(path):
+    """The names of all lists of what is harmless, by module."""
+    found = names_in(HERE / "harmless.txt")
+    for module, words in names_in(HERE / "instances.txt").items():
+        found.setdefault(module, []).extend(word.split("=")[0] for word in words)
+    for line in lines_in(HERE / "reviewed.txt"):
+        if line:
+            module, name = line.split(" ")[:2]
+            found.setdefault(module, []).append(name)
+    path.write_text(json.dumps(found))
 
 
 def lines_in(path):
@@ -101,20 +120,21 @@ def version_key(version):
     return name, [int(part) for part in number.split("+")[0].split(".")]
 
 
-def ask(python, keep, harmless=None):
-    """The answers of one interpreter, of each package that it has; with a file of harmless names, only about instances."""
+def ask(python, keep, mode=""):
+    """The answers of one interpreter, of each package that it has; with a mode, only about instances or what is dangerous."""
     key = python.strip("/").replace("/", "-")
     version = subprocess.run([python, "-c", "import sys; print(sys.version_info[0])"], capture_output=True, text=True, check=True)
     if version.stdout.strip() == "2":
         yield json.loads(subprocess.run([python, "-c", PYTHON_2], capture_output=True, text=True, check=True).stdout)
         return
-    for package in ("stdlib", "numpy", "torch"):
+    required = [line.split()[0] for line in lines_in(HERE / "required.txt")] if mode == "dangerous" else []
+    for package in ("stdlib", "numpy", "torch", *required):
         has = package == "stdlib" or subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0
-        kept = keep / f"{key}-{package}{'-instances' if harmless else ''}.json"
+        kept = keep / f"{key}-{package}{'-' + mode if mode else ''}.json"
         if has and not kept.exists():
             print(f"probing {package} of {python} …", file=sys.stderr)
             with tempfile.TemporaryDirectory() as scratch:
-                command = [python, "-W", "ignore", HERE / "probe.py", package, keep.resolve() / "rules.json", kept.resolve(), *([keep.resolve() / harmless] if harmless else [])]
+                command = [python, "-W", "ignore", HERE / "probe.py", package, keep.resolve() / "rules.json", kept.resolve(), *([mode, keep.resolve() / "harmless.json"] if mode else [])]
                 done = subprocess.run(command, cwd=scratch, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900)
             if done.returncode != 0:
                 sys.exit(f"{python}: {package}: {done.stderr[-2000:]}")
@@ -209,19 +229,29 @@ def shortest(letters):
     return "".join(sorted(letters - implied))
 
 
-def write_dangerous(answers, versions):
-    found = {}
+def write_dangerous(pythons, keep):
+    """What a list has once called dangerous stays so."""
+    answers = [answer for python in pythons for answer in ask(python, keep, "dangerous")]
+    probed = {answer["version"] for answer in answers} | versions_in(HERE / "dangerous.txt")
+    versions = ", ".join(sorted(probed, key=version_key))
+    found = {module: set(names) for module, names in names_in(HERE / "dangerous.txt").items()}
     for answer in answers:
         for module, names in answer.get("dangerous", {}).items():
             found.setdefault(module, set()).update(names)
+    native = {*" ".join(lines_in(HERE / "native.txt")).split(), *(module for answer in answers for module in answer.get("native", ()))}
+    write(HERE / "native.txt", "The modules in C, in which everything is dangerous that no list calls harmless.", versions, wrap(sorted(native)))
     # Also what advisories name, and what reaches.txt has of versions that were not probed now.
     tops = {module.split(".")[0] for module in names_in(HERE / "inside.txt", only_modules=True)}
     for line in lines_in(REACHES) + lines_in(REACHES.with_name("advisories.txt")):
         module, name = line.split(" ")[:2]
         if module.split(".")[0] in tops:
             found.setdefault(module, set()).add(name)
-    lines = [line for module, names in sorted(found.items()) for line in wrap([module, *sorted(names)])]
-    write(HERE / "dangerous.txt", "The callables of each module that reach a sink within six calls, or that advisories name.", versions, lines)
+    # What refused.txt and native.txt have anyway is left out.
+    wide = {word for line in lines_in(HERE / "refused.txt") for word in line.split()} | native
+    for module, names in found.items():
+        found[module] = {name for name in names if not wide.intersection([*prefixes(f"{module}.{name}"), f"{module}.{name}"])}
+    lines = [line for module, names in sorted(found.items()) if names for line in wrap([module, *sorted(names)])]
+    write(HERE / "dangerous.txt", "The callables of each module that reach a sink within six calls, that C has made, or that advisories name; under every name.", versions, lines)
 
 
 def prefixes(dotted):

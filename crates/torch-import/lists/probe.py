@@ -1,8 +1,9 @@
 """What one Python has: its modules, the names that rules.toml proposes, and the callables that reach a sink.
 
-    probe.py PACKAGE RULES OUTPUT [HARMLESS]        PACKAGE is stdlib, torch or numpy; the others are files of JSON
+    probe.py PACKAGE RULES OUTPUT [MODE HARMLESS]   PACKAGE is stdlib or a package; the others are files of JSON
 
-With HARMLESS, the names of harmless.txt, it writes only the uses of instances.
+HARMLESS has the names of harmless.txt. With the mode `instances`, it writes only the uses of instances; with `dangerous`, only what is
+dangerous, and the modules in C.
 
 generate.py runs it once for each interpreter. It imports every module that can be imported without an effect. Python 3.6
 and newer.
@@ -52,13 +53,18 @@ def main():
     with open(rules) as file:
         rules = json.load(file)
     harmless = None
-    if len(sys.argv) > 4:
-        with open(sys.argv[4]) as file:
+    mode = sys.argv[4] if len(sys.argv) > 4 else ""
+    if mode:
+        with open(sys.argv[5]) as file:
             harmless = json.load(file)
     sys.argv = [sys.argv[0]]
     probe = Probe(package, rules)
     found = {"modules": sorted(stdlib_tops()) if package == "stdlib" else [], "version": version(package)}
-    if harmless is not None:
+    if mode == "dangerous":
+        found["dangerous"] = probe.dangerous(harmless)
+        found["native"] = sorted(name for name in probe.native if name in probe.modules)
+        write(found, output)
+    if mode == "instances":
         found["instances"] = probe.instances()
         found["true_names"] = probe.true_names(harmless)
         write(found, output)
@@ -68,7 +74,6 @@ def main():
     found["instances"] = probe.instances()
     found["true_names"] = probe.true_names(found["harmless"])
     found["reaches"] = probe.reaches()
-    found["dangerous"] = probe.dangerous()
     found["aliases"] = probe.aliases() if package == "stdlib" else {}
     write(found, output)
 
@@ -84,7 +89,11 @@ def write(found, output):
 def version(package):
     if package == "stdlib":
         return "CPython " + sys.version.split()[0]
-    return package + " " + importlib.import_module(package).__version__
+    try:
+        return package + " " + importlib.import_module(package).__version__
+    except AttributeError:
+        from importlib import metadata
+        return package + " " + metadata.version(package)
 
 
 def stdlib_tops():
@@ -151,6 +160,7 @@ class Probe(object):
         if package != "stdlib":
             tops.add("numpy")
         self.tops = tops
+        self.native = {name for name, module in list(sys.modules.items()) if is_native(module)}
         self.search = reach_module.Reach(6, tops)
 
     def is_ours(self, obj):
@@ -299,18 +309,36 @@ class Probe(object):
                         found["{} {}".format(module, name)] = true
         return found
 
-    def dangerous(self):
-        """The callables of each module whose source reaches a sink within six calls."""
-        found = {}
+    def dangerous(self, harmless):
+        """The callables of each module whose source reaches a sink within six calls, and functions in C that are not harmless, under
+        every name that an attribute of a module or of its classes gives them."""
+        found, fine = {}, set()
+        for name, names in harmless.items():
+            members = vars(sys.modules[name]) if name in sys.modules else {}
+            fine |= {id(members[word]) for word in names if word in members}
         for name, module in sorted(self.modules.items()):
-            names = []
+            names = set()
             for attribute, value in sorted(vars(module).items()):
-                if isinstance(value, (type, types.FunctionType)) and value.__module__ == name and value.__qualname__ == attribute:
-                    if not (isinstance(value, type) and is_plain_kind(value)) and self.search.of(value):
-                        names.append(attribute)
+                if id(value) in fine or attribute in harmless.get(name, ()):
+                    continue
+                if self.is_dangerous(value):
+                    names.add(attribute)
+                elif isinstance(value, type) and value.__module__ == name:
+                    members = [(word, getattr(member, "__func__", member)) for word, member in vars(value).items()]
+                    names |= {attribute + "." + word for word, member in members
+                              if reach_module.qualified(member) != (name, attribute + "." + word) and is_sink(member)}
             if names:
-                found[name] = names
+                found[name] = sorted(names)
         return found
+
+    def is_dangerous(self, value):
+        kinds = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType, types.WrapperDescriptorType)
+        names = reach_module.qualified(value) if isinstance(value, kinds) else None
+        if names is None:
+            return False
+        if is_sink(value) or (names[0] in self.native and not isinstance(value, types.FunctionType)):
+            return True
+        return isinstance(value, (type, types.FunctionType)) and not (isinstance(value, type) and is_plain_kind(value)) and bool(self.search.of(value))
 
     # Callables that reach a sink.
 
@@ -352,6 +380,15 @@ class Probe(object):
             if best and best[0] * 2 > len(objects):
                 found[private] = best[1]
         return found
+
+
+def is_native(module):
+    """Whether a module has no source in Python."""
+    return isinstance(module, types.ModuleType) and not hasattr(module, "__path__") and not str(getattr(module, "__file__", None) or "").endswith(".py")
+
+
+def is_sink(value):
+    return isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) and bool(reach_module.listed(reach_module.CODE, value) or reach_module.listed(reach_module.OTHER, value))
 
 
 def has(module, dotted):

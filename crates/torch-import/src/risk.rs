@@ -1,7 +1,7 @@
 //! Classifies globals as known to be harmless, unknown, or dangerous.
 //!
-//! Facts: the lists included by `lists.rs` for the standard library, torch and numpy; the effects of calls for other
-//! packages. Pickles resolve dotted names from protocol 4 on, so that a name may lead from a harmless module to any
+//! Facts: the lists included by `lists.rs` for the standard library, torch, numpy and the packages that torch requires; the
+//! effects of calls for other packages. Pickles resolve dotted names from protocol 4 on, so that a name may lead from a harmless module to any
 //! other.
 
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ pub enum Risk {
     Known,
     /// Not listed; it may be a class of the program that saved the file, or anything else.
     Unknown,
-    /// Part of the standard library, torch or numpy, used in a way that nobody has judged.
+    /// Part of the standard library, torch, numpy or a package that torch requires, used in a way that nobody has judged.
     Unreviewed,
     /// Runs code, starts programs, looks up attributes, reads or writes files, or uses the network.
     Dangerous,
@@ -38,8 +38,8 @@ impl Risk {
 
     /// Returns the risk of naming the global `module.name`; what a pickle does with it may be riskier.
     ///
-    /// In the standard library, torch and numpy, a name that is neither known to be harmless nor to be dangerous is
-    /// unreviewed. In other packages, a name not known to be dangerous is unknown.
+    /// In the standard library, torch, numpy and the packages that torch requires, a name that is neither known to be harmless
+    /// nor to be dangerous is unreviewed. In other packages, a name not known to be dangerous is unknown.
     pub fn from_names(module: &str, name: &str) -> Self {
         if is_implausible_name(module) || is_implausible_name(name) {
             Self::Dangerous
@@ -77,9 +77,9 @@ pub(crate) fn is_array_wrapper((module, name): (&str, &str)) -> bool {
 
 /// Packages in which everything is dangerous, including submodules.
 const PACKAGES: &str = "\
-    IPython aiohttp asteval boto3 cffi cloudpickle conda dill fabric fickling fsspec gdown httpx huggingface_hub invoke \
-    ipykernel jinja2 joblib jsonpickle llvmlite mako modelscan numba numexpr paramiko pexpect picklescan pickle5 psutil \
-    requests sh sympy urllib3 wget";
+    IPython aiohttp asteval boto3 cffi cloudpickle conda dill fabric fickling gdown httpx huggingface_hub invoke \
+    ipykernel joblib jsonpickle llvmlite mako modelscan numba numexpr paramiko pexpect picklescan pickle5 psutil \
+    requests sh urllib3 wget";
 
 /// Dangerous names in packages that are otherwise unknown.
 const DANGEROUS_NAME_TABLE: &[(&str, &str)] = &[
@@ -108,32 +108,33 @@ const SEGMENTS: &str = "\
     runstring shutil socket spawnl spawnv startfile subprocess sys system unsafe_load urlopen urlretrieve \
     webbrowser";
 
-/// Modules of the standard library, torch and numpy in which everything that is not listed as harmless is dangerous:
-/// their functions run code, start programs, or use files or the network, or prepare to.
-const DANGEROUS_CORE_MODULES: &str = "\
-    _interpreters _xxsubinterpreters _winapi antigravity asyncio.subprocess asyncore atexit bdb builtins.__import__ builtins.apply builtins.breakpoint \
-    builtins.compile builtins.delattr builtins.eval builtins.exec builtins.execfile builtins.exit builtins.getattr \
-    builtins.globals builtins.hasattr builtins.input builtins.intern builtins.locals builtins.open builtins.quit \
-    builtins.reload builtins.setattr builtins.vars bz2 cgi cgitb code codecs.open codeop commands compileall concurrent \
-    copyreg.add_extension copyreg.pickle ctypes dbm dircache distutils dl doctest ensurepip faulthandler fileinput ftplib \
-    functools.partial functools.partialmethod functools.reduce gc glob gzip http.client http.server ihooks imaplib imp \
-    importlib inspect.getattr_static io.FileIO io.open io.open_code lib2to3 linecache lzma mailbox mailcap marshal mmap \
-    modulefinder multiprocessing nntplib nt numpy.core._internal numpy.ctypeslib numpy.distutils numpy.f2py numpy.fromfile \
-    numpy.genfromtxt numpy.lib.format numpy.lib.npyio numpy.load numpy.loadtxt numpy.memmap numpy.save numpy.savetxt \
-    numpy.savez numpy.testing operator.attrgetter operator.call operator.methodcaller os pdb pickle pickletools pip \
-    pkg_resources pkgutil poplib popen2 posixfile profile cProfile pstats pty py_compile pyclbr pydoc rexec rlcompleter \
-    runpy sched select selectors setuptools shelve shlex shutil signal.signal site smtpd smtplib socket socketserver \
-    sqlite3 ssl subprocess symtable sys sysconfig tarfile telnetlib tempfile test threading.Thread threading.Timer timeit \
-    torch._C._VariableFunctions.from_file torch._C._VariableFunctionsClass.from_file torch._C._jit torch._dynamo torch._export torch._functorch torch._inductor torch._lazy torch._library torch._ops \
-    torch._refs torch._subclasses torch._torch_docs torch.PyTorchFileReader torch.PyTorchFileWriter torch._C.PyTorchFileReader \
-    torch._C.PyTorchFileWriter torch.classes torch.compile torch.compiler torch.distributed.elastic \
-    torch.distributed.launch torch.distributed.rpc torch.distributed.run torch.distributed.nn.jit torch.export \
-    torch.from_file torch.fx torch.hub torch.jit torch.load torch.multiprocessing torch.onnx torch.ops torch.package \
-    torch.save torch.serialization torch.testing torch.utils.benchmark torch.utils.bottleneck torch.utils.collect_env \
-    torch.utils.cpp_extension torch.utils.model_zoo torch.utils.show_pickle torch.utils.tensorboard torchgen trace \
-    tracemalloc turtledemo types.CodeType types.FunctionType types.MethodType types.ModuleType unittest urllib.request \
-    urllib urllib2 uu venv weakref.finalize webbrowser winreg winsound wsgiref xml.dom xml.sax xmlrpc zipapp zipfile \
-    zipimport idlelib";
+/// Methods of classes of the standard library, torch and numpy that use files or the memory of other processes, whatever
+/// the class.
+const METHODS: [&str; 23] = [
+    "_new_shared_cuda",
+    "_new_shared_fd_cpu",
+    "_new_shared_filename_cpu",
+    "_new_with_file",
+    "_set_from_file",
+    "_write_file",
+    "chmod",
+    "exec_module",
+    "extractall",
+    "from_file",
+    "hardlink_to",
+    "lchmod",
+    "link_to",
+    "mkdir",
+    "read_bytes",
+    "read_text",
+    "rmdir",
+    "symlink_to",
+    "tofile",
+    "touch",
+    "unlink",
+    "write_bytes",
+    "write_text",
+];
 
 /// Names outside the standard library, torch and numpy that create plain data.
 const DATA_NAME_TABLE: &[(&str, &str)] = &[
@@ -193,16 +194,14 @@ fn is_dangerous_third_party_name(module: &str, name: &str) -> bool {
 /// Returns true if a name of the standard library, torch or numpy that is not known leads to code that runs, to
 /// programs, files or the network, or looks up attributes.
 fn is_dangerous_core_name(module: &str, name: &str) -> bool {
-    if lists::is_dangerous_core_name(module, name) {
+    if lists::is_dangerous_core_name(module, name) || lists::is_refused(&[module, ".", name].concat()) {
         return true;
     }
     let (module, name) = lists::resolve_alias(module, name).unwrap_or((module, name));
     let path = [module, ".", name].concat();
-    let is_in = |package: &str| {
-        path.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    if DANGEROUS_CORE_MODULES.split(' ').any(is_in)
+    if lists::is_refused(&path)
         || path.split('.').any(leads_to_other_modules)
+        || name.split('.').any(|part| METHODS.contains(&part))
         || lists::is_core_module(name)
     {
         return true;
@@ -298,6 +297,10 @@ mod tests {
             // The import looks for compilers, and starts them.
             ("torch.utils.cpp_extension", "torch.Size"),
             ("torch.testing._internal.common_utils", "torch.float32"),
+            ("pathlib", "PosixPath.write_text"),
+            ("mpmath.libmp.backend", "exec_"),
+            ("sympy.core.symbol", "var"),
+            ("torch.serialization", "mpmath.libmp.exec_"),
         ] {
             assert_eq!(Risk::from_names(module, name), Risk::Dangerous, "{module} {name}");
         }

@@ -1,4 +1,4 @@
-//! Lists of names: the modules of the standard library, torch and numpy, their harmless names, and aliases.
+//! Lists of names: the modules of the standard library, torch, numpy and what torch requires, their harmless names, and aliases.
 //!
 //! `lists/README.md` describes how the lists are made. Generated lists are sorted for binary search.
 
@@ -12,7 +12,16 @@ pub(crate) use self::class_traits::ClassTraits;
 pub(crate) use self::reviewed::{ArgumentRule, CallResult, Reviewed, reviewed};
 
 static CORE_MODULES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    list_lines(include_str!("../../lists/inside.txt")).flat_map(str::split_whitespace).collect()
+    let packages =
+        list_lines(include_str!("../../lists/required.txt")).filter_map(|line| line.split(' ').next());
+    packages.chain(words(include_str!("../../lists/inside.txt"))).collect()
+});
+
+/// Paths of modules and names in which everything is dangerous that is not known to be harmless.
+static REFUSED: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    words(include_str!("../../lists/refused.txt"))
+        .chain(words(include_str!("../../lists/native.txt")))
+        .collect()
 });
 
 static HARMLESS_NAMES: LazyLock<Vec<(&str, &str)>> =
@@ -38,6 +47,10 @@ fn list_lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().filter(|line| !line.starts_with('#'))
 }
 
+fn words(text: &'static str) -> impl Iterator<Item = &'static str> {
+    list_lines(text).flat_map(str::split_whitespace)
+}
+
 /// Iterates over a list of modules, each followed by its names, as pairs of module and name.
 fn names_by_module(text: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let mut module = "";
@@ -52,7 +65,7 @@ fn names_by_module(text: &'static str) -> impl Iterator<Item = (&'static str, &'
     })
 }
 
-/// Returns true if a module belongs to the standard library, torch or numpy of any version.
+/// Returns true if a module belongs to the standard library, torch, numpy or a package that torch requires, of any version.
 pub(crate) fn is_core_module(module: &str) -> bool {
     CORE_MODULES.contains(module.split('.').next().unwrap_or(module))
 }
@@ -81,11 +94,21 @@ pub(crate) fn class_traits(module: &str, name: &str) -> Option<ClassTraits> {
 /// Returns true if a callable of the standard library, torch or numpy, or one that it is a member of, runs code, starts
 /// programs, or uses files or the network.
 pub(crate) fn is_dangerous_core_name(module: &str, name: &str) -> bool {
-    let ends = name.match_indices('.').map(|(at, _)| at).chain([name.len()]);
-    ends.filter_map(|end| name.get(..end)).any(|name| {
+    path_prefixes(name).any(|name| {
         DANGEROUS_NAMES.contains(&(module, name))
             || resolve_alias(module, name).is_some_and(|names| DANGEROUS_NAMES.contains(&names))
     })
+}
+
+/// Returns true if everything at or below a path, such as `torch.hub.load`, is dangerous unless it is known to be harmless.
+pub(crate) fn is_refused(path: &str) -> bool {
+    path_prefixes(path).any(|prefix| REFUSED.contains(prefix))
+}
+
+/// Iterates over the beginnings of a dotted path, up to the whole path.
+fn path_prefixes(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
+    ends.filter_map(|end| path.get(..end))
 }
 
 /// Resolves an alias to its better-known module and name: `posix`, `system` to `os`, `system`.
