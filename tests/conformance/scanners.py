@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/scan.md: the verdicts of torch2carton, picklescan, fickling and modelscan on the same files.
+"""Writes the tables of docs/scan.md: the verdicts of torch2carton, picklescan, fickling, modelscan and modelaudit on the same files.
 
     scanners.py PROGRAM [--ordinary FOLDER] [--torch PYTHON]
 
-Needs a Python with numpy, picklescan, fickling and modelscan, and one with torch, which may be another. FOLDER holds what
+Needs a Python with numpy, picklescan, fickling, modelscan and modelaudit, and one with torch, which may be another. FOLDER holds what
 ordinary.py wrote; without it, ordinary.py is run with the packages of the Python that has torch. The column "runs" comes from
 runs.py, which loads each file under an audit hook that reports and stops what the file tries to do. The scanners load nothing.
 """
@@ -53,10 +53,19 @@ def judge(path):
         return "found"
     return "not scanned" if result["errors"] or not result["summary"]["scanned"]["total_scanned"] else "clean"
 """,
+    # Without notes of the level "info", which its own exit status does not count either.
+    "modelaudit": """
+os.environ["PROMPTFOO_DISABLE_TELEMETRY"] = os.environ["NO_ANALYTICS"] = "1"
+from modelaudit import IssueSeverity, scan_file
+def judge(path):
+    result = scan_file(path)
+    if any(issue.severity in (IssueSeverity.WARNING, IssueSeverity.CRITICAL) for issue in result.issues):
+        return "found"
+    return "clean" if result.success else "not scanned"
+""",
 }
 # Reads paths, one a line, and prints a verdict for each; what a scanner prints itself goes to standard error.
 LOOP = """
-import logging, os, sys
 logging.disable(logging.CRITICAL)
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
@@ -75,7 +84,7 @@ def scan(program, files):
     found = {"torch2carton": ours(program, files), STRICT: ours(program, files, strict=True)}
     with tempfile.TemporaryDirectory() as scratch:
         for name, judge in SCANNERS.items():
-            command = [sys.executable, "-W", "ignore", "-c", judge + LOOP]
+            command = [sys.executable, "-W", "ignore", "-c", "import logging, os, sys\n" + judge + LOOP]
             done = subprocess.run(command, input=paths, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=scratch)
             found[name] = done.stdout.splitlines()
             assert len(found[name]) == len(files), f"{name} stopped at {files[len(found[name])]}"
