@@ -88,6 +88,11 @@ impl Global {
         }
     }
 
+    /// Makes a known global unknown: the archive may bring a module of its name.
+    pub(crate) fn distrust(&mut self) {
+        self.risk = self.risk.max(Risk::Unknown);
+    }
+
     /// Lists the globals of a pickle, each once, in the order in which the pickle first names them.
     pub(crate) fn all(heap: &Heap<'_>) -> Vec<Self> {
         let mut seen = HashSet::new();

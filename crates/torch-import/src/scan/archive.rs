@@ -27,6 +27,23 @@ const PICKLES: [&str; 7] = [
     "bytecode.pkl",
     "mobile_debug_handles.pkl",
 ];
+/// Records that PyTorch looks up, ignoring capitals.
+const FILES: [&str; 12] = [
+    "data.pkl",
+    "constants.pkl",
+    "attributes.pkl",
+    "bytecode.pkl",
+    "mobile_debug_handles.pkl",
+    "version",
+    "byteorder",
+    ".format_version",
+    ".storage_alignment",
+    ".data/version",
+    ".data/extern_modules",
+    ".data/python_version",
+];
+/// Folders of such records.
+const FOLDERS: [&str; 6] = [".data/ts_code/", ".data/", "code/", "data/", "constants/", "extra/"];
 /// Bytes of a record that are read to recognise its format.
 const PEEK: u64 = 512;
 /// Maximum number of bytes scanned in a damaged record.
@@ -98,9 +115,11 @@ impl<'a> Scanner<'a, '_> {
         }
     }
 
-    /// Remembers which modules of TorchScript code an archive has.
+    /// Remembers which modules an archive brings.
     pub(super) fn add_script_modules(&mut self, record: &PicklePlace, entries: &[Entry]) {
-        if entries.iter().any(|entry| is_code(&entry.name)) {
+        if is_package(entries) {
+            self.packages.insert(record.clone());
+        } else if entries.iter().any(|entry| is_code(&entry.name)) {
             let modules = ScriptModules::in_records(entries.iter().map(|entry| entry.name.as_str()));
             self.script_modules.insert(record.clone(), modules);
         }
@@ -128,13 +147,19 @@ impl<'a> Scanner<'a, '_> {
         if !sums && !entries.is_empty() {
             self.add_note(|| format!("{place}the archive has no checksums"));
         }
-        if entries.iter().any(|entry| entry.name.ends_with(".data/extern_modules")) {
-            let sources = entries.iter().filter(|entry| is_package_source(entry)).count();
+        if is_package(entries) {
+            let sources = entries.iter().filter(|entry| is_python(&entry.name)).count();
             if sources > 0 {
                 self.add_missed(|| {
-                    format!("{place}`torch.package` runs its Python code ({sources} records), which is not scanned")
+                    format!("{place}Python code ({sources} records), which runs when a package is loaded, is not scanned")
                 });
             }
+        }
+        if let Some((found, written)) = find_other_case(entries) {
+            let found = found.escape_debug();
+            self.add_finding("name", || {
+                format!("{place}PyTorch ignores capitals and reads `{found}`, and writes `{written}`")
+            });
         }
         let libraries = entries.iter().filter(|entry| is_native_library(entry)).count();
         if libraries > 0 {
@@ -331,9 +356,33 @@ fn is_native_library(entry: &Entry) -> bool {
     ["so", "dylib", "dll", "pyd"].iter().any(|extension| has_extension(&entry.name, extension))
 }
 
-/// Returns true if an entry is Python code packed with `torch.package`.
-fn is_package_source(entry: &Entry) -> bool {
-    is_python(&entry.name) && !is_code(&entry.name)
+/// Returns true if an archive brings Python modules, as those of `torch.package` do: the globals of its pickles may be its own.
+fn is_package(entries: &[Entry]) -> bool {
+    let is_script = entries.iter().any(|entry| is_named(&entry.name, "constants.pkl"));
+    entries.iter().any(|entry| {
+        is_named(&entry.name, ".data/extern_modules")
+            || is_python(&entry.name)
+                && !(is_script && is_code(&entry.name) && entry.name.contains("/__torch__"))
+    })
+}
+
+/// Finds a record of a checkpoint whose name PyTorch writes with other capitals. Returns its name and, in part, the usual one.
+fn find_other_case(entries: &[Entry]) -> Option<(&str, &'static str)> {
+    let root = entries.first()?.name.split_inclusive('/').next()?;
+    let starts = zip::starts_with_ignoring_case;
+    let named = || {
+        let names = entries.iter().map(|entry| entry.name.as_str());
+        names.filter(|name| starts(name, root)).filter_map(|whole| Some((whole, whole.get(root.len()..)?)))
+    };
+    let is_checkpoint = |name: &str| name.eq_ignore_ascii_case("data.pkl") || starts(name, ".data/");
+    if !named().any(|(_, name)| is_checkpoint(name)) {
+        return None;
+    }
+    named().find_map(|(whole, name)| {
+        let file = FILES.iter().find(|file| name.eq_ignore_ascii_case(file));
+        let usual = file.or_else(|| FOLDERS.iter().find(|folder| starts(name, folder)))?;
+        (!name.starts_with(usual) || !whole.starts_with(root)).then_some((whole, *usual))
+    })
 }
 
 /// Returns true if an entry of a checkpoint holds the elements of tensors: `ROOT/data/0`, `ROOT/constants/0`.

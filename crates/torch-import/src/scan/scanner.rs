@@ -6,7 +6,7 @@
 //! Facts: `torch/serialization.py` of PyTorch 2.15.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use byte_source::{Cancelled, Observer, Source};
@@ -51,6 +51,8 @@ pub(super) struct Scanner<'a, 'o> {
     listed_by_risk: [usize; 4],
     /// Modules of the code of each TorchScript archive, by the place of the archive.
     pub(super) script_modules: HashMap<PicklePlace, ScriptModules>,
+    /// Places of the archives whose pickles may name Python modules that they bring.
+    pub(super) packages: HashSet<PicklePlace>,
 }
 
 impl<'a, 'o> Scanner<'a, 'o> {
@@ -73,6 +75,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
             work: VecDeque::new(),
             listed_by_risk: [0; 4],
             script_modules: HashMap::new(),
+            packages: HashSet::new(),
         }
     }
 
@@ -171,12 +174,14 @@ impl<'a, 'o> Scanner<'a, 'o> {
             work: VecDeque::new(),
             listed_by_risk: self.listed_by_risk,
             script_modules: std::mem::take(&mut self.script_modules),
+            packages: std::mem::take(&mut self.packages),
         };
         inner.scan_bytes(record, bytes, depth, expected);
         inner.scan_queue();
         self.scan = inner.scan;
         self.budget = inner.budget;
         self.script_modules = inner.script_modules;
+        self.packages = inner.packages;
         (self.unpack_budget, self.listed_by_risk) = (inner.unpack_budget, inner.listed_by_risk);
     }
 
@@ -393,7 +398,15 @@ impl<'a, 'o> Scanner<'a, 'o> {
         let mut kept: Vec<GlobalUse> = Vec::new();
         let archive = place.0.split_last().map(|(_, archive)| PicklePlace(archive.to_vec()));
         let modules = archive.and_then(|archive| self.script_modules.get(&archive));
+        let is_in_package = !self.packages.is_empty()
+            && (0..=place.0.len())
+                .filter_map(|len| place.0.get(..len))
+                .any(|archive| self.packages.contains(&PicklePlace(archive.to_vec())));
         for mut used in uses {
+            if is_in_package && used.risk == Risk::Known {
+                used.global.distrust();
+                used.risk = used.global.risk();
+            }
             if let Some(modules) = modules
                 && used.risk == Risk::Unknown
             {

@@ -267,9 +267,9 @@ fn the_python_code_of_a_package_is_not_scanned() {
         scan(&stored_zip([("p/model/data.pkl", CLEAN), extern_modules, (name, b"x = 1\n")]))
     };
     let found = package("p/pkg/module.py");
-    assert!(found.missed[0].contains("runs its Python code (1 records)"), "{found:?}");
-    // TorchScript is scanned, and text is not code.
-    assert!(package("p/code/module.py").is_fully_read());
+    assert!(found.missed[0].contains("Python code (1 records), which runs"), "{found:?}");
+    // Packages have no TorchScript in such a folder, and text is not code.
+    assert!(!package("p/code/module.py").is_fully_read());
     assert!(package("p/pkg/module.txt").is_fully_read());
 }
 

@@ -3,7 +3,8 @@
 
 use std::io::Write;
 
-use torch_import::{Container, Scan, ScanDepth};
+use test_support::stored_zip;
+use torch_import::{Container, Risk, Scan, ScanDepth};
 
 const PAYLOAD: &[u8] = b"\x80\x02cos\nsystem\nX\x04\0\0\0true\x85R.";
 
@@ -33,6 +34,35 @@ fn tar_member(name: &[u8], data: &[u8], is_signed: bool) -> Vec<u8> {
     header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
     let padding = data.len().next_multiple_of(512) - data.len();
     [&header[..], data, &vec![0; padding]].concat()
+}
+
+#[test]
+fn capitals_in_the_names_that_pytorch_looks_up_are_a_finding() {
+    let plain: &[(&str, &[u8])] = &[("p/data.pkl", b"\x80\x02}."), ("p/version", b"3\n"), ("p/data/0", b"")];
+    let with = |name: &'static str| {
+        let found = scan(&stored_zip(plain.iter().copied().chain([(name, &b"little"[..])])));
+        (kinds(&found).contains(&"name"), found.is_fully_read())
+    };
+    for name in ["p/byteorder", "p/extra/Notes.txt", "p/Tokenizer.json", "q/BYTEORDER"] {
+        assert_eq!(with(name), (false, true), "{name}");
+    }
+    for name in ["p/BYTEORDER", "P/byteorder", "p/.DATA/EXTERN_MODULES", "p/Code/__torch__/a.txt"] {
+        assert_eq!(with(name), (true, true), "{name}");
+    }
+}
+
+#[test]
+fn an_archive_that_brings_modules_has_no_known_globals() {
+    let pickle = b"\x80\x02ccollections\nOrderedDict\n)R.";
+    let risk = |name: &'static str| {
+        let found = scan(&stored_zip([("p/model/data.pkl", &pickle[..]), (name, b"x = 1\n")]));
+        let risk = found.uses().map(|(_, used)| used.risk).max();
+        risk
+    };
+    assert_eq!(risk("p/model/a.txt"), Some(Risk::Known));
+    for name in ["p/.data/extern_modules", "p/.DATA/EXTERN_MODULES", "p/collections.py", "p/code/a.py"] {
+        assert_eq!(risk(name), Some(Risk::Unknown), "{name}");
+    }
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn open(file: Arc<dyn Source>, checks: Checks, observer: &dyn Observer) -> Resul
     }
     let pickle_record = format!("{root}{PICKLE}");
     let constants_record = format!("{root}constants.pkl");
-    let byte_order_record = format!("{root}byteorder");
+    let byte_order_record = find_ignoring_case(&index, format!("{root}byteorder"));
     let near = match checks {
         Checks::AtOnce => Arc::clone(&file),
         Checks::WhenRead => {
@@ -208,7 +208,16 @@ pub(crate) fn find_case_duplicate<'e>(entries: &'e [Entry], root: &str) -> Optio
     })
 }
 
-fn starts_with_ignoring_case(name: &str, start: &str) -> bool {
+/// Returns the name of the record that PyTorch reads for `name`.
+fn find_ignoring_case(index: &ZipIndex, name: String) -> String {
+    if index.find(&name).is_some() {
+        return name;
+    }
+    let found = index.entries.iter().find(|entry| entry.name.eq_ignore_ascii_case(&name));
+    found.map_or(name, |entry| entry.name.clone())
+}
+
+pub(crate) fn starts_with_ignoring_case(name: &str, start: &str) -> bool {
     name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
 }
 
