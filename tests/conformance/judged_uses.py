@@ -52,7 +52,8 @@ def reviewed():
         if not line.startswith("#"):
             names, arguments, _, letters, _ = (cell.strip() for cell in line.split("|", 4))
             module, name = names.split(" ")
-            if names in APART:
+            # What sympy and fsspec write is in ordinary.py.
+            if names in APART or "y" in letters:
                 continue
             if arguments != "-":
                 yield module, name, "call", letters

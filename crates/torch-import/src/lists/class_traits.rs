@@ -52,7 +52,10 @@ impl ClassTraits {
     /// `g`: `__setstate__` of a generator of torch, which believes that its state is a tuple of two numbers and a tensor.
     pub(crate) const HOOK_OF_GENERATOR: Self = Self(1 << 20);
 
-    const LETTERS: [(char, Self); 21] = [
+    /// `y`: judged only in the form in which the package of the class or function writes its calls.
+    pub(crate) const AS_WRITTEN: Self = Self(1 << 21);
+
+    const LETTERS: [(char, Self); 22] = [
         ('n', Self::CREATED),
         ('N', Self::CREATED_WITH_ANY),
         ('d', Self::STATE_DICT),
@@ -74,6 +77,7 @@ impl ClassTraits {
         ('t', Self::HOOK_OF_DTYPE),
         ('l', Self::HOOK_FOR_ITEMS),
         ('g', Self::HOOK_OF_GENERATOR),
+        ('y', Self::AS_WRITTEN),
     ];
 
     /// Returns the traits of the letters; letters without a trait are ignored.

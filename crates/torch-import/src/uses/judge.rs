@@ -55,6 +55,12 @@ impl<'h> Analysis<'h, '_> {
     }
 
     fn judge_call(&mut self, instance: &Instance) {
+        if let Some(call) = self.written_call(instance) {
+            let is_reduced = instance.construction == Construction::Reduce && call.kwargs.is_none();
+            let kind = if is_reduced { GlobalUseKind::Called } else { GlobalUseKind::Created };
+            let is_judged = self.spend(call.args.len()) && self.is_as_written(&call, instance.construction);
+            return self.add_unless(is_judged, call.callee.global, kind);
+        }
         let Some(callee) = self.callee(instance.callable) else {
             // What a call returned can be anything that its arguments lead to.
             let global = self.returned_by(instance.callable);

@@ -9,6 +9,7 @@
 
 mod analysis;
 mod arguments;
+mod as_written;
 mod callee;
 mod dtypes;
 mod judge;

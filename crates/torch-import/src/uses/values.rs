@@ -5,6 +5,7 @@ use pickle_vm::{Construction, Instance, Object, ObjectId};
 
 use super::analysis::Analysis;
 use super::arguments::rules_of;
+use super::as_written::WrittenCall;
 use super::callee::{Callee, NAME_LEN_MAX, Package, callee_named};
 use super::kind::GlobalUseKind;
 use super::level::Reading;
@@ -91,6 +92,9 @@ impl Analysis<'_, '_> {
     }
 
     pub(super) fn value(&self, id: ObjectId, instance: &Instance) -> Value {
+        if let Some(WrittenCall { callee, .. }) = self.written_call(instance) {
+            return Value::Instance { traits: callee.traits, global: callee.global };
+        }
         let Some(callee) = self.callee(instance.callable) else {
             return Value::Unknown(self.returned_by(id));
         };
