@@ -23,7 +23,7 @@ CALLS = [
 ]
 VALUES = [
     b"N", b"]", b"}", b")", b"\x8f", b"K\x01", b"K\x00", b"M\x01\x01", b"J\xff\xff\xff\xff", b"I1\n", b"I01\n", b"I0x1f\n", b"I0b11\n", b"I0o17\n",
-    b"I017\n", b"I 5 \n", b"I1_0\n", b"I7\0abc\n", b"I+3\n", b"L5L\n", b"L0x10L\n", b"L0xffL\n", b"L-0b1\n", b"L1" + b"0" * 4400 + b"L\n",
+    b"I017\n", b"I+1\n", b"I\0\n", b"L017L\n", b"F 1.5\n", b"F1e999\n", b"I 5 \n", b"I1_0\n", b"I7\0abc\n", b"I+3\n", b"L5L\n", b"L0x10L\n", b"L0xffL\n", b"L-0b1\n", b"L1" + b"0" * 4400 + b"L\n",
     b"L0x1" + b"0" * 4400 + b"L\n", b"F1.5\n", b"F1e3\n", b"F1\0x\n", b"Finf\n", b"F1_0.0\n", b"G\x3f\xf0\0\0\0\0\0\0", b"\x8a\x01\x05", b"\x8a\x00",
     b"\x8b\x02\0\0\0\x01\x01", b"S'a'\n", b'S"a"\n', b"S'\\x41'\n", b"S'\\777'\n", b"U\x01a", b"T\x01\0\0\0a", b"X\x01\0\0\0a",
     b"X\x03\0\0\0\xed\xa0\x80", b"X\x06\0\0\0\xed\xa0\x80\xed\xb0\x80", b"Va\n", b"V\\u0041\n", b"V\\ud800\n", b"V\\\\u12\n", b"V\xe9\n", b"C\x01a",

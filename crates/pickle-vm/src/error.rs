@@ -49,6 +49,9 @@ pub enum ErrorKind {
     /// A text argument is not a decimal integer.
     #[error("argument is not a decimal integer")]
     NotAnInteger,
+    /// A number is one that CPython's two unpicklers read differently, such as `010`.
+    #[error("CPython's two unpicklers read the number differently")]
+    AmbiguousNumber,
     /// A decimal integer has more digits than CPython reads or prints.
     #[error("integer has more than {max} digits")]
     TooManyDigits {
@@ -146,6 +149,7 @@ impl ErrorKind {
             | Self::NoNewline
             | Self::NegativeLength(_)
             | Self::NotAnInteger
+            | Self::AmbiguousNumber
             | Self::TooManyDigits { .. }
             | Self::NotAFloat
             | Self::NoQuotes

@@ -9,8 +9,16 @@ use crate::error::ErrorKind;
 use crate::integer::{Integer, MAX_DIGITS};
 use crate::value::push_code_point;
 
+/// Parses an integer that is not `00` or `01`, as the argument of INT. The C unpickler takes other texts of two characters for booleans, too.
+pub(crate) fn short_integer(line: &[u8]) -> Result<Integer<'static>, ErrorKind> {
+    match integer(line)? {
+        Integer::Small(0 | 1) if line.len() == 2 => Err(ErrorKind::AmbiguousNumber),
+        value => Ok(value),
+    }
+}
+
 /// Parses an integer like Python's `int(line)`: surrounding spaces, a sign, and single underscores between digits are
-/// allowed.
+/// allowed. A leading zero is not: the C unpickler reads octal digits after it, and `Lib/pickle.py` stops.
 pub(crate) fn integer(line: &[u8]) -> Result<Integer<'static>, ErrorKind> {
     let (negative, digits) = match trim(line) {
         [b'-', digits @ ..] => (true, digits),
@@ -20,16 +28,22 @@ pub(crate) fn integer(line: &[u8]) -> Result<Integer<'static>, ErrorKind> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(ErrorKind::NotAnInteger);
     }
+    if digits.len() > 1 && digits.starts_with(b"0") {
+        return Err(ErrorKind::AmbiguousNumber);
+    }
     if digits.len() > MAX_DIGITS {
         return Err(ErrorKind::TooManyDigits { max: MAX_DIGITS });
     }
     Ok(Integer::from_digits(negative, &digits))
 }
 
-/// Parses a float like Python's `float(line)`.
+/// Parses a float like Python's `float(line)`. The C unpickler stops at spaces, underscores and numbers that are too large.
 pub(crate) fn float(line: &[u8]) -> Result<f64, ErrorKind> {
     let digits = without_underscores(trim(line)).ok_or(ErrorKind::NotAFloat)?;
-    std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).ok_or(ErrorKind::NotAFloat)
+    let number: Option<f64> = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
+    let number = number.ok_or(ErrorKind::NotAFloat)?;
+    let overflows = number.is_infinite() && digits.iter().any(u8::is_ascii_digit);
+    if overflows || digits.len() != line.len() { Err(ErrorKind::AmbiguousNumber) } else { Ok(number) }
 }
 
 /// Strips the quotes from a string, and unescapes the string.
@@ -170,7 +184,9 @@ mod tests {
             ("0", Some("0")),
             (" -12 ", Some("-12")),
             ("+1_000", Some("1000")),
-            ("010", Some("10")),
+            ("010", None),
+            ("00", None),
+            ("-01", None),
             ("", None),
             ("-", None),
             ("1__0", None),
@@ -183,6 +199,17 @@ mod tests {
         ] {
             assert_eq!(int(line).as_deref(), expected, "{line:?}");
         }
+        for (line, is_read) in [
+            ("7", true),
+            ("0", true),
+            ("+0", false),
+            ("-0", false),
+            (" 1", false),
+            ("1 ", false),
+            (" 2", true),
+        ] {
+            assert_eq!(short_integer(line.as_bytes()).is_ok(), is_read, "{line:?}");
+        }
         assert!(integer("9".repeat(4300).as_bytes()).is_ok());
         assert!(integer("9".repeat(4301).as_bytes()).is_err());
     }
@@ -191,11 +218,15 @@ mod tests {
     fn floats_follow_the_syntax_of_float() {
         for (line, expected) in [
             ("1.5", Some(1.5)),
-            (" -0 ", Some(-0.0)),
+            ("-0", Some(-0.0)),
+            (" 0", None),
+            ("0 ", None),
             ("1e5", Some(1e5)),
             (".5", Some(0.5)),
             ("5.", Some(5.0)),
-            ("1_0.0_1", Some(10.01)),
+            ("1_0.0_1", None),
+            ("1e999", None),
+            ("-1e999", None),
             ("inf", Some(f64::INFINITY)),
             ("-Infinity", Some(f64::NEG_INFINITY)),
             ("1_.5", None),

@@ -25,6 +25,7 @@ pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
             !bytes.get(start..).is_some_and(|rest| rest.contains(&b'\n'))
         }
         (ErrorKind::NotAnInteger | ErrorKind::TooManyDigits { .. }, _) => !is_integer(line()),
+        (ErrorKind::AmbiguousNumber, _) => false,
         // The C unpickler stops at a NUL.
         (ErrorKind::NotAFloat, _) => {
             let number = until_nul(line());
@@ -85,7 +86,10 @@ impl<'p> InstructionsAfterError<'p> {
             error.kind == ErrorKind::NoNewline && matches!(error.opcode, Some(Opcode::Global | Opcode::Inst));
         if !matches!(
             error.kind,
-            ErrorKind::NotAnInteger | ErrorKind::TooManyDigits { .. } | ErrorKind::NotAFloat
+            ErrorKind::NotAnInteger
+                | ErrorKind::AmbiguousNumber
+                | ErrorKind::TooManyDigits { .. }
+                | ErrorKind::NotAFloat
         ) {
             return false;
         }
@@ -113,8 +117,11 @@ impl<'p> Iterator for InstructionsAfterError<'p> {
     }
 }
 
-/// Returns true if Python may read the text as an integer, in any base and up to a NUL.
+/// Returns true if Python may read the text as an integer, in any base and up to a NUL. For INT, nothing before a NUL is 0.
 fn is_integer(line: &[u8]) -> bool {
+    if line.starts_with(b"\0") {
+        return true;
+    }
     let text = until_nul(line).trim_ascii();
     let text = text.strip_suffix(b"L").unwrap_or(text);
     let digits = text.strip_prefix(b"-").or_else(|| text.strip_prefix(b"+")).unwrap_or(text);
@@ -181,10 +188,10 @@ mod tests {
 
     #[test]
     fn integers_are_those_of_any_base() {
-        for text in ["0", "-12", "+1_000", "0x1f", "0O17", "0b1", "7L", " 7 ", "7\0x"] {
+        for text in ["0", "-12", "+1_000", "0x1f", "0O17", "0b1", "7L", " 7 ", "7\0x", "\0", "\u{0}1"] {
             assert!(is_integer(text.as_bytes()), "{text:?}");
         }
-        for text in ["", "-", "L", "0x", "a", "1a", "1 2", "0xg", "0x.", "1.5", "\u{0}1"] {
+        for text in ["", "-", "L", "0x", "a", "1a", "1 2", "0xg", "0x.", "1.5"] {
             assert!(!is_integer(text.as_bytes()), "{text:?}");
         }
     }

@@ -52,6 +52,17 @@ fn capitals_in_the_names_that_pytorch_looks_up_are_a_finding() {
 }
 
 #[test]
+fn numbers_that_only_one_unpickler_reads_are_not_clean() {
+    for number in ["I10\n", "I00\n", "I01\n", "L10L\n", "F1.5\n", "Finf\n"] {
+        assert!(scan(&[number.as_bytes(), b"0cm\nn\n."].concat()).is_fully_read(), "{number:?}");
+    }
+    for number in ["I010\n", "I+1\n", "I\0\n", "L010L\n", "F1_0.5\n", "F1e999\n"] {
+        let found = scan(&[number.as_bytes(), b"0cos\nsystem\n."].concat());
+        assert!(!found.is_fully_read() && found.uses().count() == 1, "{number:?}: {found:?}");
+    }
+}
+
+#[test]
 fn an_archive_that_brings_modules_has_no_known_globals() {
     let pickle = b"\x80\x02ccollections\nOrderedDict\n)R.";
     let risk = |name: &'static str| {
