@@ -88,6 +88,7 @@ const DANGEROUS_NAME_TABLE: &[(&str, &str)] = &[
     ("pandas.io.pickle pandas.compat.pickle_compat", "read_pickle load loads"),
     ("scipy.io scipy.io.matlab", "loadmat"),
     ("keras.models tensorflow.keras.models keras.saving", "load_model"),
+    ("torch_utils.persistence", "_reconstruct_persistent_obj"),
     ("hydra.utils", "call get_class get_method get_object instantiate"),
 ];
 

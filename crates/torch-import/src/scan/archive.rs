@@ -7,6 +7,7 @@ use flate2::read::DeflateDecoder;
 use pickle_vm::{ErrorKind, Opcode};
 use zip_format::{CompressionMethod, Entry, Survey};
 
+use super::documents::DocumentKind;
 use super::numpy::NPY_MAGIC;
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
@@ -123,6 +124,7 @@ impl<'a> Scanner<'a, '_> {
             let modules = ScriptModules::in_records(entries.iter().map(|entry| entry.name.as_str()));
             self.script_modules.insert(record.clone(), modules);
         }
+        self.add_python_records(record, entries.iter().map(|entry| entry.name.as_str()));
     }
 
     /// Reports irregularities of the entries of an archive as a whole.
@@ -167,6 +169,12 @@ impl<'a> Scanner<'a, '_> {
                 format!("{place}native code ({libraries} records), which runs when the compiled model is loaded, is not scanned")
             });
         }
+        let compiled = entries.iter().filter(|entry| is_compiled(&entry.name)).count();
+        if compiled > 0 {
+            self.add_missed(|| {
+                format!("{place}a compiled model ({compiled} records), whose code and flags for a compiler are not scanned")
+            });
+        }
         ArchiveTraits { is_checkpoint, has_checksums: sums, is_cut: false, depth: 0 }
     }
 
@@ -191,12 +199,15 @@ impl<'a> Scanner<'a, '_> {
         }
         let is_code = is_code(&entry.name);
         let holds_numbers = is_checkpoint && is_storage(&entry.name);
-        if !(pickle
+        let document = DocumentKind::in_archive(&entry.name, || content_start(&stored, entry.method))
+            .filter(|_| !holds_numbers);
+        let is_scanned = pickle
             || is_code
-            || self.may_have_scannable_format(&record, (&stored, entry.method), holds_numbers))
-        {
+            || self.may_have_scannable_format(&record, (&stored, entry.method), holds_numbers);
+        if !is_scanned && document.is_none() {
             return;
         }
+        self.has_content |= !holds_numbers;
         let content = match entry.method {
             CompressionMethod::Stored => stored,
             _ => match self.inflate_entry(&record, entry, &stored, is_cut) {
@@ -204,6 +215,12 @@ impl<'a> Scanner<'a, '_> {
                 None => return,
             },
         };
+        if let Some(kind) = document {
+            self.scan_archived_document(&record, kind, &entry.name, &content, depth);
+            if !is_scanned {
+                return;
+            }
+        }
         if is_code {
             let uses = script::uses_in_code(&content, &mut self.budget);
             if !self.budget.spend(content.len() as u64) {
@@ -383,6 +400,12 @@ fn find_other_case(entries: &[Entry]) -> Option<(&str, &'static str)> {
         let usual = file.or_else(|| FOLDERS.iter().find(|folder| starts(name, folder)))?;
         (!name.starts_with(usual) || !whole.starts_with(root)).then_some((whole, *usual))
     })
+}
+
+/// Returns true for a record of a compiled model: `AOTInductor` runs its code, and makes commands of its flags.
+fn is_compiled(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.starts_with("data/aotinductor/") || name.contains("/data/aotinductor/")
 }
 
 /// Returns true if an entry of a checkpoint holds the elements of tensors: `ROOT/data/0`, `ROOT/constants/0`.

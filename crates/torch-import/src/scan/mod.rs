@@ -11,6 +11,7 @@ mod budget;
 mod code;
 mod compressed;
 mod cpython_errors;
+mod documents;
 mod in_part;
 pub(crate) mod joblib;
 mod nested;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 
 use byte_source::{MappedFile, Observer, Source};
 
+pub use self::documents::{CodeReference, DocumentKind};
 pub use self::report::{
     Finding, GlobalCall, GlobalUse, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle,
 };

@@ -13,6 +13,7 @@ use byte_source::{Cancelled, Observer, Source};
 
 use super::budget::{ScanBudget, truncate_name};
 use super::compressed::CompressionFormat;
+use super::documents::PythonRecords;
 use super::nested::NestedBytes;
 use super::numpy::numpy_data;
 use super::pickle;
@@ -53,6 +54,10 @@ pub(super) struct Scanner<'a, 'o> {
     pub(super) script_modules: HashMap<PicklePlace, ScriptModules>,
     /// Places of the archives whose pickles may name Python modules that they bring.
     pub(super) packages: HashSet<PicklePlace>,
+    /// Python code in each archive, by the place of the archive.
+    pub(super) python_records: HashMap<PicklePlace, PythonRecords>,
+    /// True if something in the file has a format that is scanned.
+    pub(super) has_content: bool,
 }
 
 impl<'a, 'o> Scanner<'a, 'o> {
@@ -76,6 +81,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
             listed_by_risk: [0; 4],
             script_modules: HashMap::new(),
             packages: HashSet::new(),
+            python_records: HashMap::new(),
+            has_content: false,
         }
     }
 
@@ -88,7 +95,15 @@ impl<'a, 'o> Scanner<'a, 'o> {
         if !zip::recognises(bytes) && formats::recognise(bytes).is_some() {
             self.scan_with_checkpoint_reader(file);
         }
-        if self.should_stop() { Err(Cancelled.into()) } else { Ok(self.scan) }
+        if self.should_stop() {
+            return Err(Cancelled.into());
+        }
+        let is_archive = matches!(self.scan.format, "zip" | "tar");
+        if is_archive && !self.has_content && self.scan.findings.is_empty() && self.scan.is_fully_read() {
+            let (what, hint) = ("an archive in which nothing is a model or a pickle", "unpack it");
+            return Err(Problem::Format { what, hint, first_line: String::new() }.into());
+        }
+        Ok(self.scan)
     }
 
     pub(super) fn scan_queue(&mut self) {
@@ -165,7 +180,13 @@ impl<'a, 'o> Scanner<'a, 'o> {
 
     /// Scans bytes that are dropped afterwards, including everything nested in them. Recurses at most [`NESTING_DEPTH_MAX`]
     /// times, because nested contents have a greater depth.
-    fn scan_temporary(&mut self, record: &PicklePlace, bytes: &[u8], depth: usize, expected: bool) {
+    pub(super) fn scan_temporary(
+        &mut self,
+        record: &PicklePlace,
+        bytes: &[u8],
+        depth: usize,
+        expected: bool,
+    ) {
         let mut inner = Scanner {
             scan: std::mem::take(&mut self.scan),
             checksums: self.checksums,
@@ -175,6 +196,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
             listed_by_risk: self.listed_by_risk,
             script_modules: std::mem::take(&mut self.script_modules),
             packages: std::mem::take(&mut self.packages),
+            python_records: HashMap::new(),
+            has_content: self.has_content,
         };
         inner.scan_bytes(record, bytes, depth, expected);
         inner.scan_queue();
@@ -182,6 +205,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         self.budget = inner.budget;
         self.script_modules = inner.script_modules;
         self.packages = inner.packages;
+        self.has_content = inner.has_content;
         (self.unpack_budget, self.listed_by_risk) = (inner.unpack_budget, inner.listed_by_risk);
     }
 
@@ -189,6 +213,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
     fn scan_bytes(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize, expected: bool) {
         // `root` has already scanned the file itself as an archive.
         let inside = depth > 0;
+        self.has_content |= inside && ScanFormat::of_signature(bytes).is_some();
         if zip_detection::is_archive(bytes) && (inside || expected) {
             self.scan_archives(record, bytes, depth);
         }
@@ -202,6 +227,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
             self.scan_tar(record, bytes, depth);
         }
         if inside && let Some((data, has_objects)) = numpy_data(bytes) {
+            self.has_content = true;
             let nested = self.scan_pickles(record, data, has_objects);
             return self.queue_nested(record, nested, depth);
         }
@@ -218,6 +244,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         depth: usize,
         expected: bool,
     ) {
+        self.has_content = true;
         let unpacked = packed.decompress_up_to(bytes, self.unpack_budget);
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         if let Some(cut) = unpacked.incomplete_reason {
@@ -307,6 +334,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
             nested.extend(found.nested.into_iter().map(within));
             let failed = found.error.is_some();
             self.scan.count = self.scan.count.saturating_add(1);
+            self.has_content = true;
             self.add_pickle(record, offset, found.uses, found.error);
             if index == 0 && !expected && matches!(record.0.last(), Some(PlaceStep::Record(_))) {
                 self.add_finding("pickle", || format!("{record} is a pickle where none is expected"));

@@ -4,6 +4,7 @@ mod bombs;
 mod cancelled;
 mod compressed_bombs;
 mod containers;
+mod documents;
 mod gadgets;
 mod rebuilds;
 mod scan;

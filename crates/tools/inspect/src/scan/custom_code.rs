@@ -2,18 +2,19 @@
 //!
 //! Facts: `auto_map` and `custom_pipelines` of `transformers`' configurations. With `trust_remote_code=True`, it imports
 //! `MODULE.py` next to the configuration for the value `MODULE.CLASS`, and a file of another repository for
-//! `REPOSITORY--MODULE.CLASS`.
+//! `REPOSITORY--MODULE.CLASS`. `sentence_transformers` does so for the `type` of `modules.json`, `diffusers` for `_class_name` and
+//! the components of `model_index.json`.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use byte_source::{Location, Source};
+use byte_source::{Error, Folder, Location, Observer, Source};
 use serde::Serialize;
-use serde_json::Value as Json;
+use torch_import::{DocumentKind, Scan};
 
-/// Largest configuration, in bytes, that is read.
-const CONFIG_MAX: u64 = 1 << 20;
-const CLASSES_MAX: usize = 1024;
+/// Modules of a dotted name whose files are looked for.
+const PARTS_MAX: usize = 8;
 
 /// Class in Python code that a configuration names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,32 +41,34 @@ impl CustomClass {
     }
 }
 
-/// Returns the classes in Python code that a configuration names, if the code is there or in another repository. Other files
-/// have none. `opened` is the file, if it is open.
-pub(crate) fn custom_classes(file: &Location, opened: Option<&Arc<dyn Source>>) -> Vec<CustomClass> {
-    let path = file.path();
-    let read = || {
-        let source = opened.cloned().map_or_else(|| file.open().ok(), Some)?;
-        source.read_range(0..source.len().min(CONFIG_MAX)).ok()
-    };
-    let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    let has_file = |inside: &Path| file.at(folder.join(inside)).is_file();
-    let is_config = path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("config.json"));
-    let document = if is_config { read() } else { None };
-    let document: Option<Json> = document.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let Some(document) = document else { return Vec::new() };
-    let mut classes = Vec::new();
-    for (key, value) in document.get("auto_map").and_then(Json::as_object).into_iter().flatten() {
-        // A tokenizer has a slow and a fast class, one of which may be null.
-        let values = value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice);
-        classes.extend(values.iter().filter_map(|value| custom_class(&has_file, key, value.as_str()?)));
-    }
-    for (key, value) in document.get("custom_pipelines").and_then(Json::as_object).into_iter().flatten() {
-        classes
-            .extend(value.get("impl").and_then(Json::as_str).and_then(|it| custom_class(&has_file, key, it)));
-    }
-    classes.truncate(CLASSES_MAX);
-    classes
+/// Names of the files of Python code, without their extension, and of the folders in each folder.
+pub(crate) type Neighbours = HashMap<PathBuf, HashSet<String>>;
+
+/// Scans a document, and returns the classes in Python code that it names, if the code is there or in another repository. Returns
+/// `None` for other files. `opened` is the file, if it is open.
+pub(crate) fn scan_document(
+    file: &Location,
+    opened: Option<&Arc<dyn Source>>,
+    neighbours: &mut Neighbours,
+    observer: &dyn Observer,
+) -> Option<Result<(Scan, Vec<CustomClass>), Error>> {
+    let kind = DocumentKind::of(&file.path().file_name()?.to_string_lossy())?;
+    let folder = file.parent();
+    let near = neighbours.entry(folder.path().to_owned()).or_insert_with(|| names_in(&folder));
+    let source = opened.cloned().map_or_else(|| file.open(), Ok);
+    Some(source.and_then(|source| {
+        let (scan, references) = Scan::document(&source, kind, &|name| near.contains(name), observer)?;
+        let has_file = |inside: &Path| folder.join(inside).is_file();
+        let classes = references.iter().filter_map(|it| custom_class(&has_file, &it.key, &it.text));
+        Ok((scan, classes.collect()))
+    }))
+}
+
+/// Returns no name if the folder has no listing.
+fn names_in(folder: &Location) -> HashSet<String> {
+    let Ok(Folder { listing, .. }) = folder.list() else { return HashSet::new() };
+    let code = listing.files.iter().filter_map(|name| name.strip_suffix(".py"));
+    code.chain(listing.folders.iter().map(String::as_str)).map(str::to_owned).collect()
 }
 
 fn custom_class(has_file: &dyn Fn(&Path) -> bool, key: &str, reference: &str) -> Option<CustomClass> {
@@ -80,12 +83,17 @@ fn custom_class(has_file: &dyn Fn(&Path) -> bool, key: &str, reference: &str) ->
     Some(CustomClass { key: key.to_owned(), class: class.to_owned(), file, repository })
 }
 
-/// Returns the file of a class next to a configuration; `None` if there is none, or if the name leads elsewhere.
+/// Returns the file of a class next to a configuration; `None` if there is none, or if the name leads elsewhere. A class may be in
+/// another one.
 fn python_file(has_file: &dyn Fn(&Path) -> bool, class: &str) -> Option<String> {
-    let (module, _) = class.rsplit_once('.')?;
-    let file = PathBuf::from(format!("{}.py", module.replace('.', "/")));
-    let is_inside = file.components().all(|part| matches!(part, Component::Normal(_)));
-    (is_inside && has_file(&file)).then(|| file.display().to_string())
+    let modules = class.match_indices('.').map(|(at, _)| class.get(..at).unwrap_or_default()).rev();
+    let files = modules.take(PARTS_MAX).flat_map(|module| {
+        let path = module.replace('.', "/");
+        [format!("{path}.py"), format!("{path}/__init__.py")]
+    });
+    let mut files = files.map(PathBuf::from).filter(|_| !class.ends_with(".py"));
+    let is_inside = |file: &Path| file.components().all(|part| matches!(part, Component::Normal(_)));
+    files.find(|file| is_inside(file) && has_file(file)).map(|file| file.display().to_string())
 }
 
 #[cfg(test)]
@@ -100,10 +108,13 @@ mod tests {
         for name in ["modeling_x.py", "tokenization_x.py"] {
             fs::write(folder.path().join(name), "").expect("a file");
         }
+        fs::create_dir(folder.path().join("code")).expect("a folder");
+        fs::write(folder.path().join("code/part.py"), "").expect("a file");
         let found = |name: &str, text: &str| {
             let path = folder.path().join(name);
             fs::write(&path, text).expect("a file");
-            let classes = custom_classes(&Location::from(&path), None);
+            let scanned = scan_document(&Location::from(&path), None, &mut Neighbours::new(), &());
+            let (_, classes) = scanned.expect("a document").expect("it is read");
             classes.iter().map(|it| format!("{} {} {}", it.key, it.class, it.place())).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -123,11 +134,24 @@ mod tests {
         );
         let pipelines = r#"{"custom_pipelines": {"pair": {"impl": "modeling_x.P", "pt": ["AutoModel"]}}}"#;
         assert_eq!(found("config.json", pipelines), ["pair modeling_x.P modeling_x.py"]);
-        for text in
-            [r#"{"auto_map": "modeling_x.X"}"#, "{}", "[", r#"{"auto_map": {"a": {}, "b": ["x"], "c": ""}}"#]
-        {
+        for text in ["{}", "[", r#"{"auto_map": {"a": {}, "b": ["x"], "c": ""}}"#] {
             assert!(found("config.json", text).is_empty(), "{text}");
         }
-        assert!(found("other.json", r#"{"auto_map": {"AutoModel": "modeling_x.X"}}"#).is_empty());
+        for text in [
+            r#"{"a": NaN, "b": "\ud800", "c": 1e999, "auto_map": {"key": "modeling_x.X"}}"#,
+            r#"{"auto_map": 1, "auto_map": {"key": "modeling_x.X"}, "auto_map": {}}"#,
+            "\u{feff}{\"key\": \"modeling_x.X\"}",
+            r#"[{"idx": 0, "key": "modeling_x.X.Inner"}]"#,
+            r#"{"key": ["modeling_x", "X"]}"#,
+            r#"{"code": ["part", "X"], "key": 1}"#,
+            &[&" ".repeat(1 << 20), &"[".repeat(2000), r#"{"key": "modeling_x.X"}"#, &"]".repeat(2000)]
+                .concat(),
+        ] {
+            assert_eq!(found("any.json", text).len(), 1, "{text}");
+        }
+        assert_eq!(found("a.yaml", "x: &a modeling_x.X\nkey: *a\n"), ["x modeling_x.X modeling_x.py"]);
+        for text in [r#"["modeling_x.py", "modeling_y.X", "modeling_x"]"#, r#"[["code", "X"], "code.X"]"#] {
+            assert!(found("any.json", text).is_empty(), "{text}");
+        }
     }
 }

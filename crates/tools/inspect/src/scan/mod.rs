@@ -13,7 +13,7 @@ use open::Error;
 use serde::{Deserialize, Serialize};
 use torch_import::{Risk, Scan, ScanDepth, is_checkpoint_extension};
 
-use self::custom_code::{CustomClass, custom_classes};
+use self::custom_code::{CustomClass, Neighbours, scan_document};
 use crate::{Observer, Result};
 
 /// File extensions of pickles, besides those of container formats.
@@ -205,7 +205,13 @@ pub fn scan(
     observer: &dyn Observer,
     found: &mut dyn FnMut(&FileScan) -> Result<()>,
 ) -> Result<ScanSummary> {
-    let mut scanner = Scanner { options, observer, on_file: found, summary: ScanSummary::default() };
+    let mut scanner = Scanner {
+        options,
+        observer,
+        on_file: found,
+        summary: ScanSummary::default(),
+        neighbours: Neighbours::new(),
+    };
     for input in &options.inputs {
         let path = input.path();
         if !input.is_local() {
@@ -226,6 +232,7 @@ struct Scanner<'s> {
     observer: &'s dyn Observer,
     on_file: &'s mut dyn FnMut(&FileScan) -> Result<()>,
     summary: ScanSummary,
+    neighbours: Neighbours,
 }
 
 impl Scanner<'_> {
@@ -306,45 +313,57 @@ impl Scanner<'_> {
 
     fn scan_file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
         let scan = Scan::file(path, self.options.depth(), self.observer);
-        self.scanned(path, scan, in_folder, &|| custom_classes(&path.into(), None))
+        self.scanned(&path.into(), scan, in_folder, None)
     }
 
     /// Scans an open file.
     fn scan_source(&mut self, source: &Arc<dyn Source>, file: &Location, in_folder: bool) -> Result<()> {
         let scan = Scan::source(source, self.options.depth(), self.observer);
-        self.scanned(file.path(), scan, in_folder, &|| custom_classes(file, Some(source)))
+        self.scanned(file, scan, in_folder, Some(source))
     }
 
-    /// Judges and reports the scan of a file. `classes` finds the Python code that a configuration names.
+    /// Judges and reports the scan of a file, which is open as `source`.
     fn scanned(
         &mut self,
-        path: &Path,
+        file: &Location,
         scan: torch_import::Result<Scan>,
         in_folder: bool,
-        classes: &dyn Fn() -> Vec<CustomClass>,
+        source: Option<&Arc<dyn Source>>,
     ) -> Result<()> {
+        let path = file.path();
         let is_other_format = |error: &torch_import::Error| {
             matches!(error.detail(), Some(torch_import::Problem::Format { .. }))
         };
         let scan = match scan {
-            Ok(scan) => scan,
             Err(error) if error.is_cancelled() => return Err(error),
+            Err(error) if !is_other_format(&error) => return self.not_scanned(path, error.to_string()),
+            scan => scan,
+        };
+        let document = match scan_document(file, source, &mut self.neighbours, self.observer).transpose() {
+            Ok(document) => document,
+            Err(error) if error.is_cancelled() => return Err(error),
+            Err(error) => return self.not_scanned(path, error.to_string()),
+        };
+        let (document, classes) = document.unwrap_or_default();
+        let judged = judge_scan(&document);
+        let scan = match scan {
+            Ok(scan) => append_scan(scan, document),
+            Err(_) if judged > Verdict::Unknown || judged == Verdict::Unknown && classes.is_empty() => {
+                document
+            }
+            Err(_) if !classes.is_empty() => {
+                self.summary.count(Verdict::Unknown);
+                return self.report_file(path, Verdict::Unknown, ScanOutcome::NamesCode { classes });
+            }
             // Folders contain other files too, which are skipped. A file with the name of a checkpoint has to be checked by
             // the user.
-            Err(error) if is_other_format(&error) && !is_named_as_checkpoint(path) => {
-                let classes = classes();
-                if !classes.is_empty() {
-                    self.summary.count(Verdict::Unknown);
-                    return self.report_file(path, Verdict::Unknown, ScanOutcome::NamesCode { classes });
-                }
-                if !in_folder {
-                    return self.not_a_checkpoint(path, &error);
-                }
+            Err(error) if !in_folder || is_named_as_checkpoint(path) => {
+                return self.not_a_checkpoint(path, &error);
+            }
+            Err(_) => {
                 self.summary.skipped = self.summary.skipped.saturating_add(1);
                 return Ok(());
             }
-            Err(error) if is_other_format(&error) => return self.not_a_checkpoint(path, &error),
-            Err(error) => return self.not_scanned(path, error.to_string()),
         };
         let verdict = judge_scan(&scan);
         self.summary.count(verdict);
@@ -404,6 +423,14 @@ fn is_named_as_checkpoint(file: &Path) -> bool {
         EXTENSIONS.contains(&extension.as_str())
             || extension != "safetensors" && is_checkpoint_extension(&extension)
     })
+}
+
+/// Adds what the scan of a file as a document found to the scan of the same file in another format.
+fn append_scan(mut scan: Scan, document: Scan) -> Scan {
+    scan.pickles.extend(document.pickles);
+    scan.findings.extend(document.findings);
+    scan.missed.extend(document.missed);
+    scan
 }
 
 fn judge_scan(scan: &Scan) -> Verdict {

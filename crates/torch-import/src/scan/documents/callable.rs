@@ -1,0 +1,118 @@
+//! Risk of a callable that a document names.
+
+use crate::Risk;
+
+/// Packages whose classes configurations make, and which nothing but their parameters runs.
+const HARMLESS_PACKAGES: [&str; 5] =
+    ["nemo.collections.", "nemo.core.", "torch.nn.", "torch.optim.", "torchmetrics."];
+/// Factories of a `defaultdict`.
+pub(super) const HARMLESS_FACTORIES: [(&str, &str); 6] = [
+    ("builtins", "dict"),
+    ("builtins", "float"),
+    ("builtins", "int"),
+    ("builtins", "list"),
+    ("builtins", "set"),
+    ("collections", "OrderedDict"),
+];
+/// Modules of Keras that have classes.
+const KERAS_MODULES: &str = "activations constraints dtype_policies initializers layers losses metrics models optimizers regularizers";
+/// Parts of a dotted name that are compared with the lists.
+const PARTS_MAX: usize = 16;
+
+/// Callable that a document names.
+pub(super) struct Callable<'t> {
+    pub(super) text: &'t str,
+    pub(super) module: String,
+    pub(super) name: String,
+    pub(super) risk: Risk,
+}
+
+impl<'t> Callable<'t> {
+    /// Judges a dotted name. What is none is unknown.
+    pub(super) fn new(text: &'t str) -> Self {
+        let parts: Vec<&str> = text.split('.').take(PARTS_MAX.saturating_add(1)).collect();
+        let is_plain = parts.len() <= PARTS_MAX && parts.iter().all(|part| is_identifier(part));
+        let (Some((module, name)), true) = (text.rsplit_once('.'), is_plain) else {
+            return Self::unknown(text);
+        };
+        let is_class = |name: &str| name.starts_with(|first: char| first.is_ascii_uppercase());
+        let risk = if has_dangerous_part(&parts) {
+            Risk::Dangerous
+        } else if HARMLESS_PACKAGES.iter().any(|package| text.starts_with(package))
+            && is_class(name)
+            && !module.split('.').any(is_class)
+        {
+            Risk::Known
+        } else {
+            Risk::Unknown
+        };
+        Self { text, module: module.to_owned(), name: name.to_owned(), risk }
+    }
+
+    /// Describes a text that is not the plain name of a callable.
+    pub(super) fn unknown(text: &'t str) -> Self {
+        let (module, name) = text.rsplit_once('.').unwrap_or(("_target_", text));
+        Self { text, module: module.to_owned(), name: name.to_owned(), risk: Risk::Unknown }
+    }
+}
+
+/// Returns true if some module and name in a row are dangerous: modules have others as attributes.
+fn has_dangerous_part(parts: &[&str]) -> bool {
+    let all = 0..parts.len();
+    all.clone().any(|start| {
+        let ends = all.clone().filter(|end| *end > start);
+        ends.into_iter().any(|end| {
+            let module = parts.get(start..end).unwrap_or_default().join(".");
+            let name = parts.get(end).copied().unwrap_or_default();
+            Risk::from_names(&module, name) == Risk::Dangerous
+        })
+    })
+}
+
+pub(super) fn is_identifier(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Returns true for a class or an activation of Keras itself.
+pub(super) fn is_keras_class(module: &str, class: &str) -> bool {
+    let package = module.strip_prefix("tensorflow.").or(module.strip_prefix("tf_")).unwrap_or(module);
+    let package = package.strip_prefix("keras").unwrap_or("-");
+    let first = package.strip_prefix(".src").unwrap_or(package).split('.').nth(1).unwrap_or_default();
+    let is_class = class.starts_with(|first: char| first.is_ascii_uppercase()) && is_identifier(class);
+    (module == "builtins" && class == "function")
+        || (is_class && (package.is_empty() || KERAS_MODULES.split(' ').any(|known| known == first)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_judged_by_all_their_parts() {
+        for (text, risk) in [
+            ("torch.optim.AdamW", Risk::Known),
+            ("torch.optim.lr_scheduler.StepLR", Risk::Known),
+            ("torch.nn.modules.linear.Linear", Risk::Known),
+            ("nemo.collections.asr.modules.ConformerEncoder", Risk::Known),
+            ("nemo.collections.asr.modules.build", Risk::Unknown),
+            ("mine.Model", Risk::Unknown),
+            ("${model.target}", Risk::Unknown),
+            ("open", Risk::Unknown),
+            ("", Risk::Unknown),
+            ("os.system", Risk::Dangerous),
+            ("os.system.__call__", Risk::Dangerous),
+            ("nemo.core.subprocess.Popen", Risk::Dangerous),
+            ("builtins.exec", Risk::Dangerous),
+            ("hydra.utils.get_method", Risk::Dangerous),
+        ] {
+            assert_eq!(Callable::new(text).risk, risk, "{text}");
+        }
+        assert!(
+            is_keras_class("keras.layers", "Dense")
+                && is_keras_class("keras.src.models.functional", "Functional")
+        );
+        assert!(!is_keras_class("keras.utils", "get_file") && !is_keras_class("os", "Popen"));
+    }
+}

@@ -1,0 +1,363 @@
+//! Judges the keys and values of a document: which of them a program calls, evaluates, unpickles or imports.
+//!
+//! Facts: `hydra.utils.instantiate`, jsonargparse and torchtune call what `_target_`, `class_path` and `_component_` name;
+//! `get_obj_from_str` of latent diffusion, what `target` names. Keras imports the `module` of a `class_name` and unmarshals the code
+//! of a `Lambda`. stable-baselines3 unpickles `:serialized:`. `torch.export.load` gives `expr_str` to sympy and runs `guards_code`.
+//! `PyYAML` imports and calls what the tags of `python/` name, and `HyperPyYAML` those of `!new:`, `!apply:`, `!name:` and
+//! `!module:`. `transformers`, `diffusers` and `sentence_transformers` import `NAME.py` for `NAME.Class` and `[NAME, Class]`.
+
+use std::collections::{HashMap, HashSet};
+
+use super::callable::{Callable, HARMLESS_FACTORIES, is_identifier, is_keras_class};
+use super::expression::{is_guard, is_symbolic};
+use super::{base64, template};
+use crate::scan::budget::truncate_name;
+use crate::scan::operators::operator_risk;
+use crate::scan::{Finding, GlobalCall, GlobalUse};
+use crate::{Global, Risk};
+
+/// Levels of containers. Python's reader gives up earlier.
+const LEVELS_MAX: usize = 100_000;
+/// Bytes of a key that are kept.
+const KEY_MAX: usize = 64;
+/// Entries of each list of what was found.
+const FOUND_MAX: usize = 1 << 10;
+/// Calls that are listed for each name.
+const CALLS_MAX: usize = 8;
+/// Tags that `PyYAML` reads as data.
+const DATA_TAGS: &str = "binary bool float int map merge null omap pairs python/bool python/bytes python/complex python/dict python/float \
+                         python/int python/list python/long python/none python/str python/tuple python/unicode seq set str timestamp value";
+/// Handlers of `TorchServe` itself.
+const HANDLERS: &str = "image_classifier image_segmenter object_detector text_classifier";
+/// Operators of `torch.export` that are not PyTorch's own operators.
+const SYMBOL_OPERATORS: &str = "_operator.add _operator.and_ _operator.eq _operator.floordiv _operator.ge _operator.getitem _operator.gt _operator.le _operator.lshift _operator.lt _operator.mod _operator.mul _operator.ne _operator.neg _operator.not_ _operator.or_ _operator.pos _operator.pow _operator.rshift _operator.sub _operator.truediv math.ceil math.floor math.trunc torch.sym_float torch.sym_int torch.sym_ite torch.sym_max torch.sym_min torch.sym_not torch.sym_sum";
+
+/// Reference to Python code next to a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeReference {
+    /// Key of the reference, such as `AutoModel`.
+    pub key: String,
+    /// Text of the reference: `MODULE.CLASS`, or `REPOSITORY--MODULE.CLASS`.
+    pub text: String,
+}
+
+/// What was found in a document.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) uses: Vec<GlobalUse>,
+    places: HashMap<(String, String), usize>,
+    pub(super) findings: Vec<Finding>,
+    pub(super) missed: Vec<String>,
+    /// Bytes that may be a pickle, with their offset, and true if a program unpickles them.
+    pub(super) pickles: Vec<(u64, Vec<u8>, bool)>,
+    /// Texts that are JSON.
+    pub(super) texts: Vec<String>,
+    pub(super) references: Vec<CodeReference>,
+    referred: HashSet<String>,
+}
+
+#[derive(Default)]
+struct Level {
+    is_map: bool,
+    /// Key under which this container stands.
+    outer: String,
+    /// Last key of a map; `None` if a key is expected.
+    key: Option<String>,
+    /// True within `auto_map` and `custom_pipelines`.
+    names_code: bool,
+    /// First text of a list.
+    first: Option<String>,
+    /// Texts of `module` and `class_name`, and whether Keras makes an object of them.
+    module: Option<String>,
+    class: Option<String>,
+    is_object: bool,
+}
+
+/// Reader of the events of a document. Of each value, only its key and the keys around it are known, so an alias needs no copy.
+pub(super) struct Judge<'n> {
+    levels: Vec<Level>,
+    /// Tells whether a file of Python code, or a folder, of this name is next to the document.
+    is_near: &'n dyn Fn(&str) -> bool,
+    pub(super) found: Found,
+}
+
+impl<'n> Judge<'n> {
+    pub(super) fn new(is_near: &'n dyn Fn(&str) -> bool) -> Self {
+        Self { levels: Vec::new(), is_near, found: Found::default() }
+    }
+
+    /// Prepares for another document.
+    pub(super) fn restart(&mut self) {
+        self.levels.clear();
+    }
+
+    /// Enters a map or a list. Returns false if it is too deep.
+    pub(super) fn open(&mut self, is_map: bool) -> bool {
+        if self.levels.len() >= LEVELS_MAX {
+            self.found.missed.push(format!("what is nested deeper than {LEVELS_MAX} levels"));
+            return false;
+        }
+        let outer = self.key().to_owned();
+        let names_code = self.levels.last().is_some_and(|level| level.names_code)
+            || matches!(outer.as_str(), "auto_map" | "custom_pipelines");
+        self.levels.push(Level { is_map, outer, names_code, ..Level::default() });
+        true
+    }
+
+    /// Leaves a map or a list.
+    pub(super) fn close(&mut self, at: u64) {
+        if let Some(Level { module: Some(module), class: Some(class), is_object: true, .. }) =
+            self.levels.pop()
+        {
+            let is_factory = HARMLESS_FACTORIES.contains(&(module.as_str(), class.as_str()));
+            if !is_factory && !is_keras_class(&module, &class) {
+                self.add_target("class_name", &Callable::new(&[&module, ".", &class].concat()), at);
+            }
+        }
+        self.end_value();
+    }
+
+    /// Takes a value that is no text.
+    pub(super) fn other(&mut self) {
+        match self.levels.last_mut() {
+            Some(level) if level.is_map && level.key.is_none() => level.key = Some(String::new()),
+            _ => self.end_value(),
+        }
+    }
+
+    /// Takes a key or a value.
+    pub(super) fn text(&mut self, text: &str, at: u64) {
+        match self.levels.last_mut() {
+            Some(level) if level.is_map && level.key.is_none() => {
+                level.is_object |= matches!(text, "registered_name" | "config" | "default_factory_name");
+                level.key = Some(text.get(..KEY_MAX.min(text.len())).unwrap_or_default().to_owned());
+            }
+            _ => {
+                self.value(text, at);
+                self.end_value();
+            }
+        }
+    }
+
+    /// Takes a tag of YAML, such as `tag:yaml.org,2002:python/name:os.system`.
+    pub(super) fn tag(&mut self, tag: &str, at: u64) {
+        let name = tag.strip_prefix("tag:yaml.org,2002:").unwrap_or(tag);
+        if matches!(name, "!" | "?") || DATA_TAGS.split(' ').any(|known| known == name) {
+            return;
+        }
+        let local = name.strip_prefix('!').unwrap_or(name);
+        match local.split_once(':') {
+            Some(("new" | "apply" | "name" | "module", callable)) => {
+                self.add_target(tag, &Callable::new(callable), at);
+            }
+            _ if name.to_ascii_lowercase().contains("python") || name.contains('%') => {
+                self.add_finding("tag", || {
+                    format!("the tag `{}` makes Python import or call what it names", shown(tag))
+                });
+            }
+            _ => {
+                self.add_missed(|| format!("the tag `{}`, for which a program has its own code", shown(tag)));
+            }
+        }
+    }
+
+    /// Returns the key of the next value; in a list, the key of the list.
+    fn key(&self) -> &str {
+        match self.levels.last() {
+            Some(Level { is_map: true, key, .. }) => key.as_deref().unwrap_or_default(),
+            Some(level) => &level.outer,
+            None => "",
+        }
+    }
+
+    fn end_value(&mut self) {
+        if let Some(level) = self.levels.last_mut() {
+            level.key = None;
+        }
+    }
+
+    fn value(&mut self, text: &str, at: u64) {
+        let key = self.key().to_owned();
+        let outer = self.levels.last().map(|level| level.outer.clone()).unwrap_or_default();
+        match key.as_str() {
+            "_target_" | "_component_" | "class_path" => self.add_target(&key, &Callable::new(text), at),
+            "fqn" if text.contains(':') => self.add_target(&key, &Callable::new(&text.replace(':', ".")), at),
+            "target" if outer == "nodes" => self.operator(text, at),
+            "target" | "type" | "activation_function" | "activation_fn" | "_class_" => {
+                let target = Callable::new(text);
+                if target.risk == Risk::Dangerous {
+                    self.add_target(&key, &target, at);
+                }
+            }
+            "expr_str" | "as_expr" if !is_symbolic(text) => self.add_finding("expression", || {
+                format!(
+                    "the expression `{}`, which Python evaluates, is none that PyTorch writes",
+                    shown(text)
+                )
+            }),
+            "guards_code" if !is_guard(text) => self.add_finding("expression", || {
+                format!("the guard `{}`, which Python runs, is none that PyTorch writes", shown(text))
+            }),
+            "in_spec" | "out_spec" if text.starts_with(['[', '{']) => self.found.texts.push(text.to_owned()),
+            ":serialized:" => self.add_pickle(text, at, true),
+            "chat_template" => self.template(text),
+            "template" if outer == "chat_template" => self.template(text),
+            "handler" if outer == "model" => self.handler(text, at),
+            "class_name" if matches!(text, "__lambda__" | "Lambda") => self.add_finding("lambda", || {
+                format!(
+                    "a layer of Keras has `class_name: {text}`: it unmarshals Python's bytecode and runs it"
+                )
+            }),
+            _ if text.starts_with("gA") => self.add_pickle(text, at, false),
+            _ => {}
+        }
+        if text.contains("${") {
+            self.interpolation(&key, text, at);
+        }
+        self.reference(&key, &outer, text);
+        let Some(level) = self.levels.last_mut() else { return };
+        match key.as_str() {
+            "module" | "default_factory_module" if level.is_map => level.module = Some(text.to_owned()),
+            "class_name" | "default_factory_name" if level.is_map => level.class = Some(text.to_owned()),
+            _ if !level.is_map => level.first = level.first.take().or_else(|| Some(text.to_owned())),
+            _ => {}
+        }
+    }
+
+    /// Judges the handler that `TorchServe` imports: one of its own, a file, or a module.
+    fn handler(&mut self, text: &str, at: u64) {
+        if text.contains(".py") {
+            self.add_missed(|| format!("`{}`, Python code that TorchServe runs", shown(text)));
+        } else if !text.is_empty() && !HANDLERS.split(' ').any(|known| known == text) {
+            self.add_target("handler", &Callable::new(&text.replace(':', ".")), at);
+        }
+    }
+
+    /// Judges the operator of a node of an exported program.
+    fn operator(&mut self, text: &str, at: u64) {
+        let known = || {
+            let name = text.strip_prefix("torch.ops.")?;
+            let (namespace, operator) = name.split_once('.')?;
+            let operator = operator.split('.').next().unwrap_or_default();
+            Some(match namespace {
+                "higher_order" => Risk::Known,
+                _ => operator_risk(namespace, operator),
+            })
+        };
+        let is_symbol = SYMBOL_OPERATORS.split(' ').any(|known| known == text);
+        let risk = if is_symbol { Risk::Known } else { known().unwrap_or(Risk::Unknown) };
+        let mut target = Callable::new(text);
+        target.risk = if text.starts_with("torch.ops.") || is_symbol { risk } else { target.risk.max(risk) };
+        self.add_target("target", &target, at);
+    }
+
+    /// Finds resolvers of `OmegaConf` that evaluate a text.
+    fn interpolation(&mut self, key: &str, text: &str, at: u64) {
+        let names = text.split("${").skip(1).filter_map(|rest| rest.split_once(':'));
+        for (name, _) in names {
+            if ["eval", "exec", "python"].iter().any(|word| name.to_ascii_lowercase().contains(word))
+                && name.len() < KEY_MAX
+            {
+                return self.add_target(key, &Callable::unknown(text), at);
+            }
+        }
+    }
+
+    /// Collects what may refer to Python code next to the document.
+    fn reference(&mut self, key: &str, outer: &str, text: &str) {
+        let level = self.levels.last();
+        let names_code = level.is_some_and(|level| level.names_code);
+        let first = level.filter(|level| !level.is_map).and_then(|level| level.first.as_deref());
+        let is_near = |name: &str| is_identifier(name) && (self.is_near)(name);
+        let is_dotted = text.split_once('.').is_some_and(|(module, _)| is_near(module));
+        let reference = match first {
+            _ if names_code || is_dotted => text.to_owned(),
+            // `["MODULE", "CLASS"]`, next to the document or in the folder of the component.
+            Some(first) if is_identifier(text) && is_near(first) => [first, ".", text].concat(),
+            Some(first) if is_identifier(text) && is_identifier(first) && is_near(outer) => {
+                [outer, ".", first, ".", text].concat()
+            }
+            _ => return,
+        };
+        if self.found.references.len() >= FOUND_MAX {
+            return self.add_missed(|| "more references to Python code".to_owned());
+        }
+        if self.found.referred.insert(reference.clone()) {
+            // The name of a pipeline says more than `impl`.
+            let key = if key == "impl" { outer } else { key };
+            self.found.references.push(CodeReference { key: key.to_owned(), text: reference });
+        }
+    }
+
+    /// Takes the text of a template.
+    pub(super) fn template(&mut self, text: &str) {
+        if let Some(name) = template::find_hidden_attribute(text) {
+            self.add_finding("template", || {
+                format!("a chat template uses `{}`, with which templates leave their sandbox", shown(&name))
+            });
+        }
+    }
+
+    fn add_pickle(&mut self, text: &str, at: u64, is_loaded: bool) {
+        let bytes = base64::decode_as_python(text);
+        if is_loaded || matches!(bytes.as_slice(), [0x80, 2..=5, ..]) {
+            self.found.pickles.push((at, bytes, is_loaded));
+        }
+    }
+
+    fn add_target(&mut self, key: &str, target: &Callable, at: u64) {
+        if target.risk == Risk::Known {
+            return;
+        }
+        let (module, name) = (truncate_name(target.module.clone()), truncate_name(target.name.clone()));
+        let next = self.found.uses.len();
+        if next >= FOUND_MAX {
+            return self.add_missed(|| "more callables".to_owned());
+        }
+        let place = *self.found.places.entry((module.clone(), name.clone())).or_insert(next);
+        if place == next {
+            let global = Global::with_risk(&module, &name, at, target.risk);
+            let calls = Vec::new();
+            self.found.uses.push(GlobalUse {
+                global,
+                risk: target.risk,
+                calls,
+                unlisted_calls: 0,
+                after_error: false,
+            });
+        }
+        let Some(found) = self.found.uses.get_mut(place) else { return };
+        if found.calls.len() < CALLS_MAX {
+            let text = truncate_name(format!("{key}: {}", target.text));
+            found.calls.push(GlobalCall { opcode: "document", offset: at, text, has_arguments: true });
+        } else {
+            found.unlisted_calls = found.unlisted_calls.saturating_add(1);
+        }
+    }
+
+    fn add_finding(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
+        if self.found.findings.len() < FOUND_MAX {
+            self.found.findings.push(Finding { kind, text: text() });
+        }
+    }
+
+    fn add_missed(&mut self, text: impl FnOnce() -> String) {
+        if self.found.missed.len() < FOUND_MAX {
+            self.found.missed.push(text());
+        }
+    }
+}
+
+fn shown(text: &str) -> String {
+    truncate_name(text.escape_debug().to_string())
+}
+
+/// Returns the use of Python code in the same archive.
+pub(super) fn use_of_code(reference: &CodeReference) -> GlobalUse {
+    let target = Callable::unknown(&reference.text);
+    let global =
+        Global::with_risk(&truncate_name(target.module), &truncate_name(target.name), 0, Risk::Unknown);
+    let text = truncate_name(format!("{}: {}", reference.key, reference.text));
+    let calls = vec![GlobalCall { opcode: "document", offset: 0, text, has_arguments: true }];
+    GlobalUse { global, risk: Risk::Unknown, calls, unlisted_calls: 0, after_error: false }
+}

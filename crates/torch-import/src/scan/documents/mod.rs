@@ -1,0 +1,251 @@
+//! Scans documents, which programs read next to weights or with them: JSON, YAML and templates, in folders and in archives.
+//!
+//! Each reader accepts what its loader in Python does. Of a document, only what a program calls, evaluates, unpickles or imports is
+//! judged, as its events come, so that no document needs memory of its own.
+
+mod base64;
+mod callable;
+mod expression;
+mod json;
+mod judge;
+mod template;
+mod yaml;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use byte_source::{Cancelled, Observer, Source};
+
+pub use self::judge::CodeReference;
+use self::judge::Judge;
+use super::scanner::Scanner;
+use super::{PicklePlace, PlaceStep, Scan};
+use crate::Result;
+use crate::container::inflate;
+
+/// Documents in texts of documents that are read.
+const INNER_DOCUMENTS_MAX: usize = 1 << 10;
+/// Folders around a record of Python code.
+const FOLDERS_MAX: usize = 32;
+
+/// Kind of a document, as its name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DocumentKind {
+    Json,
+    Yaml,
+    /// Template of Jinja.
+    Template,
+}
+
+impl DocumentKind {
+    /// Returns the kind of a file; `None` if it is not a document.
+    pub fn of(name: &str) -> Option<Self> {
+        let (_, extension) = name.rsplit_once('.')?;
+        let is = |known: &[&str]| known.iter().any(|known| extension.eq_ignore_ascii_case(known));
+        if is(&["json"]) {
+            Some(Self::Json)
+        } else if is(&["yaml", "yml"]) {
+            Some(Self::Yaml)
+        } else {
+            is(&["jinja", "jinja2"]).then_some(Self::Template)
+        }
+    }
+
+    /// Returns the kind of a record of an archive. `start` returns its first bytes: stable-baselines3 calls a document `data`.
+    pub(super) fn in_archive<'b>(name: &str, start: impl FnOnce() -> Cow<'b, [u8]>) -> Option<Self> {
+        let base = name.rsplit('/').next().unwrap_or_default();
+        let is_json = || start().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+        Self::of(base).or_else(|| {
+            (base.starts_with(|first: char| first.is_ascii_alphabetic()) && !base.contains('.') && is_json())
+                .then_some(Self::Json)
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Yaml => "yaml",
+            Self::Template => "jinja",
+        }
+    }
+}
+
+impl Scan {
+    /// Scans a document, and returns its references to Python code: `is_near` tells whether a file of Python code, without its
+    /// extension, or a folder is next to the document.
+    ///
+    /// # Errors
+    /// When the document cannot be read, or `observer` cancels the work.
+    pub fn document(
+        source: &Arc<dyn Source>,
+        kind: DocumentKind,
+        is_near: &dyn Fn(&str) -> bool,
+        observer: &dyn Observer,
+    ) -> Result<(Self, Vec<CodeReference>)> {
+        let source = inflate::mappable(Arc::clone(source))?;
+        let bytes = source.share(0..source.len())?;
+        let mut scanner = Scanner::new(kind.name(), bytes.len() as u64, observer);
+        let place = PicklePlace(vec![PlaceStep::Part("document")]);
+        let references = scanner.scan_document(&place, kind, &bytes, 0, is_near);
+        scanner.scan_queue();
+        if scanner.should_stop() { Err(Cancelled.into()) } else { Ok((scanner.scan, references)) }
+    }
+}
+
+/// Python code in an archive: its paths without their extension, and their folders.
+#[derive(Default)]
+pub(super) struct PythonRecords {
+    modules: HashSet<String>,
+    folders: HashSet<String>,
+}
+
+impl PythonRecords {
+    /// Returns true if the module of a dotted name is in a folder, which ends with a slash.
+    fn has_module(&self, folder: &str, reference: &str) -> bool {
+        let mut modules = reference.match_indices('.').map(|(at, _)| reference.get(..at).unwrap_or_default());
+        modules.by_ref().take(INNER_DOCUMENTS_MAX).any(|module| {
+            let module = [folder, &module.replace('.', "/")].concat();
+            self.modules.contains(&module) || self.modules.contains(&[&module, "/__init__"].concat())
+        })
+    }
+}
+
+impl Scanner<'_, '_> {
+    /// Remembers which Python code an archive has.
+    pub(super) fn add_python_records<'e>(
+        &mut self,
+        archive: &PicklePlace,
+        names: impl Iterator<Item = &'e str>,
+    ) {
+        let mut found = PythonRecords::default();
+        for module in names.filter_map(|name| name.strip_suffix(".py")) {
+            found.modules.insert(module.to_owned());
+            let folders = module.match_indices('/').map(|(at, _)| module.get(..at).unwrap_or_default());
+            found.folders.extend(folders.take(FOLDERS_MAX).map(str::to_owned));
+        }
+        if !found.modules.is_empty() {
+            self.python_records.insert(archive.clone(), found);
+        }
+    }
+
+    /// Scans a document that is the record `name` of an archive.
+    pub(super) fn scan_archived_document(
+        &mut self,
+        record: &PicklePlace,
+        kind: DocumentKind,
+        name: &str,
+        bytes: &[u8],
+        depth: usize,
+    ) {
+        let archive =
+            PicklePlace(record.0.split_last().map(|(_, archive)| archive.to_vec()).unwrap_or_default());
+        let code = self.python_records.remove(&archive).unwrap_or_default();
+        let folder = name.rfind('/').and_then(|at| name.get(..=at)).unwrap_or_default();
+        let is_near = |name: &str| {
+            let path = [folder, name].concat();
+            code.modules.contains(&path) || code.folders.contains(&path)
+        };
+        let references = self.scan_document(record, kind, bytes, depth, &is_near);
+        let is_here = |reference: &&CodeReference| {
+            reference.text.contains("--") || code.has_module(folder, &reference.text)
+        };
+        let uses = references.iter().filter(is_here).map(judge::use_of_code).collect();
+        self.add_pickle(record, 0, uses, None);
+        if name.eq_ignore_ascii_case("MAR-INF/MANIFEST.json") && !code.modules.is_empty() {
+            let count = code.modules.len();
+            self.add_missed(|| format!("the Python code that TorchServe runs ({count} records)"));
+        }
+        if !code.modules.is_empty() {
+            self.python_records.insert(archive, code);
+        }
+    }
+
+    /// Scans a document, queues the pickles in it, and returns its references to Python code.
+    pub(super) fn scan_document(
+        &mut self,
+        record: &PicklePlace,
+        kind: DocumentKind,
+        bytes: &[u8],
+        depth: usize,
+        is_near: &dyn Fn(&str) -> bool,
+    ) -> Vec<CodeReference> {
+        if !self.budget.spend(bytes.len() as u64) {
+            self.add_missed(|| format!("{record}: the limit on the work for one file was reached"));
+            return Vec::new();
+        }
+        self.has_content = true;
+        let mut judge = Judge::new(is_near);
+        match kind {
+            DocumentKind::Json => {
+                json::read(bytes, &mut judge);
+            }
+            DocumentKind::Yaml => {
+                if let Err(reason) = yaml::read(bytes, &mut judge) {
+                    self.add_missed(|| format!("{record}: not read as YAML: {reason}"));
+                }
+            }
+            DocumentKind::Template => judge.template(&String::from_utf8_lossy(bytes)),
+        }
+        let mut read = 0_usize;
+        while let Some(text) = judge.found.texts.pop() {
+            read = read.saturating_add(1);
+            if read > INNER_DOCUMENTS_MAX {
+                self.add_missed(|| format!("{record}: more than {INNER_DOCUMENTS_MAX} documents in it"));
+                break;
+            }
+            judge.restart();
+            json::read(text.as_bytes(), &mut judge);
+        }
+        let found = judge.found;
+        for finding in found.findings {
+            self.add_finding(finding.kind, || format!("{record}: {}", finding.text));
+        }
+        for text in found.missed {
+            self.add_missed(|| format!("{record}: {text}"));
+        }
+        self.add_pickle(record, 0, found.uses, None);
+        for (at, bytes, is_loaded) in found.pickles {
+            self.scan_temporary(
+                &record.join_step(PlaceStep::Bytes(at)),
+                &bytes,
+                depth.saturating_add(1),
+                is_loaded,
+            );
+        }
+        found.references
+    }
+}
+
+/// Returns a text as UTF-8 without its byte order mark, if it is UTF-16 or UTF-32.
+fn decode_text(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let units = |is_big: bool, bytes: &[u8]| -> String {
+        let unit = |pair: &[u8]| match pair {
+            [high, low] if is_big => u16::from_be_bytes([*high, *low]),
+            [low, high] => u16::from_le_bytes([*low, *high]),
+            _ => 0xfffd,
+        };
+        let decoded = char::decode_utf16(bytes.chunks(2).map(unit));
+        decoded.map(|it| it.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    };
+    let wide = |is_big: bool, bytes: &[u8]| -> String {
+        let unit = |four: &[u8]| {
+            let four: [u8; 4] = four.try_into().ok()?;
+            char::from_u32(if is_big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) })
+        };
+        bytes.chunks(4).map(|four| unit(four).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    };
+    let text = match bytes {
+        [0, 0, 0xfe, 0xff, rest @ ..] => wide(true, rest),
+        [0xff, 0xfe, 0, 0, rest @ ..] => wide(false, rest),
+        [0xfe, 0xff, rest @ ..] => units(true, rest),
+        [0xff, 0xfe, rest @ ..] => units(false, rest),
+        [0xef, 0xbb, 0xbf, rest @ ..] => return Cow::Borrowed(rest),
+        [0, 0, _, _, ..] => wide(true, bytes),
+        [0, _, ..] => units(true, bytes),
+        [_, 0, 0, 0, ..] => wide(false, bytes),
+        [_, 0, ..] => units(false, bytes),
+        _ => return Cow::Borrowed(bytes),
+    };
+    Cow::Owned(text.into_bytes())
+}

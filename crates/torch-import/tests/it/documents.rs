@@ -1,0 +1,194 @@
+//! Scans of documents: what programs call, evaluate, unpickle or import because a document says so.
+//!
+//! Facts: the sources named in `src/scan/documents`; `tests/conformance/test_scan_documents.py` runs these attacks in the programs.
+
+use std::sync::Arc;
+
+use byte_source::{BufferSource, Source};
+use test_support::stored_zip;
+use torch_import::{DocumentKind, Risk, Scan, ScanDepth};
+
+fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (name, data) in members {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(data.len() as u64);
+        tar.append_data(&mut header, name, *data).expect("memory takes it");
+    }
+    tar.into_inner().expect("memory takes it")
+}
+
+fn scan(bytes: Vec<u8>) -> Result<Scan, byte_source::Error> {
+    Scan::source(&(Arc::new(BufferSource::new("a", bytes)) as Arc<dyn Source>), ScanDepth::Everything, &())
+}
+
+/// What was found, the worst first: `dangerous os.system`, `template`, `missed`, `unknown a.B` or `clean`.
+fn worst(scan: &Scan) -> String {
+    let uses = |risk: Risk| scan.uses().find(|(_, found)| found.risk == risk);
+    let shown = |risk: Risk| uses(risk).map(|(_, found)| format!("{} {}", risk.name(), found.global));
+    shown(Risk::Dangerous)
+        .or_else(|| Some(scan.findings.first()?.kind.to_owned()))
+        .or_else(|| (!scan.is_fully_read()).then(|| "missed".to_owned()))
+        .or_else(|| shown(Risk::Unknown))
+        .unwrap_or_else(|| "clean".to_owned())
+}
+
+/// Scans a document alone, in a zip and in a tar archive.
+fn found(name: &str, text: &[u8]) -> String {
+    let source = Arc::new(BufferSource::new(name, text.to_vec())) as Arc<dyn Source>;
+    let kind = DocumentKind::of(name).expect("a document");
+    let (alone, _) = Scan::document(&source, kind, &|_| false, &()).expect("it is read");
+    let alone = worst(&alone);
+    let archives = [stored_zip([(name, text)]), tar(&[(name, text)])];
+    for archive in archives {
+        assert_eq!(worst(&scan(archive).expect("an archive")), alone, "{name}: {}", text.escape_ascii());
+    }
+    alone
+}
+
+#[test]
+fn callables_of_configurations_are_judged() {
+    for (text, expected) in [
+        (
+            "encoder:\n  _target_: nemo.collections.asr.modules.ConformerEncoder\noptim: {_target_: torch.optim.AdamW}",
+            "clean",
+        ),
+        ("_target_: os.system\n", "dangerous os.system"),
+        ("{\"_target_\": \"builtins.exec\", a: 1}", "dangerous builtins.exec"),
+        ("x: {_target_: 'subprocess.run'}", "dangerous subprocess.run"),
+        ("_target_ : os.system # a", "dangerous os.system"),
+        ("\"\\x5ftarget_\": \"os.sys\\u0074em\"", "dangerous os.system"),
+        ("a: &x os.system\n_target_: *x", "dangerous os.system"),
+        ("a: &x _target_\n*x : os.system", "dangerous os.system"),
+        ("? _target_\n: >-\n  os.system", "dangerous os.system"),
+        ("base: &b {_target_: os.system}\nmodel: {<<: *b}", "dangerous os.system"),
+        ("a: 1\n---\n_target_: os.system", "dangerous os.system"),
+        ("# \u{85}_target_: os.system", "missed"),
+        ("_target_: ${oc.env:HOME}", "unknown ${oc.env:HOME}"),
+        ("x: ${eval:'1'}", "unknown _target_.${eval:'1'}"),
+        ("x: ${now:%Y} ${a.b}", "clean"),
+        ("_target_: mine.Model", "unknown mine.Model"),
+        ("_target_: hydra.utils.get_method\npath: os.system", "dangerous hydra.utils.get_method"),
+        ("class_path: os.system", "dangerous os.system"),
+        ("target: ldm.models.Autoencoder", "clean"),
+        ("target: os.system", "dangerous os.system"),
+        ("x: !!python/object/apply:os.system ['x']", "tag"),
+        ("%TAG !p! tag:yaml.org,2002:python/\n---\nx: !p!name:os.system", "tag"),
+        ("x: !<tag:yaml.org,2002:pyth%6fn/name:os.system>", "tag"),
+        ("x: !!python/tuple [1, !!int 2]", "clean"),
+        ("x: !new:os.system {}", "dangerous os.system"),
+        ("x: !mine 1", "missed"),
+        ("a: [", "missed"),
+        ("_target_:\n  - _target_", "unknown _target_._target_"),
+    ] {
+        assert_eq!(found("model_config.yaml", text.as_bytes()), expected, "{text}");
+    }
+    assert_eq!(
+        found("a.json", b"{\"a\": NaN, \"_target_\": \"os.system\", \"_target_\": \"a.B\"}"),
+        "dangerous os.system"
+    );
+    assert_eq!(
+        found("a.json", &[b"[".repeat(200), b"{\"_target_\": \"os.system\"}".to_vec()].concat()),
+        "dangerous os.system"
+    );
+}
+
+#[test]
+fn what_python_evaluates_is_in_a_grammar() {
+    let program = |key: &str, value: &str| {
+        let text = format!(
+            "{{\"graph_module\": {{\"graph\": {{\"nodes\": [{{{key:?}: {value:?}}}]}}}}, \"guards_code\": []}}"
+        );
+        found("models/model.json", text.as_bytes())
+    };
+    assert_eq!(
+        program("expr_str", "FloorDiv(Symbol('s77', positive=True, integer=True), Integer(2))"),
+        "clean"
+    );
+    assert_eq!(program("expr_str", "__import__('os').system('x')"), "expression");
+    assert_eq!(program("guards_code", "L['x'].size()[0] % 2 == 0"), "clean");
+    assert_eq!(program("guards_code", "True, 'x') or print('x'"), "expression");
+    assert_eq!(program("target", "torch.ops.aten.linear.default"), "clean");
+    assert_eq!(program("target", "_operator.mul"), "clean");
+    assert_eq!(program("target", "torch.ops.mine.f.default"), "unknown torch.ops.mine.f.default");
+    assert_eq!(program("target", "torch.serialization.os.system"), "dangerous torch.serialization.os.system");
+    let spec =
+        "[1, {\"type\": \"x\", \"context\": {\"__enum__\": true, \"fqn\": \"os:system\", \"name\": \"x\"}}]";
+    assert_eq!(program("in_spec", spec), "dangerous os.system");
+}
+
+#[test]
+fn pickles_and_code_in_texts_are_found() {
+    // `os.system("x")` as stable-baselines3 stores objects, with what Python skips.
+    let pickle = "gAJjb3MKc3lzdGVtClgBAAAAeIVSLg==";
+    for (text, expected) in [
+        (
+            format!("{{\"policy\": {{\":type:\": \"x\", \":serialized:\": \"{pickle}\"}}}}"),
+            "dangerous os.system",
+        ),
+        (
+            format!("{{\"policy\": {{\":serialized:\": \"*{}\"}}}}", pickle.replace("gAJj", "gA!Jj")),
+            "dangerous os.system",
+        ),
+        (format!("[[\"{pickle}\"]]"), "dangerous os.system"),
+        ("{\"policy\": {\":serialized:\": \"gAJ9Lg==\"}}".to_owned(), "clean"),
+        ("{\"class_name\": \"Lambda\", \"config\": {}}".to_owned(), "lambda"),
+        (
+            "{\"module\": \"os\", \"class_name\": \"system\", \"config\": \"x\"}".to_owned(),
+            "dangerous os.system",
+        ),
+        (
+            "{\"module\": \"mine\", \"class_name\": \"Layer\", \"config\": {}}".to_owned(),
+            "unknown mine.Layer",
+        ),
+        ("{\"module\": \"keras.layers\", \"class_name\": \"Dense\", \"config\": {}}".to_owned(), "clean"),
+        ("{\"module\": \"os\", \"class_name\": \"system\"}".to_owned(), "clean"),
+        ("{\"chat_template\": \"{{ x.__class__ }}\"}".to_owned(), "template"),
+        (
+            "{\"chat_template\": [{\"name\": \"a\", \"template\": \"{{ x['__class__'] }}\"}]}".to_owned(),
+            "template",
+        ),
+        ("{\"chat_template\": \"{{ x }}\", \"other\": \"{{ x.__class__ }}\"}".to_owned(), "clean"),
+        ("{\"model\": {\"handler\": \"handler.py:run\"}}".to_owned(), "missed"),
+        ("{\"model\": {\"handler\": \"os:system\"}}".to_owned(), "dangerous os.system"),
+        ("{\"model\": {\"handler\": \"image_classifier\"}}".to_owned(), "clean"),
+    ] {
+        assert_eq!(found("config.json", text.as_bytes()), expected, "{text}");
+    }
+    assert_eq!(found("chat_template.jinja", b"{{ x|attr('__class__') }}"), "template");
+    // stable-baselines3 gives its document no extension.
+    let data = format!("{{\"a\": {{\":serialized:\": \"{pickle}\"}}}}");
+    assert_eq!(
+        worst(&scan(stored_zip([("data", data.as_bytes())])).expect("an archive")),
+        "dangerous os.system"
+    );
+}
+
+#[test]
+fn code_in_the_archive_of_a_document_is_named() {
+    let config: (&str, &[u8]) = ("m/config.json", b"{\"auto_map\": {\"AutoModel\": \"modeling.X\"}}");
+    for (code, expected) in [("m/modeling.py", "unknown modeling.X"), ("n/modeling.py", "clean")] {
+        assert_eq!(worst(&scan(tar(&[config, (code, b"pass")])).expect("an archive")), expected, "{code}");
+        // Pickles of a zip archive may name its code, too.
+        assert_eq!(
+            worst(&scan(stored_zip([config, (code, b"pass")])).expect("an archive")),
+            "missed",
+            "{code}"
+        );
+    }
+    let manifest: (&str, &[u8]) =
+        ("MAR-INF/MANIFEST.json", b"{\"model\": {\"handler\": \"image_classifier\"}}");
+    assert_eq!(worst(&scan(stored_zip([manifest, ("model.py", b"pass")])).expect("an archive")), "missed");
+}
+
+#[test]
+fn an_archive_of_other_files_is_no_checkpoint() {
+    for archive in [stored_zip([("a.txt", &b"text"[..])]), tar(&[("a.png", b"\x89PNG\r\n")])] {
+        let error = scan(archive).expect_err("nothing is scanned");
+        assert!(error.to_string().contains("an archive in which nothing is a model"), "{error}");
+    }
+    assert_eq!(
+        worst(&scan(stored_zip([("a.npy", &b"\x93NUMPY\x01\0\x06\0{'<f4'"[..])])).expect("an archive")),
+        "clean"
+    );
+}
