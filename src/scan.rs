@@ -57,10 +57,22 @@ impl Scan {
         self
     }
 
+    /// Takes unknown globals for known that fit `pattern`, such as `ultralytics.*`.
+    pub fn allow(mut self, pattern: impl Into<String>) -> Self {
+        self.options.allow.push(pattern.into());
+        self
+    }
+
+    /// Takes unknown globals for known that the TOML file `path` allows.
+    pub fn policy(mut self, path: impl Into<std::path::PathBuf>) -> Self {
+        self.options.policy = Some(path.into());
+        self
+    }
+
     /// Scans all files. A file that cannot be read gets a verdict; it is not an error.
     ///
     /// # Errors
-    /// When an input is an address, or `observer` stops the work.
+    /// When an input is an address, a pattern or the policy is wrong, or `observer` stops the work.
     pub fn run(&self, observer: &dyn Observer) -> Result<ScanReport> {
         let mut files = Vec::new();
         let summary = self.run_each(observer, &mut |file| files.push(file.clone()))?;

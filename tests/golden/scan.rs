@@ -361,3 +361,71 @@ fn pickles_alone_have_a_verdict_of_their_own() {
     assert!(scan(&[]).starts_with("model.pth: UNSAFE  calls os.system('id')"), "{}", scan(&[]));
     assert!(scan(&["--pickles-only", "--checksums"]).contains("cannot be used with"));
 }
+
+/// A pickle that names a class of an unknown package, and one that calls something that nobody has judged.
+const UNKNOWN: &[u8] = b"\x80\x02cfarm.pigs\nPig\n)R.";
+const UNREVIEWED: &[u8] = b"\x80\x02cfarm.pigs\nPig\nctorch.nn.functional\nrelu\nK\x01\x85R\x86.";
+
+#[test]
+fn a_policy_makes_named_unknowns_known_and_nothing_else() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let root = scratch.path().to_string_lossy().into_owned();
+    let write =
+        |name: &str, bytes: &[u8]| fs::write(scratch.path().join(name), bytes).expect("it can be written");
+    fs::create_dir(scratch.path().join("in")).expect("it can be made");
+    write("in/unknown.pkl", UNKNOWN);
+    write("unreviewed.pkl", UNREVIEWED);
+    write("dangerous.pkl", b"\x80\x02cfarm.pigs\nPig\ncos\nsystem\n\x86.");
+    write("irregular.pkl", &[UNKNOWN, b"\x80\x02N"].concat());
+    let policy = "[[allow]]\npattern = \"farm.*\"\nreason = \"our own animals\"\ndate = 2026-11-29\n";
+    write("policy.toml", policy.as_bytes());
+    write("in/policy.toml", policy.as_bytes());
+    write("wide.toml", policy.replace("farm.*", "*").as_bytes());
+    write("silent.toml", policy.replace("our own animals", " ").as_bytes());
+    write("undated.toml", policy.replace("date = 2026-11-29\n", "").as_bytes());
+    let scan = |args: &[&str]| {
+        let args = args.iter().map(|arg| arg.replace("ROOT", &root));
+        let output = torch2carton(["scan".to_owned()].into_iter().chain(args));
+        (output.status.code(), transcript(&output).replace(&root, "ROOT"))
+    };
+    let file = "ROOT/in/unknown.pkl";
+    assert_eq!(scan(&[file]).0, Some(3));
+    assert_eq!(scan(&["--allow", "cow.*", "--allow", "farm.pigs.*", file]).0, Some(0));
+    assert_eq!(scan(&["--policy", "ROOT/policy.toml", "--deny-unknown", file]).0, Some(0));
+    for other in ["unreviewed", "dangerous", "irregular"] {
+        assert_eq!(
+            scan(&["--policy", "ROOT/policy.toml", &format!("ROOT/{other}.pkl")]).0,
+            Some(1),
+            "{other}"
+        );
+    }
+    let mut texts = scan(&["--policy", "ROOT/policy.toml", file]).1;
+    texts += &scan(&["--policy", "ROOT/policy.toml", "--json", file]).1;
+    for wrong in ["in/policy", "wide", "silent", "undated", "absent"] {
+        let (code, text) = scan(&["--policy", &format!("ROOT/{wrong}.toml"), "ROOT/in"]);
+        assert_eq!(code, Some(2), "{text}");
+        texts += &text;
+    }
+    // A policy that nobody names is a file like any other.
+    assert_eq!(scan(&["ROOT/in"]).0, Some(3));
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn findings_come_last_and_skipped_files_on_demand() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let root = scratch.path().to_string_lossy().into_owned();
+    let write =
+        |name: &str, bytes: &[u8]| fs::write(scratch.path().join(name), bytes).expect("it can be written");
+    write("a.pkl", UNREVIEWED);
+    write("b.pkl", b"\x80\x02N.");
+    write("c.txt", b"notes");
+    write("d.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n");
+    write("e.bin", b"<!DOCTYPE html><title>404</title>");
+    let scan =
+        |args: &[&str]| transcript(&torch2carton([&["scan", &*root], args].concat())).replace(&root, "ROOT");
+    let json = scan(&["--json"]);
+    let of_text = |line: &&str| line.contains("c.txt");
+    let skipped = json.lines().find(of_text).expect("it is listed").to_owned();
+    insta::assert_snapshot!([scan(&[]), scan(&["-q"]), scan(&["--all"]), skipped].concat());
+}

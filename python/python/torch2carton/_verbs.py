@@ -144,7 +144,7 @@ class Scan:
 
 def scan(
     paths: Path | Iterable[Path], *, deny_unknown: bool = False, checksums: bool = False, pickles_only: bool = False,
-    progress: Progress = None
+    allow: str | Iterable[str] | None = None, policy: Path | None = None, progress: Progress = None
 ) -> Scan:
     """Reports what files would execute if Python's unpickler loaded them. Nothing is executed.
 
@@ -153,6 +153,8 @@ def scan(
         deny_unknown: unknown globals are findings, and `status` is 1 for them; for files that you do not trust
         checksums: compare the checksums of all records
         pickles_only: do not search the storages of archives for hidden pickles
+        allow: patterns of unknown globals that you know, such as `ultralytics.*`
+        policy: a TOML file of such patterns, with a reason and a date for each
         progress: a callable or a progress bar of tqdm
 
     Raises:
@@ -168,7 +170,7 @@ def scan(
     for path in given:
         if "://" not in path and not os.path.lexists(path):
             raise NotFoundError(f"there is no file {path}", path=path)
-    options = _options(checksums=checksums, pickles_only=pickles_only)
+    options = _options(checksums=checksums, pickles_only=pickles_only, allow=_texts(allow), policy=_portable(policy))
     with reporting(progress) as report_progress:
         rows, verdict = _native.scan(given, options, progress=report_progress)
     counted = ("dangerous", "unreviewed", *(["unknown"] if deny_unknown else []))

@@ -201,7 +201,7 @@ readers may see different contents.
 
 Verdicts: clean, unknown (only unknown globals, or a configuration whose
 `auto_map` names Python code), unsafe, incomplete (a part was not scanned),
-not_a_checkpoint. A link to a folder is skipped.
+not_a_checkpoint. Other files in a folder and links to folders are skipped.
 
 Exit status: 0 clean, 1 unsafe, or unknown with --deny-unknown, 2 a file is
 incomplete or not a checkpoint, or bad usage, 3 unknown. Of several files, the
@@ -219,7 +219,7 @@ pub(crate) struct Scan {
     /// Exit with status 1 instead of 3 for the verdict `unknown`
     #[arg(long)]
     pub(crate) deny_unknown: bool,
-    /// List every finding instead of three of each kind, every call, and the known globals
+    /// List every finding instead of three of each kind, every call, the known globals, and skipped files
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use byte_source::{FileError, format_things};
-use inspect::{FileScan, ScanSummary, Verdict};
+use inspect::{FileScan, ScanOutcome, ScanSummary, Verdict};
 
 use super::scan_sarif::SarifResults;
 use super::scan_text;
@@ -18,6 +18,8 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
     let mut options = args.options.clone();
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     let mut sarif = SarifResults::default();
+    // Findings come last, where a reader sees them.
+    let mut findings = Vec::new();
     let mut print = |file: &FileScan| {
         let mut shown = file.file.display().to_string();
         stdin::restore_typed_path(&mut shown);
@@ -32,18 +34,29 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
             Ok(())
         } else if args.json {
             super::write_report_line(&mut out, file, &args.remote)
-        } else if quiet && matches!(file.verdict, Verdict::Clean | Verdict::Skipped) {
-            Ok(())
         } else {
-            scan_text::print_file_scan(args, file, &mut out)
+            let is_file_skipped = matches!(file.outcome, ScanOutcome::Skipped { .. });
+            match file.verdict {
+                Verdict::Clean | Verdict::Skipped if quiet => Ok(()),
+                Verdict::Skipped if is_file_skipped && !args.all => Ok(()),
+                Verdict::Clean | Verdict::Skipped => scan_text::print_file_scan(args, file, &mut out),
+                _ => scan_text::print_file_scan(args, file, &mut findings),
+            }
         }
         .map_err(|reason| FileError::Output { what: "the listing", reason }.into())
     };
     let mut summary = ScanSummary::default();
-    for file in &args.files {
-        options.inputs = vec![args.remote.locate_or_stdin(file)?];
-        summary += inspect::scan(&options, &Progress::new(true), &mut print)?;
-    }
+    let mut scan_all = || -> Result<()> {
+        for file in &args.files {
+            options.inputs = vec![args.remote.locate_or_stdin(file)?];
+            summary += inspect::scan(&options, &Progress::new(true), &mut print)?;
+        }
+        Ok(())
+    };
+    let scanned = scan_all();
+    // What was found before an interruption is told.
+    out.write_all(&findings)?;
+    scanned?;
     let status = summary.exit_status(args.deny_unknown);
     if args.sarif {
         super::write_json_line(&mut out, &sarif.into_log(status))?;

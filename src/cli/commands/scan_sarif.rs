@@ -90,7 +90,7 @@ impl SarifResults {
                     self.add_text(&file.file, "custom-code", &text);
                 }
             }
-            ScanOutcome::LinkedFolder { .. } => {}
+            ScanOutcome::Skipped { .. } | ScanOutcome::LinkedFolder { .. } => {}
         }
     }
 

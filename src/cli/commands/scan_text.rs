@@ -28,13 +28,13 @@ pub(super) fn print_file_scan(args: &Scan, file: &FileScan, out: &mut dyn Write)
     match &file.outcome {
         ScanOutcome::Scanned(scan) if file.verdict == Verdict::Clean => {
             writeln!(out, "{BOLD}{path}{BOLD:#}: {style}{verdict}{style:#} ({})", contents_text(scan))?;
-            print_findings(args, file.verdict, scan, out)
+            print_findings(args, file, scan, out)
         }
         ScanOutcome::Scanned(scan) => {
             let headline = escape_hidden(headline(file.verdict, scan));
             writeln!(out, "{BOLD}{path}{BOLD:#}: {style}{verdict}{style:#}  {headline}")?;
             writeln!(out, "  {DIM}{}{DIM:#}", contents_text(scan))?;
-            print_findings(args, file.verdict, scan, out)
+            print_findings(args, file, scan, out)
         }
         ScanOutcome::NamesCode { classes } => {
             let places: Vec<String> = places(classes);
@@ -51,6 +51,10 @@ pub(super) fn print_file_scan(args: &Scan, file: &FileScan, out: &mut dyn Write)
             let reason = escape_hidden(reason);
             let advice = if file.file.exists() { None } else { model_advice(&file.file) }.unwrap_or_default();
             writeln!(out, "{BOLD}{path}{BOLD:#}: {style}{verdict}{style:#}: {reason}{advice}")
+        }
+        ScanOutcome::Skipped { reason } => {
+            let reason = escape_hidden(reason);
+            writeln!(out, "{BOLD}{path}{BOLD:#}: {verdict}: {reason}")
         }
         ScanOutcome::LinkedFolder { target } => {
             let note = escape_hidden(linked_folder_note(target));
@@ -103,11 +107,17 @@ fn global_counts_text(scan: &ScannedFile) -> String {
     format!("{known} known{} and {}", others.concat(), format_things(last, &format!("{risk} global")))
 }
 
-fn print_findings(args: &Scan, verdict: Verdict, scan: &ScannedFile, out: &mut dyn Write) -> io::Result<()> {
+fn print_findings(args: &Scan, file: &FileScan, scan: &ScannedFile, out: &mut dyn Write) -> io::Result<()> {
+    let verdict = file.verdict;
     for risk in [Risk::Dangerous, Risk::Unreviewed, Risk::Unknown] {
         let (rows, unlisted) = global_rows(args, scan, risk);
         print_rows(args, risk.name(), rows, unlisted, out)?;
     }
+    let allowed = file.allowed.iter().map(|it| {
+        let reason = it.reason.iter().zip(&it.date).map(|(reason, date)| format!(": {reason} ({date})"));
+        format!("{} by the pattern {}{}", it.global, it.pattern, reason.collect::<String>())
+    });
+    print_rows(args, "allowed", allowed.collect(), 0, out)?;
     if args.all {
         let (rows, unlisted) = global_rows(args, scan, Risk::Known);
         print_rows(args, Risk::Known.name(), rows, unlisted, out)?;

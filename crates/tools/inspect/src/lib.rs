@@ -49,6 +49,7 @@ pub use inspect::statistics::RowStatistics;
 pub use inspect::{InspectOptions, InspectReport, TensorSort, inspect, inspect_tensors};
 pub use pickle_vm::trace::TraceView;
 pub use scan::custom_code::CustomClass;
+pub use scan::policy::AllowedGlobal;
 pub use scan::{
     CUSTOM_CODE_NOTE, FileScan, ScanOptions, ScanOutcome, ScanSummary, Verdict, globals_of_risk,
     linked_folder_note, scan,

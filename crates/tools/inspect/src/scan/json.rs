@@ -13,7 +13,19 @@ impl Serialize for FileScan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (file, verdict) = (self.file.display().to_string(), self.verdict.name());
         match &self.outcome {
-            ScanOutcome::Scanned(scan) => scan_to_json(&file, scan, verdict),
+            ScanOutcome::Scanned(scan) => {
+                let mut object = scan_to_json(&file, scan, verdict);
+                if let (false, Some(members)) = (self.allowed.is_empty(), object.as_object_mut()) {
+                    members.insert("allowed".to_owned(), json!(self.allowed));
+                }
+                object
+            }
+            ScanOutcome::Skipped { reason } => json!({
+                "schema_version": SCHEMA_VERSION,
+                "file": file,
+                "verdict": verdict,
+                "notes": [reason],
+            }),
             ScanOutcome::NotScanned { reason } => json!({
                 "schema_version": SCHEMA_VERSION,
                 "file": file,

@@ -2,6 +2,7 @@
 
 pub(crate) mod custom_code;
 mod json;
+pub(crate) mod policy;
 
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use torch_import::{Risk, Scan, ScanDepth, is_checkpoint_extension};
 
 use self::custom_code::{CustomClass, Neighbours, scan_document};
+use self::policy::{AllowedGlobal, Policy};
 use crate::{Observer, Result};
 
 /// File extensions of pickles, besides those of container formats.
@@ -38,6 +40,13 @@ pub struct ScanOptions {
     /// Read what PyTorch unpickles and the directory of an archive, and do not search its storages for hidden pickles
     #[cfg_attr(feature = "cli", arg(long, conflicts_with = "checksums"))]
     pub pickles_only: bool,
+    /// Take unknown globals for known that fit a pattern, such as `ultralytics.*`; repeatable
+    #[cfg_attr(feature = "cli", arg(long, value_name = "PATTERN"))]
+    pub allow: Vec<String>,
+    /// Take unknown globals for known that a TOML file allows: patterns with a reason and a date
+    #[serde(with = "open::path_json::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath))]
+    pub policy: Option<PathBuf>,
 }
 
 impl ScanOptions {
@@ -65,6 +74,8 @@ pub struct FileScan {
     pub verdict: Verdict,
     /// Scan, or the reason for which there is none.
     pub outcome: ScanOutcome,
+    /// Globals that are known only because the user allows them.
+    pub allowed: Vec<AllowedGlobal>,
 }
 
 /// Scan of a file, or the reason for which there is none.
@@ -76,6 +87,8 @@ pub enum ScanOutcome {
     NotScanned { reason: String },
     /// The file is a configuration that names Python code, which a program may import. The code was not looked at.
     NamesCode { classes: Vec<CustomClass> },
+    /// A file in a folder is no checkpoint, judging by content and name.
+    Skipped { reason: String },
     /// A link in a folder leads to another folder, and was not followed.
     LinkedFolder {
         /// Link target, as stored in the link.
@@ -86,7 +99,7 @@ pub enum ScanOutcome {
 /// Verdict on a scanned file, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The path was not scanned, and did not have to be, such as a link to a folder.
+    /// The path was not scanned, and did not have to be: a file in a folder that is no checkpoint, or a link to a folder.
     Skipped,
     /// Loading the file runs nothing but what the lists have judged.
     Clean,
@@ -198,8 +211,8 @@ impl ScanSummary {
 /// Scans files, and all files in folders. `found` receives the result of each file immediately.
 ///
 /// # Errors
-/// When `found` fails, `observer` stops the work, or a folder that is not on this machine cannot be read. A file that cannot be
-/// read is reported by its verdict, not as an error.
+/// When `found` fails, `observer` stops the work, the policy or a pattern is wrong, or a folder that is not on this machine cannot be
+/// read. A file that cannot be read is reported by its verdict, not as an error.
 pub fn scan(
     options: &ScanOptions,
     observer: &dyn Observer,
@@ -207,6 +220,7 @@ pub fn scan(
 ) -> Result<ScanSummary> {
     let mut scanner = Scanner {
         options,
+        policy: Policy::read(options)?,
         observer,
         on_file: found,
         summary: ScanSummary::default(),
@@ -229,6 +243,7 @@ pub fn scan(
 
 struct Scanner<'s> {
     options: &'s ScanOptions,
+    policy: Policy,
     observer: &'s dyn Observer,
     on_file: &'s mut dyn FnMut(&FileScan) -> Result<()>,
     summary: ScanSummary,
@@ -346,7 +361,7 @@ impl Scanner<'_> {
         };
         let (document, classes) = document.unwrap_or_default();
         let judged = judge_scan(&document);
-        let scan = match scan {
+        let mut scan = match scan {
             Ok(scan) => append_scan(scan, document),
             Err(_) if judged > Verdict::Unknown || judged == Verdict::Unknown && classes.is_empty() => {
                 document
@@ -360,14 +375,17 @@ impl Scanner<'_> {
             Err(error) if !in_folder || is_named_as_checkpoint(path) => {
                 return self.not_a_checkpoint(path, &error);
             }
-            Err(_) => {
+            Err(error) => {
                 self.summary.skipped = self.summary.skipped.saturating_add(1);
-                return Ok(());
+                let outcome = ScanOutcome::Skipped { reason: error.to_string() };
+                return self.report_file(path, Verdict::Skipped, outcome);
             }
         };
+        let allowed = self.policy.apply(&mut scan);
         let verdict = judge_scan(&scan);
         self.summary.count(verdict);
-        self.report_file(path, verdict, ScanOutcome::Scanned(Box::new(scan)))
+        let outcome = ScanOutcome::Scanned(Box::new(scan));
+        (self.on_file)(&FileScan { file: path.to_owned(), verdict, outcome, allowed })
     }
 
     fn not_a_checkpoint(&mut self, path: &Path, error: &torch_import::Error) -> Result<()> {
@@ -382,7 +400,7 @@ impl Scanner<'_> {
     }
 
     fn report_file(&mut self, path: &Path, verdict: Verdict, outcome: ScanOutcome) -> Result<()> {
-        (self.on_file)(&FileScan { file: path.to_owned(), verdict, outcome })
+        (self.on_file)(&FileScan { file: path.to_owned(), verdict, outcome, allowed: Vec::new() })
     }
 }
 
@@ -419,9 +437,7 @@ fn is_reported(path: &Path) -> bool {
 fn is_named_as_checkpoint(file: &Path) -> bool {
     let extension = file.extension().map(|extension| extension.to_string_lossy().to_lowercase());
     extension.is_some_and(|extension| {
-        // No program looks for a pickle in what is named like a safetensors file.
-        EXTENSIONS.contains(&extension.as_str())
-            || extension != "safetensors" && is_checkpoint_extension(&extension)
+        EXTENSIONS.contains(&extension.as_str()) || is_checkpoint_extension(&extension)
     })
 }
 
