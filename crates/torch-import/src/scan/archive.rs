@@ -169,6 +169,11 @@ impl<'a> Scanner<'a, '_> {
                 format!("{place}native code ({libraries} records), which runs when the compiled model is loaded, is not scanned")
             });
         }
+        let arrays =
+            entries.iter().filter(|entry| ["h5", "hdf5"].iter().any(|it| has_extension(&entry.name, it)));
+        for entry in arrays {
+            self.add_missed(|| format!("{place}`{}`, HDF5, is not scanned", entry.name.escape_debug()));
+        }
         let compiled = entries.iter().filter(|entry| is_compiled(&entry.name)).count();
         if compiled > 0 {
             self.add_missed(|| {

@@ -191,4 +191,9 @@ fn an_archive_of_other_files_is_no_checkpoint() {
         worst(&scan(stored_zip([("a.npy", &b"\x93NUMPY\x01\0\x06\0{'<f4'"[..])])).expect("an archive")),
         "clean"
     );
+    let keras: (&str, &[u8]) = ("config.json", b"{\"class_name\": \"Sequential\"}");
+    assert_eq!(
+        worst(&scan(stored_zip([keras, ("model.weights.h5", b"\x89HDF\r\n")])).expect("an archive")),
+        "missed"
+    );
 }

@@ -18,8 +18,8 @@ use self::custom_code::{CustomClass, Neighbours, scan_document};
 use self::policy::{AllowedGlobal, Policy};
 use crate::{Observer, Result};
 
-/// File extensions of pickles, besides those of container formats.
-const EXTENSIONS: [&str; 2] = ["joblib", "distcp"];
+/// File extensions of files that a loader may run, besides those of container formats.
+const EXTENSIONS: [&str; 6] = ["joblib", "distcp", "h5", "hdf5", "keras", "mar"];
 
 /// Largest number of files that are not on this machine and open at the same time.
 const OPENED_MAX: usize = 8;

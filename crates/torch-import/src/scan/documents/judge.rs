@@ -198,7 +198,9 @@ impl<'n> Judge<'n> {
             "guards_code" if !is_guard(text) => self.add_finding("expression", || {
                 format!("the guard `{}`, which Python runs, is none that PyTorch writes", shown(text))
             }),
-            "in_spec" | "out_spec" | "context" if text.starts_with(['[', '{']) => self.found.texts.push(text.to_owned()),
+            "in_spec" | "out_spec" | "context" if text.starts_with(['[', '{']) => {
+                self.found.texts.push(text.to_owned())
+            }
             ":serialized:" => self.add_pickle(text, at, true),
             "chat_template" => self.template(text),
             "template" if outer == "chat_template" => self.template(text),
