@@ -1,12 +1,12 @@
 //! Finds the operators and classes in TorchScript code that read or write files or belong to other libraries.
 //!
 //! The code of a `torch.jit.save` archive is text. `torch.jit.load` compiles it and runs each `__setstate__`; calling
-//! the model runs the rest. The text is split into words, strings and comments, and not parsed: a name that may lead to
-//! an operator is reported wherever it occurs.
+//! the model runs the rest. The text is split into tokens as PyTorch's lexer does, and not parsed: a name that may lead to
+//! an operator is reported wherever it occurs, and so is what hides a name and `torch.jit.save` never writes.
 //!
 //! Facts: `torch/csrc/jit/frontend/lexer.h` and `schema_matching.cpp`, `SourceImporterImpl` in
-//! `torch/csrc/jit/serialization/import_source.cpp`: `torch.NAME` and methods of values are operators of `aten`,
-//! `ops.NAMESPACE.NAME` is any operator, `__torch__.torch.classes.NAMESPACE.NAME` is a class in C++.
+//! `torch/csrc/jit/serialization/import_source.cpp`, `python_print.cpp`: `torch.NAME` and methods of values are operators of `aten`,
+//! `ops.NAMESPACE.NAME` is any operator, `__torch__.torch.classes.NAMESPACE.NAME` is a class in C++, and `autograd` in a namespace is `aten`.
 
 use std::collections::HashMap;
 
@@ -23,15 +23,16 @@ const CALLS_MAX: usize = 8;
 /// Returns the operators and classes in the text of a code record that are not PyTorch's own harmless ones.
 pub(super) fn uses_in_code(code: &[u8], budget: &mut ScanBudget<'_>) -> Vec<GlobalUse> {
     let mut spotted = OperatorUses { uses: Vec::new(), places: HashMap::new(), budget };
-    let tokens = CodeTokens { text: code, at: 0 };
     let (mut chain, mut after_dot) = (NameChain::default(), false);
-    // Inside the parentheses of `getattr(`, a string names an attribute.
-    let mut getattr = false;
-    for (offset, token) in tokens {
-        match token {
-            CodeToken::Name(name) if chain.names.is_empty() => {
-                chain = NameChain { offset, after_dot, names: vec![name], ends_in_dot: false }
+    let mut lookups = AttributeLookups::default();
+    for (offset, token) in (CodeTokens { text: code, at: 0 }) {
+        if matches!(token, CodeToken::Odd | CodeToken::OddBlank) {
+            spotted.add_use(LANGUAGE, "syntax", Risk::Dangerous, CodeLocation { offset, code });
+            if token == CodeToken::OddBlank {
+                continue;
             }
+        }
+        match token {
             CodeToken::Name(name) if chain.ends_in_dot => {
                 chain.names.push(name);
                 chain.ends_in_dot = false;
@@ -39,27 +40,87 @@ pub(super) fn uses_in_code(code: &[u8], budget: &mut ScanBudget<'_>) -> Vec<Glob
             CodeToken::Dot if !chain.names.is_empty() && !chain.ends_in_dot => chain.ends_in_dot = true,
             token => {
                 let last = std::mem::take(&mut chain);
-                getattr |= last.names == ["getattr"];
-                spotted.add_chain(&last, code);
-                match token {
-                    CodeToken::Name(name) => {
-                        chain = NameChain { offset, after_dot: false, names: vec![name], ends_in_dot: false }
-                    }
-                    CodeToken::Text(text)
-                        if getattr && (text.contains(&b'\\') || names_file_method(text)) =>
-                    {
-                        let name = String::from_utf8_lossy(text);
-                        spotted.add_use("torch", &name, Risk::Dangerous, CodeLocation { offset, code });
-                    }
-                    CodeToken::Other(b'\n') => getattr = false,
-                    _ => {}
+                if last.names == ["getattr"] && !last.after_dot {
+                    lookups.begin(last.offset);
+                } else {
+                    spotted.add_chain(&last, code);
+                }
+                if let CodeToken::Name(name) = token {
+                    chain = NameChain {
+                        offset,
+                        after_dot: after_dot && last.names.is_empty(),
+                        names: vec![name],
+                        ends_in_dot: false,
+                    };
                 }
             }
         }
-        after_dot = token.is_dot() || (after_dot && token.is_name());
+        if let Some(offset) = lookups.refused_by(token) {
+            spotted.add_use(LANGUAGE, "getattr", Risk::Dangerous, CodeLocation { offset, code });
+        }
+        after_dot = token == CodeToken::Dot;
+    }
+    if chain.names == ["getattr"] && !chain.after_dot {
+        lookups.begin(chain.offset);
+    }
+    if let Some(offset) = lookups.open.first() {
+        spotted.add_use(LANGUAGE, "getattr", Risk::Dangerous, CodeLocation { offset: *offset, code });
     }
     spotted.add_chain(&chain, code);
     spotted.uses
+}
+
+/// Module of the findings about the language itself.
+const LANGUAGE: &str = "TorchScript";
+
+/// The calls of `getattr` that are open. `torch.jit.save` writes `getattr(self.layers, "0")`, which names one attribute.
+#[derive(Default)]
+struct AttributeLookups {
+    /// Offsets of the calls, outermost first.
+    open: Vec<u64>,
+    state: LookupState,
+}
+
+/// What comes next in the innermost call of `getattr`.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum LookupState {
+    #[default]
+    Parenthesis,
+    Receiver,
+    Literal,
+    End,
+}
+
+impl AttributeLookups {
+    /// Begins a call; the next token is what follows `getattr`.
+    fn begin(&mut self, offset: u64) {
+        self.open.push(offset);
+        self.state = LookupState::Parenthesis;
+    }
+
+    /// Goes on by a token; returns the offset of the outermost call if it is not one of those that are written.
+    fn refused_by(&mut self, token: CodeToken<'_>) -> Option<u64> {
+        let first = *self.open.first()?;
+        self.state = match (self.state, token) {
+            (LookupState::Parenthesis, CodeToken::Other(b'(')) => LookupState::Receiver,
+            (LookupState::Receiver, CodeToken::Name(_) | CodeToken::Dot) => LookupState::Receiver,
+            (LookupState::Receiver, CodeToken::Other(b',')) => LookupState::Literal,
+            (LookupState::Literal, CodeToken::Text(text))
+                if !(text.contains(&b'\\') || names_file_method(text)) =>
+            {
+                LookupState::End
+            }
+            (LookupState::End, CodeToken::Other(b')')) => {
+                self.open.pop();
+                LookupState::Receiver
+            }
+            _ => {
+                self.open.clear();
+                return Some(first);
+            }
+        };
+        None
+    }
 }
 
 /// Returns the operators and classes named in a mobile model's `bytecode.pkl`: `aten::add`,
@@ -125,11 +186,22 @@ impl OperatorUses<'_, '_> {
             ["__torch__", "torch", "classes", namespace, name, ..] if !chain.after_dot => {
                 self.add_class(namespace, name, at);
             }
+            // An alias of a namespace, whose names may be looked up later.
+            names @ ([_] | [_, "torch"] | [_, "torch", "classes"] | [_, "torch", "classes", _])
+                if !chain.after_dot && names.first() == Some(&"__torch__") =>
+            {
+                self.add_use(LANGUAGE, &names.join("."), Risk::Dangerous, at);
+            }
             ["__torch__", ..] if !chain.after_dot => {}
+            ["ops", namespace, name @ "autograd", ..] if !chain.after_dot => {
+                self.add_use(&format!("torch.ops.{namespace}"), name, Risk::Dangerous, at);
+            }
             ["ops", namespace, name, ..] if !chain.after_dot => self.add_operator(namespace, name, at),
-            // An alias of a namespace of operators, or of all namespaces.
-            ["ops", namespace] if !chain.after_dot => self.add_use("torch.ops", namespace, Risk::Unknown, at),
-            ["ops"] if !chain.after_dot => self.add_use("torch", "ops", Risk::Unknown, at),
+            ["ops", namespace] if !chain.after_dot => {
+                self.add_use("torch.ops", namespace, Risk::Dangerous, at)
+            }
+            ["ops"] if !chain.after_dot => self.add_use("torch", "ops", Risk::Dangerous, at),
+            ["torch"] if !chain.after_dot => self.add_use(LANGUAGE, "torch", Risk::Dangerous, at),
             names => {
                 let methods = names.iter().skip(usize::from(!chain.after_dot));
                 for name in methods.filter(|name| is_file_method(name)) {
@@ -187,14 +259,14 @@ impl OperatorUses<'_, '_> {
     }
 }
 
+/// Returns the line at an offset, shortened: a line can be as long as the file.
 fn line_at(code: &[u8], offset: u64) -> String {
     let at = usize::try_from(offset).unwrap_or(usize::MAX);
     let (before, after) = code.split_at_checked(at).unwrap_or_default();
+    let before = before.get(before.len().saturating_sub(200)..).unwrap_or_default();
+    let after = after.get(..after.len().min(400)).unwrap_or_default();
     let start = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     let end = after.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    // A line can be as long as the file.
-    let start = start.get(start.len().saturating_sub(200)..).unwrap_or_default();
-    let end = end.get(..end.len().min(400)).unwrap_or_default();
     String::from_utf8_lossy(&[start, end].concat()).trim().to_owned()
 }
 
@@ -204,20 +276,16 @@ enum CodeToken<'t> {
     Dot,
     /// Text between quotes, with its escapes.
     Text(&'t [u8]),
+    Number,
     Other(u8),
+    /// What `torch.jit.save` does not write, and what PyTorch may read otherwise than it looks.
+    Odd,
+    /// A space of a kind that it does not write.
+    OddBlank,
 }
 
-impl CodeToken<'_> {
-    fn is_dot(self) -> bool {
-        self == Self::Dot
-    }
-
-    fn is_name(self) -> bool {
-        matches!(self, Self::Name(_))
-    }
-}
-
-/// Splits code into words, dots and strings; skips comments and spaces, and keeps line ends.
+/// Splits code into the tokens of PyTorch's lexer; skips comments, spaces and line ends. Where one token ends may depend on what
+/// PyTorch accepts in a number or a keyword of two words: that is odd.
 struct CodeTokens<'t> {
     text: &'t [u8],
     at: usize,
@@ -231,53 +299,90 @@ impl<'t> Iterator for CodeTokens<'t> {
             let start = self.at;
             let rest = self.text.get(start..)?;
             let (&first, after) = rest.split_first()?;
-            let offset = start as u64;
             let (len, token) = match first {
-                b' ' | b'\t' | b'\r' => (1, None),
-                // A backslash at the end of a line continues the statement.
-                b'\\' => (if after.first() == Some(&b'\n') { 2 } else { 1 }, None),
+                b' ' | b'\n' => (1, None),
+                b'\t' | b'\r' | 0x0b | 0x0c => (1, Some(CodeToken::OddBlank)),
+                b'\\' if after.starts_with(b"\n") => (2, Some(CodeToken::OddBlank)),
+                // PyTorch reads the types in such a comment.
+                b'#' if rest.starts_with(TYPE_COMMENT) => (TYPE_COMMENT.len(), Some(CodeToken::Odd)),
                 b'#' => (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), None),
-                b'\'' | b'"' => {
-                    let (len, text) = quoted(rest, first);
-                    (len, Some(CodeToken::Text(text)))
-                }
-                b'.' if !after.first().is_some_and(u8::is_ascii_digit) => (1, Some(CodeToken::Dot)),
+                b'\'' | b'"' => match quoted(rest, first) {
+                    Some((len, text)) => (len, Some(CodeToken::Text(text))),
+                    None => (1, Some(CodeToken::Odd)),
+                },
+                b'0'..=b'9' => number(rest),
+                b'.' if after.first().is_some_and(u8::is_ascii_digit) => number(rest),
+                b'.' => (1, Some(CodeToken::Dot)),
                 byte if is_word(byte) => {
                     let len = rest.iter().position(|byte| !is_word(*byte)).unwrap_or(rest.len());
-                    let word = rest.get(..len).and_then(|word| std::str::from_utf8(word).ok());
-                    (
-                        len,
-                        Some(if byte.is_ascii_digit() {
-                            CodeToken::Other(byte)
-                        } else {
-                            CodeToken::Name(word.unwrap_or_default())
-                        }),
-                    )
+                    let (word, after) = rest.split_at_checked(len).unwrap_or_default();
+                    // `is notx` is `is not` and `x`.
+                    let hides_name = |second: &[u8]| after.strip_prefix(second).is_some_and(starts_with_word);
+                    if word == b"is" && hides_name(b" not") || word == b"not" && hides_name(b" in") {
+                        (len, Some(CodeToken::Odd))
+                    } else {
+                        (len, Some(CodeToken::Name(std::str::from_utf8(word).unwrap_or_default())))
+                    }
                 }
-                other => (1, Some(CodeToken::Other(other))),
+                byte if OPERATORS.contains(&byte) => (1, Some(CodeToken::Other(byte))),
+                _ => (1, Some(CodeToken::Odd)),
             };
-            self.at = start.saturating_add(len.max(1));
+            self.at = start.saturating_add(len);
             if let Some(token) = token {
-                return Some((offset, token));
+                return Some((start as u64, token));
             }
         }
     }
 }
 
-/// Returns the length of a string with its quotes, and the text between them.
-fn quoted(text: &[u8], quote: u8) -> (usize, &[u8]) {
+const TYPE_COMMENT: &[u8] = b"# type:";
+/// Characters of operators and brackets.
+const OPERATORS: &[u8] = b"+-*/%@()[]:,={}><?!&^|~";
+
+/// Returns the length of a number, which is odd if PyTorch may read more or less than a decimal.
+fn number(text: &[u8]) -> (usize, Option<CodeToken<'static>>) {
+    let digits = |from: usize| {
+        let rest = text.get(from..).unwrap_or_default();
+        from.saturating_add(rest.iter().take_while(|byte| byte.is_ascii_digit()).count())
+    };
+    let mut end = digits(0);
+    if text.get(end) == Some(&b'.') {
+        end = digits(end.saturating_add(1));
+    }
+    if matches!(text.get(end), Some(b'e' | b'E')) {
+        let sign = matches!(text.get(end.saturating_add(1)), Some(b'+' | b'-'));
+        let from = end.saturating_add(if sign { 2 } else { 1 });
+        if digits(from) > from {
+            end = digits(from);
+        }
+    }
+    if text.get(end) == Some(&b'j') {
+        end = end.saturating_add(1);
+    }
+    let is_odd = text.get(end..).is_some_and(starts_with_word);
+    (end, Some(if is_odd { CodeToken::Odd } else { CodeToken::Number }))
+}
+
+fn starts_with_word(text: &[u8]) -> bool {
+    text.first().is_some_and(|byte| is_word(*byte))
+}
+
+/// Returns the length of a string with its quotes, and the text between them; `None` if PyTorch reads none.
+fn quoted(text: &[u8], quote: u8) -> Option<(usize, &[u8])> {
     let triple = text.starts_with(&[quote; 3]);
     let width = if triple { 3 } else { 1 };
     let end: &[u8] = if triple { &[quote; 3] } else { &[quote] };
     let mut at = width;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        // An unterminated single-line string is not TorchScript; scanning continues after the line.
-        if rest.starts_with(end) || (!triple && rest.starts_with(b"\n")) {
-            return (at.saturating_add(width), text.get(width..at).unwrap_or_default());
+        if rest.starts_with(end) {
+            return Some((at.saturating_add(width), text.get(width..at)?));
+        }
+        if !triple && rest.starts_with(b"\n") {
+            return None;
         }
         at = at.saturating_add(if rest.starts_with(b"\\") { 2 } else { 1 });
     }
-    (text.len(), text.get(width..).unwrap_or_default())
+    None
 }
 
 fn is_word(byte: u8) -> bool {
@@ -297,15 +402,15 @@ mod tests {
     fn operators_are_found_however_they_are_reached() {
         for (code, expected) in [
             ("x = torch.from_file(\"a\", True, 4)", "dangerous torch.ops.aten.from_file"),
-            ("t = torch\ny = t . from_file(\"a\")", "dangerous torch.ops.aten.from_file"),
+            ("y = t . from_file(\"a\")", "dangerous torch.ops.aten.from_file"),
             ("f(x)[0].save(\"a\")", "dangerous torch.ops.aten.save"),
-            ("f = \\\n torch.save", "dangerous torch.ops.aten.save"),
-            ("getattr(torch, \"save\")(x, \"a\")", "dangerous torch.save"),
-            ("getattr(torch, \"s\\x61ve\")(x, \"a\")", "dangerous torch.s\\x61ve"),
+            ("f = torch.\n  save", "dangerous torch.ops.aten.save"),
+            ("f(\n # c\n).save", "dangerous torch.ops.aten.save"),
+            ("ops.aten.autograd.save(x)", "dangerous torch.ops.aten.autograd"),
             ("ops.image.write_file(\"a\", x)", "dangerous torch.ops.image.write_file"),
             ("ops.torchvision.nms(a, b, 0.5)", "unknown torch.ops.torchvision.nms"),
-            ("o = ops", "unknown torch.ops"),
-            ("o = ops.image", "unknown torch.ops.image"),
+            ("o = ops", "dangerous torch.ops"),
+            ("o = ops.image", "dangerous torch.ops.image"),
             (
                 "s : __torch__.torch.classes.dist_c10d.FileStore",
                 "dangerous torch.classes.dist_c10d.FileStore",
@@ -322,6 +427,8 @@ mod tests {
             "# torch.from_file(\"a\")",
             "x = \"torch.save(\"",
             "x = '''\ntorch.save(x)\n'''",
+            "x = getattr(self.layers, \"0\")\ny = getattr(getattr(self, \"a.b\").c, \"1\").forward(x)",
+            "x is not None and not y in (1.5e-3, 2., 3j, .5)",
             "def save(self: __torch__.m.Model, x: Tensor) -> Tensor:",
             "_0 = __torch__.mine.save(x)",
             "ops.prim.RaiseException(\"AssertionError: \")",
@@ -331,6 +438,59 @@ mod tests {
         ] {
             assert!(names(code).is_empty(), "{code}");
         }
+    }
+
+    #[test]
+    fn what_is_never_written_is_dangerous() {
+        for lookup in [
+            "getattr(self, \"save\")",
+            "getattr(self, \"s\\x61ve\")",
+            "getattr(self, \"sa\" \"ve\")",
+            "getattr(self, \"sa\" + \"ve\")",
+            "getattr(self, (\"save\"))",
+            "getattr(self, name)",
+            "getattr(self, \"a\", 1)",
+            "getattr(f(x), \"a\")",
+            "getattr(getattr(x, \"a\" \"b\"), \"a\")",
+            "getattr # (self, \"a\")\n(\nself,\n# a\n\"save\")",
+            "getattr(self, \"a\"",
+            "g = getattr",
+        ] {
+            assert_eq!(names(lookup), ["dangerous TorchScript.getattr"], "{lookup}");
+        }
+        for (alias, name) in [
+            ("t = torch", "torch"),
+            ("c = __torch__.torch.classes", "__torch__.torch.classes"),
+            ("c = __torch__.torch.classes.dist_c10d", "__torch__.torch.classes.dist_c10d"),
+            ("c = __torch__.torch", "__torch__.torch"),
+            ("c = __torch__\nc.torch", "__torch__"),
+        ] {
+            assert_eq!(names(alias), [format!("dangerous TorchScript.{name}")], "{alias}");
+        }
+        for odd in [
+            "x =\x0c1",
+            "x =\x0b1",
+            "x =\t1",
+            "x = 1\r\n",
+            "x = \\\n1",
+            "x = 1;",
+            "x = \u{e9}",
+            "x = \"a\ny",
+            "# type: (Tensor) -> Tensor",
+            "y = 0x1f",
+            "y = 1if x else 2",
+            "y = 1_000",
+            "x is notx",
+            "x not inx",
+        ] {
+            assert!(
+                names(odd).contains(&"dangerous TorchScript.syntax".to_owned()),
+                "{odd:?}: {:?}",
+                names(odd)
+            );
+        }
+        let hidden = names("y = x is notops.image.write_file(x)\nx =\x0ctorch\x0b.\x0csave(x)");
+        assert!(hidden.contains(&"dangerous torch.ops.aten.save".to_owned()), "{hidden:?}");
     }
 
     #[test]
@@ -344,10 +504,10 @@ mod tests {
     fn a_chain_ends_where_its_words_do() {
         for (code, expected) in [
             // Two names without a dot, a line break, and a digit are not parts of one name.
-            ("ops image.write_file(x)", &["unknown torch.ops"][..]),
+            ("ops image.write_file(x)", &["dangerous torch.ops"][..]),
             ("x.ops\nops.image.write_file(x)", &["dangerous torch.ops.image.write_file"]),
             ("a.\nb = ops.image.write_file(x)", &["dangerous torch.ops.image.write_file"]),
-            ("a.1 ops.image.write_file(x)", &["dangerous torch.ops.image.write_file"]),
+            ("a.1 or ops.image.write_file(x)", &["dangerous torch.ops.image.write_file"]),
             ("a = 1.\ntorch.save(x)", &["dangerous torch.ops.aten.save"]),
             ("getattr(x, \"y\")\nz = \"save\"", &[]),
             ("x = ops2.image.write_file(x)", &[]),
