@@ -17,6 +17,7 @@ from program import CLEAN, torch2carton
 PAYLOAD = b"\x80\x02cposix\nmkdir\nX\x03\x00\x00\x00ran\x85R."
 LOADERS = {
     "torch": "import sys, torch; torch.load(sys.argv[1], weights_only=False)",
+    "jit": "import sys, torch; torch.jit.load(sys.argv[1])",
     "package": "import sys, torch.package as p; p.PackageImporter(sys.argv[1]).load_pickle('model', 'data.pkl')",
 }
 
@@ -51,6 +52,28 @@ def archive(records):
     return made.getvalue()
 
 
+def script(body):
+    """A TorchScript archive whose `__setstate__` has these lines."""
+    code = b"class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n  def __getstate__(self: __torch__.M) -> int:\n    return 1\n"
+    code += b"  def __setstate__(self: __torch__.M, state: int) -> NoneType:\n    " + body.replace(b"\n", b"\n    ") + b"\n    return None\n"
+    pickle = b"\x80\x02c__torch__\nM\n)\x81K\x01b."
+    return archive({"data.pkl": pickle, "constants.pkl": b"\x80\x02).", "code/__torch__.py": code})
+
+
+SCRIPTS = {
+    "plain": b'torch.save(1, "ran")',
+    "blanks": b'torch\x0c.\x0bsave(1, "ran")',
+    "comment": b'_0 = (torch. # here\n  save(1, "ran"))',
+    "autograd": b'ops.aten.autograd.save(1, "ran")',
+    "alias": b't = ops\nt.aten.save(1, "ran")',
+    "alias_torch": b't = torch\nt.save(1, "ran")',
+    "keyword": b'_0 = state is notops.aten.save(1, "ran")',
+    "getattr": b'getattr(torch, "save")(1, "ran")',
+    "getattr_lines": b'getattr(torch,\n "save")(1, "ran")',
+    "getattr_joined": b'getattr(torch, "sa" "ve")(1, "ran")',
+    "getattr_alias": b'g = getattr\ng(torch, "sa" "ve")(1, "ran")',
+    "number": b'_0 = 0x1if True else 2\ntorch.save(1, "ran")',
+}
 CODE = b"import os; os.mkdir('ran')\nclass OrderedDict: pass\n"
 ORDERED = b"\x80\x02ccollections\nOrderedDict\n)R."
 
@@ -66,6 +89,7 @@ ATTACKS = {
     "tar_pax.pth": ("torch", pax_tar()),
     "package.pt": ("package", archive({"model/data.pkl": ORDERED, "collections.py": CODE, ".data/extern_modules": b"os\n"})),
     "package_capitals.pt": ("package", archive({"model/data.pkl": ORDERED, "collections.py": CODE, ".DATA/EXTERN_MODULES": b"os\n"})),
+    **{f"script_{name}.pt": ("jit", script(body)) for name, body in SCRIPTS.items()},
 }
 
 

@@ -7,7 +7,8 @@ use pickle_vm::{Heap, Instance, ObjectId, RecordedChanges};
 use crate::encoded::{self, LOAD_FROM_BYTES};
 use crate::judged_calls::JudgedGlobal;
 use crate::risk::is_array_wrapper;
-use crate::script_modules::ScriptModules;
+use crate::scan::operator_risk;
+use crate::script_modules::{CUSTOM_CLASSES, ScriptModules};
 use crate::uses::{GlobalUseKinds, HeapUses};
 use crate::{Risk, lists};
 
@@ -81,10 +82,11 @@ impl Global {
         Self { module: module.to_owned(), name: name.to_owned(), offset, risk, uses, findings }
     }
 
-    /// Makes a class of the archive's own code known.
+    /// Makes a class of the archive's own code known, and judges one of C++ as in code.
     pub(crate) fn recognise_script_class(&mut self, modules: &ScriptModules) {
         if self.risk == Risk::Unknown && modules.has_class_of(&self.module) {
-            self.risk = Risk::Known;
+            let namespace = self.module.strip_prefix(CUSTOM_CLASSES);
+            self.risk = namespace.map_or(Risk::Known, |namespace| operator_risk(namespace, &self.name));
         }
     }
 

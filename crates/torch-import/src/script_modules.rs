@@ -7,7 +7,7 @@ use std::collections::HashSet;
 /// Records that only a TorchScript archive has, besides its code.
 const RECORDS: [&str; 2] = ["constants.pkl", "attributes.pkl"];
 /// Package of the custom classes of C++, which have no code in an archive.
-const CUSTOM_CLASSES: &str = "__torch__.torch.classes.";
+pub(crate) const CUSTOM_CLASSES: &str = "__torch__.torch.classes.";
 
 /// Modules of the code of a TorchScript archive, such as `__torch__.net`.
 #[derive(Clone, Debug, Default)]

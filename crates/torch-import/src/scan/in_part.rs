@@ -10,7 +10,7 @@ use safetensors_format::is_safetensors;
 use zip_format::{CompressionMethod, Entry, ZipIndex};
 
 use super::budget::ScanBudget;
-use super::scan_format::ScanFormat;
+use super::scan_format::{ScanFormat, is_flatbuffer};
 use super::scanner::Scanner;
 use super::{PicklePlace, PlaceStep, Scan, ScanDepth, archive, pickle, zip_detection};
 use crate::container::formats::{legacy, zip};
@@ -99,7 +99,8 @@ fn may_hide_pickle(kept: &Prefetched) -> Result<bool> {
 
 /// Returns true if the file may be unpickled from its start, or is a tar archive, which `torch.load` tries first.
 fn may_start_as_pickle(kept: &Prefetched) -> bool {
-    if tar_members::is_header(kept.prefetched_start()) {
+    let start = kept.prefetched_start();
+    if tar_members::is_header(start) || is_flatbuffer(start) {
         return true;
     }
     let found = pickle::scan_pickle(kept.prefetched_start(), &mut ScanBudget::new(0));

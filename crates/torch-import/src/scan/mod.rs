@@ -31,6 +31,7 @@ use std::sync::Arc;
 use byte_source::{MappedFile, Observer, Source};
 
 pub use self::documents::{CodeReference, DocumentKind};
+pub(crate) use self::operators::operator_risk;
 pub use self::report::{
     Finding, GlobalCall, GlobalUse, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle,
 };

@@ -29,7 +29,7 @@ const DANGEROUS_OPERATORS: &[(&str, &str)] = &[
 const ATEN_FILE_OPERATORS: &str = "from_file save";
 
 /// Returns the risk of running an operator, or of creating an object of a class.
-pub(super) fn operator_risk(namespace: &str, name: &str) -> Risk {
+pub(crate) fn operator_risk(namespace: &str, name: &str) -> Risk {
     let has = |words: &str, word: &str| words.split(' ').any(|other| other == word);
     let listed = DANGEROUS_OPERATORS.iter().find(|(listed, _)| *listed == namespace);
     if listed.is_some_and(|(_, names)| has(names, name)) {

@@ -21,6 +21,8 @@ pub(super) enum ScanFormat {
     Header(&'static str),
     Numpy,
     Packed(&'static CompressionFormat),
+    /// Mobile model of PyTorch in flatbuffers.
+    Flatbuffer,
 }
 
 impl ScanFormat {
@@ -54,6 +56,9 @@ impl ScanFormat {
         if tar_members::is_header(bytes) {
             return Ok(Self::Tar);
         }
+        if is_flatbuffer(bytes) {
+            return Ok(Self::Flatbuffer);
+        }
         sniff::reject_unreadable_formats(bytes)?;
         Err(sniff::unknown_format_error(bytes))
     }
@@ -83,6 +88,12 @@ impl ScanFormat {
             Self::Header(name) => name,
             Self::Numpy => "npy",
             Self::Packed(packed) => packed.name,
+            Self::Flatbuffer => "flatbuffer",
         }
     }
+}
+
+/// Returns true for a mobile model in flatbuffers, whose `__setstate__` methods PyTorch runs.
+pub(super) fn is_flatbuffer(bytes: &[u8]) -> bool {
+    bytes.get(4..8) == Some(b"PTMF")
 }

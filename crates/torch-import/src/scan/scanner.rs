@@ -18,7 +18,8 @@ use super::nested::NestedBytes;
 use super::numpy::numpy_data;
 use super::pickle;
 use super::scan_format::ScanFormat;
-use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle, compressed, zip_detection};
+use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle};
+use super::{compressed, scan_format, zip_detection};
 use crate::container::formats::{self, legacy, tar, zip};
 use crate::container::{tar_members, to_u64_range};
 use crate::script_modules::ScriptModules;
@@ -133,6 +134,12 @@ impl<'a, 'o> Scanner<'a, 'o> {
             });
             self.scan_tar(&PicklePlace::default(), bytes, 0);
         }
+        if scan_format::is_flatbuffer(bytes) {
+            if !matches!(kind, ScanFormat::Flatbuffer) {
+                self.add_finding("polyglot", || "the file is a mobile model and something else".to_owned());
+            }
+            self.add_missed(|| "the code of a mobile model in flatbuffers is not scanned".to_owned());
+        }
         let item = |part: &'static str, bytes: &'a [u8], expected| ScanItem {
             record: PicklePlace(vec![PlaceStep::Part(part)]),
             bytes: bytes.into(),
@@ -152,7 +159,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
             ScanFormat::Packed(packed) => {
                 self.scan_compressed(&PicklePlace::default(), packed, bytes, 0, false);
             }
-            ScanFormat::Header(_) | ScanFormat::Archive => {}
+            ScanFormat::Header(_) | ScanFormat::Archive | ScanFormat::Flatbuffer => {}
         }
         if zip_detection::is_archive(bytes) {
             self.scan_archive(&PicklePlace::default(), bytes, 0);

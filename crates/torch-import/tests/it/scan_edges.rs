@@ -304,7 +304,7 @@ fn the_code_of_torchscript_is_split_into_names() {
     let code =
         |code: &str| names(&scan(&stored_zip([("m/data.pkl", CLEAN), ("m/code/m.py", code.as_bytes())])));
     assert_eq!(code("    return ops.mine.run(x)\n"), ["torch.ops.mine.run"]);
-    assert_eq!(code("    y = ops.mine\\\n.run(x)\n"), ["torch.ops.mine.run"]);
+    assert_eq!(code("    y = ops.mine\\\n.run(x)\n"), ["TorchScript.syntax", "torch.ops.mine.run"]);
     assert_eq!(code("    y = ops..aten.from_file\n"), ["torch.ops", "torch.ops.aten.from_file"]);
     let bytecode =
         |pickle: &[u8]| names(&scan(&stored_zip([("m/data.pkl", CLEAN), ("m/bytecode.pkl", pickle)])));

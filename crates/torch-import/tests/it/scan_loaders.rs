@@ -63,6 +63,33 @@ fn numbers_that_only_one_unpickler_reads_are_not_clean() {
 }
 
 #[test]
+fn a_class_of_cpp_in_a_pickle_has_the_risk_of_its_use_in_code() {
+    let risk = |class: &str| {
+        let pickle = [b"\x80\x02c__torch__.torch.classes.", class.as_bytes(), b"\n)\x81."].concat();
+        let records =
+            [("p/data.pkl", &pickle[..]), ("p/constants.pkl", b"\x80\x02)."), ("p/code/__torch__.py", b"x")];
+        let found = scan(&stored_zip(records));
+        let risk = found.uses().map(|(_, used)| used.risk).max();
+        risk
+    };
+    for (class, expected) in [
+        ("quantized\nLinearPackedParamsBase", Risk::Known),
+        ("mine\nThing", Risk::Unknown),
+        ("dist_c10d\nFileStore", Risk::Dangerous),
+    ] {
+        assert_eq!(risk(class), Some(expected), "{class}");
+    }
+}
+
+#[test]
+fn the_code_of_a_mobile_model_is_not_scanned() {
+    let found = scan(&[&b"\x18\0\0\0PTMF"[..], &[0; 64]].concat());
+    assert!((found.format, found.is_fully_read()) == ("flatbuffer", false) && found.findings.is_empty());
+    let found = scan(b"\x80\x03C\x04PTMF.");
+    assert_eq!(kinds(&found), ["polyglot"]);
+}
+
+#[test]
 fn an_archive_that_brings_modules_has_no_known_globals() {
     let pickle = b"\x80\x02ccollections\nOrderedDict\n)R.";
     let risk = |name: &'static str| {
