@@ -97,7 +97,7 @@ def main():
     if options.fast:
         setting.setdefault("T2C_LAYOUTS", "28")
         setting.setdefault("T2C_DIFFERENTIAL", "200")
-    command = [pythons["NEWEST"], "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--rootdir", HERE]
+    command = [pythons["NEWEST"], "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--durations", "15", "--durations-min", "8", "--rootdir", HERE]
     command += ["-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1"]  # some are gigabytes
     command = [str(word) for word in (*command, *for_pytest)]
     before = fingerprint()
