@@ -8,7 +8,7 @@ use byte_source::{Location, Observer};
 use decoder::LayoutDocument;
 use open::files::{CheckpointSources, Companion};
 use open::{FoundInput, Model, TargetLayout, read_documents, refuse_adapter, values_document};
-use tensor::Tensors;
+use tensor::{Dtype, Tensors};
 use torch_import::{Checkpoint, Omissions, Risk};
 
 use crate::back::NonTensorParts;
@@ -18,6 +18,9 @@ use crate::note_collector::NoteCollector;
 use crate::options::output_format;
 use crate::write::{OutputParts, write_output};
 use crate::{ConvertOptions, ConvertReport, Error, Note, PlannedConversion, Problem, Result, torch_save};
+
+/// Configuration of a model of `transformers`.
+const CONFIG_FILE: &str = "config.json";
 
 /// Converts a checkpoint according to `options`.
 ///
@@ -141,7 +144,7 @@ impl PlannedConversion {
         byte_source::report_memory_freed();
         let document = match &model.document {
             Some(document) => Some((document.file(), document.text(tensors))),
-            None => self.dequantized_config()?,
+            None => self.changed_config(tensors, &misc)?,
         };
         let is_known = keeps_code || model.decoder.is_some();
         let quantized = if is_known { None } else { self.quantized_method(tensors) };
@@ -166,10 +169,25 @@ impl PlannedConversion {
         Ok(names)
     }
 
-    /// Returns `config.json` without the description of the quantization, if that is undone.
-    fn dequantized_config(&self) -> Result<Option<(&'static str, String)>> {
-        let config = self.quantization.as_ref().map(|_| self.sources.documents.config()).transpose()?;
-        Ok(config.flatten().map(|text| ("config.json", text.to_owned())))
+    /// Returns `config.json` if the options make it wrong: without the description of a quantization that is undone, and with the dtype
+    /// that most numbers are written in.
+    fn changed_config(
+        &self,
+        tensors: &Tensors,
+        misc: &[Companion],
+    ) -> Result<Option<(&'static str, String)>> {
+        let is_undone = self.quantization.is_some();
+        let given = self.options.target.output().misc();
+        let is_companion =
+            |(name, path): &Companion| name == CONFIG_FILE && self.carton.is_none() && !given.contains(path);
+        let is_cast = !self.options.casts.all().is_empty() && misc.iter().any(is_companion);
+        if !(is_undone || is_cast) {
+            return Ok(None);
+        }
+        let Some(text) = self.sources.documents.config()? else { return Ok(None) };
+        let with_dtype = main_dtype(tensors).and_then(|dtype| quantization::config_with_dtype(text, dtype));
+        let text = with_dtype.or_else(|| is_undone.then(|| text.to_owned()));
+        Ok(text.map(|text| (CONFIG_FILE, text)))
     }
 
     /// Adds the method that quantized the weights to an error that it explains, if the options do not undo it.
@@ -191,6 +209,18 @@ impl PlannedConversion {
         let inputs: Vec<&Path> = self.sources.inputs().chain(others).chain(misc).chain(given).collect();
         self.options.destination.check_target(&self.output, &inputs, self.options.if_exists)
     }
+}
+
+/// Returns the floating-point dtype of most numbers.
+fn main_dtype(tensors: &Tensors) -> Option<Dtype> {
+    let mut counts: Vec<(Dtype, u64)> = Vec::new();
+    for (_, tensor) in tensors.iter().filter(|(_, tensor)| tensor.dtype().is_floating_point()) {
+        match counts.iter_mut().find(|(dtype, _)| *dtype == tensor.dtype()) {
+            Some((_, count)) => *count = count.saturating_add(tensor.numel()),
+            None => counts.push((tensor.dtype(), tensor.numel())),
+        }
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(dtype, _)| dtype)
 }
 
 fn recorded_globals_note(checkpoint: &Checkpoint, risk: Risk) -> Option<Note> {

@@ -42,6 +42,7 @@ pub(crate) fn open_advice(problem: &open::Problem, place: &Place) -> String {
         Problem::NoData { .. } | Problem::CannotCast { .. } => {
             place.tensor.as_deref().map_or_else(String::new, exclude_advice)
         }
+        Problem::CodesCast { .. } => "; --dequantize computes the weights, in any dtype".to_owned(),
         problem => advice_on(problem.code()).to_owned(),
     }
 }

@@ -115,6 +115,9 @@ pub enum Problem {
     /// The dtype of a tensor cannot be cast to the requested one.
     #[error("{from} cannot be cast to {to}")]
     CannotCast { from: Dtype, to: Dtype },
+    /// The elements of a tensor are codes of a quantized weight, and a cast would give other weights.
+    #[error("its {from} numbers are codes, which `{}` gives a meaning, and cannot be cast to {to}", companion.escape_debug())]
+    CodesCast { from: Dtype, to: Dtype, companion: String },
     /// A document of an input or of the options is not one of a carton. The text counts its problems.
     #[error("{}", .0.count_text())]
     Document(DocumentProblems),
@@ -132,7 +135,7 @@ details! {
     Problem => Problem::place {
         Input: NoAdapter, AdapterAlone, DangerousGlobal, UnknownGlobal, NoTensors, SeveralKeys, NoData, Document;
         Option: NoTensorsUnderKey, DigestExpansion, AllTensorsExcluded, NoSuchPrefix, NothingRenamed, EmptyName, SameName,
-            CannotCast;
+            CannotCast, CodesCast;
         Unsupported: Dimensions, TooManyElements, NotNumbers;
     }
 }

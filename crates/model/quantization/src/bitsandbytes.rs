@@ -28,14 +28,20 @@ pub(crate) const COMPANIONS: &[&str] = &[
     ".nested_quant_map",
     "bitsandbytes__nf4",
     "bitsandbytes__fp4",
-    ".SCB",
-    ".weight_format",
+    MAXIMA,
+    ORDER,
 ];
+/// Suffix of the maxima of the rows of codes of eight bits.
+pub(crate) const MAXIMA: &str = ".SCB";
+/// Suffix of the order of these codes: a number, or a text in older files.
+pub(crate) const ORDER: &str = ".weight_format";
 /// Suffix and name of the two kinds of codes of four bits.
 const STATES: &[(&str, &str)] =
     &[(".quant_state.bitsandbytes__nf4", "NF4"), (".quant_state.bitsandbytes__fp4", "FP4")];
 /// Blocks that are computed as one row.
 const BLOCKS_PER_ROW: u64 = 256;
+/// Longest text of an order.
+const ORDER_MAX: u64 = 64;
 /// `1 / 127` as bitsandbytes writes it.
 const RECIPROCAL_127: f32 = 7.874_016e-3;
 
@@ -54,13 +60,13 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
             survey.companion(&name, &format!("{name}.quant_state.bitsandbytes__nf4"))?;
         }
     }
-    survey.stems(".SCB").iter().try_for_each(|module| add_8bit(survey, module))
+    survey.stems(MAXIMA).iter().try_for_each(|module| add_8bit(survey, module))
 }
 
 pub(crate) fn is_present(tensors: &Tensors) -> bool {
-    tensors.names().any(|name| {
-        STATES.iter().any(|(suffix, _)| name.ends_with(suffix)) || name.strip_suffix(".SCB").is_some()
-    })
+    tensors
+        .names()
+        .any(|name| STATES.iter().any(|(suffix, _)| name.ends_with(suffix)) || name.ends_with(MAXIMA))
 }
 
 struct State {
@@ -227,8 +233,25 @@ pub(crate) fn read_table(tensor: &Tensor, name: &str) -> Result<[f32; 16]> {
     Ok(numbers.ok_or_else(|| Problem::Dtype { tensor: name.to_owned(), found, expected })?)
 }
 
+/// Checks that the codes of a weight are in rows: its `weight_format` is 0, or the text `row` in bytes.
+fn check_order(tensor: &Tensor, name: &str) -> Result<()> {
+    let mut bytes: Vec<u8> = Vec::new();
+    if tensor.numel() <= ORDER_MAX {
+        tensor.gathered().write_to(&mut bytes)?;
+    }
+    if bytes == b"row" || (tensor.numel() == 1 && bytes.iter().all(|byte| *byte == 0)) {
+        return Ok(());
+    }
+    let found = match bytes.as_slice() {
+        [byte] => byte.to_string(),
+        text => format!("`{}`", String::from_utf8_lossy(text).escape_debug()),
+    };
+    let problem = format!("the weights are in the order {found} of a GPU, expected 0 or `row`");
+    Err(Problem::Content { tensor: name.to_owned(), problem }.into())
+}
+
 fn add_8bit(survey: &mut Survey<'_>, module: &str) -> Result<()> {
-    let (weight, maxima) = (format!("{module}.weight"), format!("{module}.SCB"));
+    let (weight, maxima) = (format!("{module}.weight"), format!("{module}{MAXIMA}"));
     let mut draft = Draft::new(&weight);
     let codes = survey.companion(&weight, &weight)?;
     let [rows, cols] = *codes.shape() else {
@@ -237,16 +260,9 @@ fn add_8bit(survey: &mut Survey<'_>, module: &str) -> Result<()> {
     };
     crate::gptq::check(codes, &weight, Dtype::Int8, &[rows, cols])?;
     crate::gptq::check(survey.companion(&weight, &maxima)?, &maxima, Dtype::Float32, &[rows])?;
-    let format = format!("{module}.weight_format");
+    let format = format!("{module}{ORDER}");
     if let Some(tensor) = survey.get(&format) {
-        let mut bytes: Vec<u8> = Vec::new();
-        if tensor.numel() == 1 {
-            tensor.gathered().write_to(&mut bytes)?;
-        }
-        if bytes.iter().any(|byte| *byte != 0) || bytes.is_empty() {
-            let problem = "the weights are in the order of a GPU, expected 0 for rows".to_owned();
-            return Err(Problem::Content { tensor: format, problem }.into());
-        }
+        check_order(tensor, &format)?;
     }
     let operand = survey.operand(&mut draft, &weight)?;
     let scales = survey.operand(&mut draft, &maxima)?;

@@ -108,9 +108,37 @@ impl QuantizationDocuments {
     }
 }
 
+/// Returns the text of a `config.json` whose weights have the dtype `dtype`; `None` if it says so already, or names no dtype. Its own
+/// member and those of the models in it are changed, so that `transformers` loads the weights as they are.
+pub fn config_with_dtype(text: &str, dtype: Dtype) -> Option<String> {
+    let mut config = parse(Some(text), CONFIG_FILE).ok()?;
+    let mut is_changed = set_dtype(&mut config, dtype);
+    for (_, inner) in config.iter_mut().filter(|(key, _)| key.ends_with("_config") && !is_member(key)) {
+        is_changed |= inner.as_object_mut().is_some_and(|inner| set_dtype(inner, dtype));
+    }
+    is_changed.then(|| serde_json::to_string_pretty(&config).unwrap_or_default() + "\n")
+}
+
+fn set_dtype(object: &mut Map<String, Value>, dtype: Dtype) -> bool {
+    let mut is_changed = false;
+    for key in ["dtype", "torch_dtype"] {
+        let Some(Value::String(name)) = object.get_mut(key) else { continue };
+        let is_other = name.strip_prefix("torch.").unwrap_or(name) != dtype.name();
+        if is_other {
+            dtype.name().clone_into(name);
+        }
+        is_changed |= is_other;
+    }
+    is_changed
+}
+
+fn is_member(key: &str) -> bool {
+    MEMBERS.contains(&key)
+}
+
 fn remove_members(object: &mut Map<String, Value>) -> bool {
     let before = object.len();
-    object.retain(|key, _| !MEMBERS.contains(&key.as_str()));
+    object.retain(|key, _| !is_member(key));
     object.len() < before
 }
 

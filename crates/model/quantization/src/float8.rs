@@ -6,10 +6,12 @@
 
 use std::sync::Arc;
 
-use tensor::{Dtype, Tensor};
+use byte_source::Blob;
+use tensor::{Dtype, Tensor, Tensors};
 
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::{E2M1, E2M1_POSITIVE_ZERO, dtype_values, nibble_values};
+use crate::codes::is_marker;
 use crate::dequantized::Matrices;
 use crate::packed::CodeOrder;
 use crate::scales::{GlobalScale, ScaleGrid};
@@ -18,10 +20,13 @@ use crate::{Problem, Result};
 
 /// Suffixes of the scales, after the name of the tensor of codes.
 const SCALE_SUFFIXES: &[&str] = &["_scale_inv", "_scale"];
-/// Suffix of the scales of DeepSeek's own files, in place of `.weight`.
-const OWN_SCALE: &str = ".scale";
+/// Suffixes of the scales of DeepSeek's own files and of ComfyUI's, in place of `.weight`.
+const OWN_SCALES: &[&str] = &[".scale", ".scale_weight"];
+/// Suffix of ComfyUI's description of a layer, a JSON object in bytes.
+const COMFY_QUANT: &str = ".comfy_quant";
 /// Suffixes of tensors that mean nothing without codes.
-pub(crate) const COMPANIONS: &[&str] = &["_scale_inv", ".weight_scale", "_proj_scale"];
+pub(crate) const COMPANIONS: &[&str] =
+    &["_scale_inv", ".weight_scale", "_proj_scale", ".scale_weight", COMFY_QUANT];
 
 /// Adds all tensors that have scales.
 ///
@@ -50,9 +55,11 @@ pub(crate) fn recognise_as(survey: &mut Survey<'_>, dialect: Dialect) -> Result<
         if survey.is_used(name) {
             continue;
         }
-        let scales = SCALE_SUFFIXES.iter().map(|suffix| format!("{name}{suffix}"));
-        let own = name.strip_suffix(".weight").map(|module| format!("{module}{OWN_SCALE}"));
-        match scales.chain(own).find(|scale| survey.get(scale).is_some()) {
+        if is_marker(name) {
+            survey.mark(name);
+            continue;
+        }
+        match scale_name(survey.tensors, name) {
             Some(scale) => add(survey, name, &scale, dialect)?,
             // Scales may be FP8 themselves. One without codes is reported as unused.
             None if is_float8(tensor.dtype()) && !COMPANIONS.iter().any(|suffix| name.ends_with(suffix)) => {
@@ -65,15 +72,19 @@ pub(crate) fn recognise_as(survey: &mut Survey<'_>, dialect: Dialect) -> Result<
     Ok(())
 }
 
-/// Returns true if a list of tensors has FP8 weights with `transformers`' or DeepSeek's names of scales.
-pub(crate) fn is_present(tensors: &tensor::Tensors) -> bool {
-    tensors.iter().any(|(name, tensor)| {
-        is_float8(tensor.dtype())
-            && (tensors.contains(&format!("{name}_scale_inv"))
-                || name
-                    .strip_suffix(".weight")
-                    .is_some_and(|it| tensors.contains(&format!("{it}{OWN_SCALE}"))))
-    })
+/// Returns the name of the scales of a tensor of codes, if it has any.
+fn scale_name(tensors: &Tensors, name: &str) -> Option<String> {
+    let scales = SCALE_SUFFIXES.iter().map(|suffix| format!("{name}{suffix}"));
+    let module = name.strip_suffix(".weight");
+    let own =
+        module.into_iter().flat_map(|module| OWN_SCALES.iter().map(move |own| format!("{module}{own}")));
+    scales.chain(own).find(|scale| tensors.contains(scale))
+}
+
+/// Returns true if a list of tensors has FP8 weights with scales, and not those of ModelOpt.
+pub(crate) fn is_present(tensors: &Tensors) -> bool {
+    let mut weights = tensors.iter().filter(|(_, tensor)| is_float8(tensor.dtype()));
+    weights.any(|(name, _)| scale_name(tensors, name).is_some()) && !crate::modelopt::is_present(tensors)
 }
 
 pub(crate) fn is_float8(dtype: Dtype) -> bool {
@@ -113,11 +124,16 @@ fn add(survey: &mut Survey<'_>, name: &str, scale_name: &str, dialect: Dialect) 
         expected: expected.to_owned(),
     };
     let matrices = matrices.ok_or_else(|| wrong_shape("at least one element"))?;
-    let grid = Grid::find(survey, &shape, matrices, scale).ok_or_else(|| Problem::Shape {
+    // FP4 next to FP8 has groups of its own.
+    let configured = block_size(survey).filter(|_| !is_pairs && scale.shape().len() >= 2);
+    let grid = Grid::find(survey, &shape, matrices, scale);
+    let grid = grid.filter(|grid| configured.is_none_or(|block| grid.block == block));
+    let grid = grid.ok_or_else(|| Problem::Shape {
         tensor: scale_name.to_owned(),
         found: scale.shape().to_vec(),
-        expected: expected_grid(survey, &shape),
+        expected: expected_grid(configured, &shape),
     })?;
+    read_comfy_quant(survey, name)?;
     let operand = survey.operand(&mut draft, name)?;
     let scales = survey.operand(&mut draft, scale_name)?;
     let scale_dtype = scale.dtype();
@@ -161,6 +177,32 @@ fn add(survey: &mut Survey<'_>, name: &str, scale_name: &str, dialect: Dialect) 
     };
     survey.add(draft, recognised);
     Ok(())
+}
+
+/// Checks ComfyUI's description of the layer of a tensor of codes, if there is one.
+fn read_comfy_quant(survey: &mut Survey<'_>, codes: &str) -> Result<()> {
+    let module = codes.rsplit_once('.').map_or("", |(module, _)| module);
+    let name = format!("{module}{COMFY_QUANT}");
+    let Some(tensor) = survey.get(&name) else { return Ok(()) };
+    let problem = |problem: String| Problem::Content { tensor: name.clone(), problem };
+    if tensor.dtype() != Dtype::UInt8 || tensor.numel() > 1 << 16 {
+        return Err(problem("it is not a short text in bytes".to_owned()).into());
+    }
+    let mut bytes: Vec<u8> = Vec::new();
+    tensor.gathered().write_to(&mut bytes)?;
+    let layer: serde_json::Value =
+        serde_json::from_slice(&bytes).map_err(|error| problem(format!("it is not JSON: {error}")))?;
+    match layer.get("format").and_then(serde_json::Value::as_str) {
+        Some("float8_e4m3fn" | "float8_e5m2") => {
+            survey.mark(&name);
+            Ok(())
+        }
+        format => {
+            let found = format.map_or_else(|| "missing".to_owned(), |it| format!("`{}`", it.escape_debug()));
+            let text = format!("`format` is {found}, expected `float8_e4m3fn` or `float8_e5m2`");
+            Err(problem(text).into())
+        }
+    }
 }
 
 /// Returns the scale of the scales of ModelOpt, which FP4 has.
@@ -244,11 +286,11 @@ fn block_size(survey: &Survey<'_>) -> Option<BlockShape> {
     (block.rows > 0 && block.cols > 0).then_some(block)
 }
 
-fn expected_grid(survey: &Survey<'_>, shape: &[u64]) -> String {
-    match block_size(survey) {
-        Some(BlockShape { rows, cols }) => format!(
-            "one scale for each block of {rows} × {cols} of {shape:?}, or a grid that divides this shape"
-        ),
+fn expected_grid(configured: Option<BlockShape>, shape: &[u64]) -> String {
+    match configured {
+        Some(BlockShape { rows, cols }) => {
+            format!("one scale for each block of {rows} × {cols} of {shape:?}")
+        }
         None => format!("a grid that divides {shape:?}"),
     }
 }

@@ -29,11 +29,9 @@ pub(crate) const DESCRIPTIONS: &[&str] = &[
 /// Names of the dicts that describe codes, scales and zero points, in a checkpoint that is pickled.
 const DICTS: &[&str] = &[".meta_scale", ".meta_zero", ".meta"];
 
-/// Returns the name of the codes that a value of a pickled checkpoint describes, such as `layers.0.q_proj.W_q` for
-/// `layers.0.q_proj.meta_scale.nbits`; `None` if its name is not that of a description.
-///
-/// A file of safetensors has these values as small tensors: texts as the bytes of their characters, the others as integers.
-pub fn described_codes(value: &str) -> Option<String> {
+/// Returns the name of the codes that a value describes, such as `layers.0.q_proj.W_q` for `layers.0.q_proj.meta_scale.nbits`;
+/// `None` if its name is not that of a description.
+pub(crate) fn described_codes(value: &str) -> Option<String> {
     let described = DESCRIPTIONS.iter().find_map(|suffix| value.strip_suffix(suffix))?;
     let strip = |name, dict: &&'static str| str::strip_suffix(name, dict).unwrap_or(name);
     Some(format!("{}.W_q", DICTS.iter().fold(described, strip)))

@@ -3,6 +3,7 @@
 use tensor::Tensors;
 
 use crate::config::QuantizationConfig;
+use crate::hqq_description::described_codes;
 use crate::quantized_model::QuantizedModel;
 use crate::survey::Survey;
 use crate::{
@@ -28,7 +29,7 @@ const SCHEMES: &[Scheme] = &[
         methods: &["fp8", "mxfp8", "fbgemm_fp8"],
         recognise: float8::recognise,
         is_present: float8::is_present,
-        markers: &["_scale_inv", ".scale"],
+        markers: &["_scale_inv", "_scale", ".scale", ".scale_weight"],
         companions: float8::COMPANIONS,
     },
     Scheme {
@@ -131,6 +132,16 @@ pub fn recognise(documents: &QuantizationDocuments, tensors: &Tensors) -> Result
 pub fn method(documents: &QuantizationDocuments, tensors: &Tensors) -> Option<String> {
     let (config, _) = find(documents, tensors).ok().flatten()?;
     Some(config.method)
+}
+
+/// Returns the name of a tensor that shows that the value `name` of a pickled checkpoint describes a quantized layer: the codes of HQQ,
+/// or the maxima of bitsandbytes. `None` if no value of this name does.
+///
+/// A file of safetensors has these values as small tensors: texts as the bytes of their characters, the others as integers.
+pub fn described_layer(name: &str) -> Option<String> {
+    let maxima =
+        name.strip_suffix(bitsandbytes::ORDER).map(|module| format!("{module}{}", bitsandbytes::MAXIMA));
+    maxima.or_else(|| described_codes(name))
 }
 
 /// Returns the description of the quantization, and the row of its method.

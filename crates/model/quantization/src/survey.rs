@@ -15,6 +15,7 @@ use crate::{Error, Problem, Result};
 /// Suffixes of tensors that describe activations or caches.
 const ACTIVATION_SUFFIXES: &[&str] = &[
     ".input_scale",
+    ".scale_input",
     ".input_global_scale",
     ".input_zero_point",
     ".input_scale_ub",

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use byte_source::Observer;
+use quantization::Codes;
 use serde::Serialize;
 use tensor::{
     CastNumbers, DimsInterner, Dtype, DtypeConversion, Storage, StorageId, Tensor, Tensors, ViewedRanges,
@@ -101,6 +102,7 @@ impl Step for CastOptions {
 /// When a tensor cannot be cast to its new dtype.
 fn apply_casts(casts: &[Cast], tensors: &mut Tensors, notes: &mut Vec<Note>) -> Result<Casts> {
     let kept = parts_to_keep(casts, tensors);
+    let codes = Codes::new(tensors);
     let mut groups = CastGroups::default();
     let mut found: HashSet<Dtype> = HashSet::new();
     let mut kept_parts = 0_usize;
@@ -114,6 +116,8 @@ fn apply_casts(casts: &[Cast], tensors: &mut Tensors, notes: &mut Vec<Note>) -> 
             kept_parts = kept_parts.saturating_add(1);
         } else if DtypeConversion::new(from, to).is_none() {
             return Err(Error::from(Problem::CannotCast { from, to }).in_tensor(name));
+        } else if let Some(companion) = codes.companion(name, from) {
+            return Err(Error::from(Problem::CodesCast { from, to, companion }).in_tensor(name));
         } else {
             groups.add(name, tensor);
             if to.size() == 1 && to.is_floating_point() && tensor.shape().len() == 1 {

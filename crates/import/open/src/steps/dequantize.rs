@@ -55,19 +55,17 @@ pub fn encode_descriptions(is_wanted: bool, checkpoint: &mut Checkpoint) {
         return;
     }
     let items = &checkpoint.items;
-    let codes: HashSet<&str> =
-        items.iter().map(|item| item.name.as_str()).filter(|name| name.ends_with(".W_q")).collect();
-    if codes.is_empty() {
-        return;
-    }
-    let is_description = |name: &str| {
-        quantization::described_codes(name).is_some_and(|described| codes.contains(described.as_str()))
-    };
-    let described = items.iter().enumerate().filter(|(_, item)| is_description(&item.name));
-    let values = described.filter_map(|(place, item)| match &item.content {
-        ItemContent::Value(value) => Some((place, value)),
+    let values = items.iter().enumerate().filter_map(|(place, item)| match &item.content {
+        ItemContent::Value(value) => Some((place, value, quantization::described_layer(&item.name)?)),
         _ => None,
     });
+    let mut described: Vec<_> = values.collect();
+    if described.is_empty() {
+        return;
+    }
+    let names: HashSet<&str> = items.iter().map(|item| item.name.as_str()).collect();
+    described.retain(|(_, _, layer)| names.contains(layer.as_str()));
+    let values = described.into_iter().map(|(place, value, _)| (place, value));
     let encoded: Vec<(usize, Tensor)> = values::render(checkpoint, values)
         .filter_map(|(place, value)| Some((place, encode_description(&value)?)))
         .collect();

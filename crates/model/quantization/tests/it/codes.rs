@@ -1,0 +1,94 @@
+//! Codes of files without a configuration: ComfyUI's names, and what a cast must not touch.
+
+use quantization::{Codes, QuantizationDocuments, config_with_dtype, recognise};
+use tensor::{Dtype, Storage, Tensor, Tensors, contiguous_strides};
+
+fn tensor(dtype: Dtype, shape: &[u64], bytes: &[u8]) -> Tensor {
+    let strides = contiguous_strides(shape);
+    Tensor::new(dtype, shape.to_vec(), strides, 0, Storage::owned(bytes.to_vec())).expect("it fits")
+}
+
+fn fp8(shape: &[u64]) -> Tensor {
+    let count = shape.iter().product::<u64>();
+    tensor(Dtype::Float8E4M3Fn, shape, &vec![0x38; usize::try_from(count).expect("few")])
+}
+
+fn scale() -> Tensor {
+    tensor(Dtype::Float32, &[1], &0.5_f32.to_le_bytes())
+}
+
+fn tensors(parts: &[(&str, Tensor)]) -> Tensors {
+    parts.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect::<Vec<_>>().into()
+}
+
+fn names_and_schemes(tensors: &Tensors) -> Vec<(String, String)> {
+    let model =
+        recognise(&QuantizationDocuments::default(), tensors).expect("it is whole").expect("it is quantized");
+    let schemes: Vec<String> = model.tensors.iter().map(|tensor| tensor.scheme.clone()).collect();
+    let (tensors, _) = model.dequantize(tensors, |_| Dtype::Float32).expect("it fits");
+    let schemes = schemes.into_iter().chain(std::iter::repeat(String::new()));
+    tensors.names().map(str::to_owned).zip(schemes).collect()
+}
+
+#[test]
+fn scales_without_a_configuration_are_found_by_their_names() {
+    let own = [
+        ("m.scaled_fp8", fp8(&[2])),
+        ("m.q.weight", fp8(&[2, 2])),
+        ("m.q.scale_weight", scale()),
+        ("m.q.scale_input", scale()),
+    ];
+    let layer = tensor(Dtype::UInt8, &[26], br#"{"format":"float8_e4m3fn"}"#);
+    let newer = [("m.q.weight", fp8(&[2, 2])), ("m.q.weight_scale", scale()), ("m.q.comfy_quant", layer)];
+    let fixed = [("m.q.weight", fp8(&[2, 2])), ("m.q.weight_scale", scale()), ("m.q.input_scale", scale())];
+    let expected = [("m.q.weight".to_owned(), "FP8, a scale for each tensor".to_owned())];
+    for parts in [&own[..], &newer, &fixed] {
+        assert_eq!(names_and_schemes(&tensors(parts)), expected);
+    }
+    let layer = tensor(Dtype::UInt8, &[18], br#"{"format":"nvfp4"}"#);
+    let other =
+        tensors(&[("m.q.weight", fp8(&[2, 2])), ("m.q.weight_scale", scale()), ("m.q.comfy_quant", layer)]);
+    let refused = recognise(&QuantizationDocuments::default(), &other).expect_err("it is another format");
+    assert!(refused.to_string().contains("`format` is `nvfp4`"), "{refused}");
+}
+
+#[test]
+fn a_tensor_with_a_scale_is_a_code() {
+    let integers = tensor(Dtype::Int8, &[1], &[1]);
+    let all = tensors(&[
+        ("a.weight", fp8(&[2, 2])),
+        ("a.weight_scale", scale()),
+        ("b.weight", integers.clone()),
+        ("b.SCB", scale()),
+        ("c.qweight", tensor(Dtype::Int32, &[1], &[0; 4])),
+        ("c.scales", scale()),
+        ("d.weight", fp8(&[2])),
+        ("e.weight", scale()),
+        ("e.scale", scale()),
+        ("f.mask", integers),
+        ("f.scale", scale()),
+    ]);
+    let codes = Codes::new(&all);
+    let companion = |name: &str| codes.companion(name, all.get(name).expect("it is there").dtype());
+    assert_eq!(companion("a.weight").as_deref(), Some("a.weight_scale"));
+    assert_eq!(companion("b.weight").as_deref(), Some("b.SCB"));
+    assert_eq!(companion("c.qweight").as_deref(), Some("c.scales"));
+    for numbers in ["a.weight_scale", "d.weight", "e.weight", "f.mask"] {
+        assert_eq!(companion(numbers), None, "{numbers}");
+    }
+    let marked = tensors(&[("scaled_fp8", fp8(&[2])), ("d.weight", fp8(&[2])), ("e.weight", scale())]);
+    let codes = Codes::new(&marked);
+    assert_eq!(codes.companion("d.weight", Dtype::Float8E4M3Fn).as_deref(), Some("scaled_fp8"));
+    assert_eq!(codes.companion("e.weight", Dtype::Float32), None);
+}
+
+#[test]
+fn a_configuration_says_the_dtype_that_is_written() {
+    let text = r#"{"dtype": "bfloat16", "text_config": {"torch_dtype": "bfloat16"}, "quantization_config": {"dtype": "x"}}"#;
+    let changed = config_with_dtype(text, Dtype::Float16).expect("it says another dtype");
+    assert_eq!(changed.matches("float16\"").count(), 2, "{changed}");
+    assert!(!changed.contains("bfloat16") && changed.contains("\"x\""), "{changed}");
+    assert_eq!(config_with_dtype(&changed, Dtype::Float16), None);
+    assert_eq!(config_with_dtype("{}", Dtype::Float16), None);
+    assert_eq!(config_with_dtype("[NaN", Dtype::Float16), None);
+}
