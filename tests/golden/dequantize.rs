@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::carton_tools::{ok, run, scratch};
+use crate::carton_tools::{ok, run, scratch, write};
+use crate::casts::floats;
 
 /// Dtype, shape and SHA-256 of each tensor, by its name.
 type Described = BTreeMap<String, (String, Vec<u64>, String)>;
@@ -116,6 +117,39 @@ fn numbers_are_cast_once() {
     ok(root, &[&[arg(&model), "--dequantize", "-o", "two.safetensors"][..], &two].concat());
     ok(root, &["all.safetensors", "--dtype", "bfloat16", "-o", "cast.safetensors", "--force"]);
     assert_eq!(found(root, "two.safetensors"), found(root, "cast.safetensors"));
+}
+
+#[test]
+fn codes_are_never_cast() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let model = model("fp8_block");
+    for cast in [&["--dtype", "bfloat16"][..], &["--cast", "float8_e4m3fn=float16"]] {
+        let (code, text) = run(root, &[&[arg(&model), "-o", "x.safetensors"][..], cast].concat());
+        assert_eq!(code, Some(1), "{text}");
+        let reason = "tensor `a.weight`: its float8_e4m3fn numbers are codes, which `a.weight_scale_inv` gives a meaning";
+        assert!(text.contains(reason) && text.contains("; --dequantize computes the weights"), "{text}");
+        assert!(!root.join("x.safetensors").exists());
+    }
+}
+
+#[test]
+fn the_configuration_names_the_dtype_that_was_written() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let folder = root.join("hf");
+    std::fs::create_dir(&folder).expect("a new folder");
+    floats(&folder.join("model.safetensors"), &[("a", &[1.0, 2.0])]);
+    let config = "{\"dtype\": \"float32\",\n \"vision_config\": {\"torch_dtype\": \"float32\"}}";
+    write(folder.join("config.json"), config);
+    let written = |name: &str| std::fs::read_to_string(root.join(name).join("config.json")).expect("a copy");
+    ok(root, &["hf", "--dtype", "bfloat16", "--to", "safetensors", "-o", "half"]);
+    let half: Value = serde_json::from_str(&written("half")).expect("JSON");
+    assert_eq!(half, serde_json::json!({"dtype": "bfloat16", "vision_config": {"torch_dtype": "bfloat16"}}));
+    ok(root, &["hf", "--dtype", "float32", "--to", "safetensors", "-o", "same"]);
+    assert_eq!(written("same"), config);
+    ok(root, &["hf", "--to", "safetensors", "-o", "plain"]);
+    assert_eq!(written("plain"), config);
 }
 
 #[test]
