@@ -39,6 +39,10 @@ LOADERS = {
     "sb3": "import base64, json, pickle, sys\nfor it in json.load(open(sys.argv[1])).values(): pickle.loads(base64.b64decode(it[':serialized:']))",
     "auto_map": "import json, sys, importlib, pathlib\np = pathlib.Path(sys.argv[1]); sys.path.insert(0, str(p.parent))\n"
                 "text = json.dumps(json.load(open(p, encoding='utf-8')))\nassert 'modeling.X' in text; importlib.import_module('modeling')",
+    "monai": "import json, sys\nfor it in json.load(open(sys.argv[1]))['imports']: exec(it[1:])",
+    "keras": "import importlib, json, sys; it = json.load(open(sys.argv[1])); getattr(importlib.import_module(it['module']), it['class_name'])(it['config'])",
+    "mlflow": "import importlib, pathlib, sys, yaml; p = pathlib.Path(sys.argv[1]); sys.path.insert(0, str(p.parent / 'code'))\n"
+              "importlib.import_module(yaml.safe_load(open(p))['flavors']['python_function']['loader_module'])",
     "sympy": "import json, sys, torch\nfrom torch._export.serde.serialize import GraphModuleDeserializer as D\nimport sympy\n"
              "sympy.sympify(json.load(open(sys.argv[1]))['as_expr']['expr_str'])",
     "guards": "import json, sys\nfrom torch.export._unlift import _convert_guards_code_to_fn as f\n"
@@ -70,6 +74,9 @@ ATTACKS = {
     "utf-32": ("json bytes", "a.json", '{"_target_": "os.mkdir"}'.encode("utf-32-be"), {}),
     "auto_map": ("auto_map", "config.json", b'{"x": NaN, "auto_map": {"AutoModel": "modeling.X"}}', CODE),
     "modules.json": ("auto_map", "modules.json", b'[{"idx": 0, "type": "modeling.X"}]', CODE),
+    "import": ("monai", "a.json", b'{"imports": ["$import os; os.mkdir(\'ran\')"]}', {}),
+    "object": ("keras", "config.json", b'{"module": "os", "class_name": "mkdir", "config": "ran"}', {}),
+    "loader": ("mlflow", "MLmodel", b"flavors:\n  python_function:\n    loader_module: modeling\n    code: code\n", {"code/modeling.py": CODE["modeling.py"]}),
     "serialized": ("sb3", "data.json", json.dumps({"a": {":serialized:": "*" + base64.b64encode(PICKLE).decode()}}).encode(), {}),
     "expression": ("sympy", "model.json", json.dumps({"as_expr": {"expr_str": MKDIR}}).encode(), {}),
     "hidden expression": ("sympy", "model.json", json.dumps({"as_expr": {"expr_str": f"Integer(1) + ({MKDIR} or 1)"}}).encode(), {}),
@@ -106,6 +113,7 @@ def test_what_a_document_runs_is_found(name, tmp_path):
     folder, ran = tmp_path / "folder", tmp_path / "ran"
     folder.mkdir(), ran.mkdir()
     for other, text in {file: data, **others}.items():
+        (folder / other).parent.mkdir(exist_ok=True)
         (folder / other).write_bytes(text)
     assert loads(loader, folder / file, ran), "the attack does not run"
     outcome = torch2carton("scan", folder)

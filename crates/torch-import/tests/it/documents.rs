@@ -78,6 +78,11 @@ fn callables_of_configurations_are_judged() {
         ("x: !!python/tuple [1, !!int 2]", "clean"),
         ("x: !new:os.system {}", "dangerous os.system"),
         ("x: !mine 1", "missed"),
+        ("x: !ref <a>\ny: !tuple (1, 2)", "clean"),
+        ("x: !applyref:os.system ['x']", "dangerous os.system"),
+        ("imports: [$import os]", "unknown _target_.$import os"),
+        ("device: $torch.device('cpu')\nx: $5 and $x", "unknown $torch.device('cpu')"),
+        ("x: $5 (each)", "clean"),
         ("a: [", "missed"),
         ("_target_:\n  - _target_", "unknown _target_._target_"),
     ] {
@@ -151,10 +156,30 @@ fn pickles_and_code_in_texts_are_found() {
         ("{\"chat_template\": \"{{ x }}\", \"other\": \"{{ x.__class__ }}\"}".to_owned(), "clean"),
         ("{\"model\": {\"handler\": \"handler.py:run\"}}".to_owned(), "missed"),
         ("{\"model\": {\"handler\": \"os:system\"}}".to_owned(), "dangerous os.system"),
+        ("{\"attn_implementation\": \"sdpa\"}".to_owned(), "clean"),
+        ("{\"attn_implementation\": \"a/kernels\"}".to_owned(), "unknown _target_.a/kernels"),
+        ("{\"parent_library\": \"mine\", \"base_model_class\": \"M\"}".to_owned(), "unknown mine.M"),
+        (
+            "{\"parent_library\": \"transformers.models.bert.modeling_bert\", \"base_model_class\": \"BertModel\"}".to_owned(),
+            "clean",
+        ),
+        (
+            "{\"__class__\": \"Popen\", \"__module__\": \"subprocess\", \"__loader__\": \"ObjectNode\"}".to_owned(),
+            "dangerous subprocess.Popen",
+        ),
+        (
+            "{\"__class__\": \"dict\", \"__module__\": \"builtins\", \"__loader__\": \"DictNode\"}".to_owned(),
+            "clean",
+        ),
         ("{\"model\": {\"handler\": \"image_classifier\"}}".to_owned(), "clean"),
     ] {
         assert_eq!(found("config.json", text.as_bytes()), expected, "{text}");
     }
+    let model =
+        |text: &str| found("MLmodel", format!("flavors:\n  python_function:\n    {text}\n").as_bytes());
+    assert_eq!(model("loader_module: mlflow.sklearn"), "clean");
+    assert_eq!(model("loader_module: mine"), "unknown mine._load_pyfunc");
+    assert_eq!(model("code: code"), "missed");
     assert_eq!(found("chat_template.jinja", b"{{ x|attr('__class__') }}"), "template");
     // stable-baselines3 gives its document no extension.
     let data = format!("{{\"a\": {{\":serialized:\": \"{pickle}\"}}}}");
@@ -196,4 +221,27 @@ fn an_archive_of_other_files_is_no_checkpoint() {
         worst(&scan(stored_zip([keras, ("model.weights.h5", b"\x89HDF\r\n")])).expect("an archive")),
         "missed"
     );
+}
+
+#[test]
+fn the_templates_of_gguf_are_read() {
+    let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
+    let entry = |key: &str, kind: u32, value: &[u8]| [&text(key)[..], &kind.to_le_bytes(), value].concat();
+    let file = |template: &str, count: u64| {
+        let array = [&8_u32.to_le_bytes()[..], &2_u64.to_le_bytes(), &text("a"), &text("b")].concat();
+        let numbers = [&4_u32.to_le_bytes()[..], &3_u64.to_le_bytes(), &[0; 12]].concat();
+        let entries = [
+            entry("general.architecture", 8, &text("llama")),
+            entry("tokenizer.ggml.tokens", 9, &array),
+            entry("tokenizer.ggml.types", 9, &numbers),
+            entry("general.bool", 7, &[1]),
+            entry("tokenizer.chat_template.tool", 8, &text(template)),
+        ];
+        [b"GGUF", &3_u32.to_le_bytes()[..], &0_u64.to_le_bytes(), &count.to_le_bytes(), &entries.concat()]
+            .concat()
+    };
+    assert_eq!(found("a.gguf", &file("{{ x.__class__ }}", 5)), "template");
+    assert_eq!(found("a.gguf", &file("{{ x }}", 5)), "clean");
+    assert_eq!(found("a.gguf", &file("{{ x }}", 6)), "missed");
+    assert_eq!(found("a.gguf", b"GGUF\x01\0\0\0"), "missed");
 }

@@ -5,15 +5,6 @@ use crate::Risk;
 /// Packages whose classes configurations make, and which nothing but their parameters runs.
 const HARMLESS_PACKAGES: [&str; 5] =
     ["nemo.collections.", "nemo.core.", "torch.nn.", "torch.optim.", "torchmetrics."];
-/// Factories of a `defaultdict`.
-pub(super) const HARMLESS_FACTORIES: [(&str, &str); 6] = [
-    ("builtins", "dict"),
-    ("builtins", "float"),
-    ("builtins", "int"),
-    ("builtins", "list"),
-    ("builtins", "set"),
-    ("collections", "OrderedDict"),
-];
 /// Modules of Keras that have classes.
 const KERAS_MODULES: &str = "activations constraints dtype_policies initializers layers losses metrics models optimizers regularizers";
 /// Parts of a dotted name that are compared with the lists.
@@ -75,12 +66,18 @@ pub(super) fn is_identifier(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Returns true for a class or an activation of Keras itself.
-pub(super) fn is_keras_class(module: &str, class: &str) -> bool {
+/// Returns true for a type that is data, for a class of a model of transformers or timm, and for a class or an activation of Keras
+/// itself.
+pub(super) fn is_harmless_class(module: &str, class: &str) -> bool {
+    let is_class = class.starts_with(|first: char| first.is_ascii_uppercase()) && is_identifier(class);
+    let is_model =
+        ["transformers.models.", "timm.models.", "diffusers.models."].iter().any(|it| module.starts_with(it));
+    if (is_class && is_model) || Risk::from_names(module, class) == Risk::Known {
+        return true;
+    }
     let package = module.strip_prefix("tensorflow.").or(module.strip_prefix("tf_")).unwrap_or(module);
     let package = package.strip_prefix("keras").unwrap_or("-");
     let first = package.strip_prefix(".src").unwrap_or(package).split('.').nth(1).unwrap_or_default();
-    let is_class = class.starts_with(|first: char| first.is_ascii_uppercase()) && is_identifier(class);
     (module == "builtins" && class == "function")
         || (is_class && (package.is_empty() || KERAS_MODULES.split(' ').any(|known| known == first)))
 }
@@ -110,9 +107,9 @@ mod tests {
             assert_eq!(Callable::new(text).risk, risk, "{text}");
         }
         assert!(
-            is_keras_class("keras.layers", "Dense")
-                && is_keras_class("keras.src.models.functional", "Functional")
+            is_harmless_class("keras.layers", "Dense")
+                && is_harmless_class("keras.src.models.functional", "Functional")
         );
-        assert!(!is_keras_class("keras.utils", "get_file") && !is_keras_class("os", "Popen"));
+        assert!(!is_harmless_class("keras.utils", "get_file") && !is_harmless_class("os", "Popen"));
     }
 }

@@ -3,12 +3,13 @@
 //! Facts: `hydra.utils.instantiate`, jsonargparse and torchtune call what `_target_`, `class_path` and `_component_` name;
 //! `get_obj_from_str` of latent diffusion, what `target` names. Keras imports the `module` of a `class_name` and unmarshals the code
 //! of a `Lambda`. stable-baselines3 unpickles `:serialized:`. `torch.export.load` gives `expr_str` to sympy and runs `guards_code`.
-//! `PyYAML` imports and calls what the tags of `python/` name, and `HyperPyYAML` those of `!new:`, `!apply:`, `!name:` and
+//! `transformers` runs the kernels of the repository that `attn_implementation` names, peft imports `parent_library`, `MLflow`
+//! `loader_module`, MONAI evaluates texts that begin with `$`, and skops what `__module__` and `__class__` name. `PyYAML` imports and calls what the tags of `python/` name, and `HyperPyYAML` those of `!new:`, `!apply:`, `!name:` and
 //! `!module:`. `transformers`, `diffusers` and `sentence_transformers` import `NAME.py` for `NAME.Class` and `[NAME, Class]`.
 
 use std::collections::{HashMap, HashSet};
 
-use super::callable::{Callable, HARMLESS_FACTORIES, is_identifier, is_keras_class};
+use super::callable::{Callable, is_harmless_class, is_identifier};
 use super::expression::{is_guard, is_symbolic};
 use super::{base64, template};
 use crate::scan::budget::truncate_name;
@@ -27,6 +28,8 @@ const CALLS_MAX: usize = 8;
 /// Tags that `PyYAML` reads as data.
 const DATA_TAGS: &str = "binary bool float int map merge null omap pairs python/bool python/bytes python/complex python/dict python/float \
                          python/int python/list python/long python/none python/str python/tuple python/unicode seq set str timestamp value";
+/// Keys of a map that names an object by its module and its class: of Keras, a tree of PyTorch, peft and skops.
+const OBJECT_KEYS: &str = "__loader__ base_model_class config default_factory_name registered_name";
 /// Handlers of `TorchServe` itself.
 const HANDLERS: &str = "image_classifier image_segmenter object_detector text_classifier";
 /// Operators of `torch.export` that are not PyTorch's own operators.
@@ -108,11 +111,9 @@ impl<'n> Judge<'n> {
     pub(super) fn close(&mut self, at: u64) {
         if let Some(Level { module: Some(module), class: Some(class), is_object: true, .. }) =
             self.levels.pop()
+            && !is_harmless_class(&module, &class)
         {
-            let is_factory = HARMLESS_FACTORIES.contains(&(module.as_str(), class.as_str()));
-            if !is_factory && !is_keras_class(&module, &class) {
-                self.add_target("class_name", &Callable::new(&[&module, ".", &class].concat()), at);
-            }
+            self.add_target("class_name", &Callable::new(&[&module, ".", &class].concat()), at);
         }
         self.end_value();
     }
@@ -129,7 +130,7 @@ impl<'n> Judge<'n> {
     pub(super) fn text(&mut self, text: &str, at: u64) {
         match self.levels.last_mut() {
             Some(level) if level.is_map && level.key.is_none() => {
-                level.is_object |= matches!(text, "registered_name" | "config" | "default_factory_name");
+                level.is_object |= OBJECT_KEYS.split(' ').any(|known| known == text);
                 level.key = Some(text.get(..KEY_MAX.min(text.len())).unwrap_or_default().to_owned());
             }
             _ => {
@@ -147,7 +148,8 @@ impl<'n> Judge<'n> {
         }
         let local = name.strip_prefix('!').unwrap_or(name);
         match local.split_once(':') {
-            Some(("new" | "apply" | "name" | "module", callable)) => {
+            None if name != local && matches!(local, "copy" | "list" | "placeholder" | "ref" | "tuple") => {}
+            Some(("new" | "apply" | "applyref" | "name" | "module", callable)) => {
                 self.add_target(tag, &Callable::new(callable), at);
             }
             _ if name.to_ascii_lowercase().contains("python") || name.contains('%') => {
@@ -199,11 +201,20 @@ impl<'n> Judge<'n> {
                 format!("the guard `{}`, which Python runs, is none that PyTorch writes", shown(text))
             }),
             "in_spec" | "out_spec" | "context" if text.starts_with(['[', '{']) => {
-                self.found.texts.push(text.to_owned())
+                self.found.texts.push(text.to_owned());
             }
             ":serialized:" => self.add_pickle(text, at, true),
             "chat_template" => self.template(text),
             "template" if outer == "chat_template" => self.template(text),
+            "attn_implementation" | "_attn_implementation" if text.contains('/') => {
+                self.add_target(&key, &Callable::unknown(text), at);
+            }
+            "loader_module" if !text.starts_with("mlflow.") => {
+                self.add_target(&key, &Callable::new(&[text, "._load_pyfunc"].concat()), at);
+            }
+            "code" if outer == "python_function" => {
+                self.add_missed(|| format!("the Python code in `{}`, which MLflow imports", shown(text)));
+            }
             "handler" if outer == "model" => self.handler(text, at),
             "class_name" if matches!(text, "__lambda__" | "Lambda") => self.add_finding("lambda", || {
                 format!(
@@ -213,14 +224,21 @@ impl<'n> Judge<'n> {
             _ if text.starts_with("gA") => self.add_pickle(text, at, false),
             _ => {}
         }
+        if is_python_text(text) && !matches!(key.as_str(), "merges" | "vocab") {
+            self.add_target(&key, &Callable::unknown(text), at);
+        }
         if text.contains("${") {
             self.interpolation(&key, text, at);
         }
         self.reference(&key, &outer, text);
         let Some(level) = self.levels.last_mut() else { return };
         match key.as_str() {
-            "module" | "default_factory_module" if level.is_map => level.module = Some(text.to_owned()),
-            "class_name" | "default_factory_name" if level.is_map => level.class = Some(text.to_owned()),
+            "module" | "default_factory_module" | "parent_library" | "__module__" if level.is_map => {
+                level.module = Some(text.to_owned());
+            }
+            "class_name" | "default_factory_name" | "base_model_class" | "__class__" if level.is_map => {
+                level.class = Some(text.to_owned());
+            }
             _ if !level.is_map => level.first = level.first.take().or_else(|| Some(text.to_owned())),
             _ => {}
         }
@@ -348,6 +366,13 @@ impl<'n> Judge<'n> {
             self.found.missed.push(text());
         }
     }
+}
+
+/// Returns true for a text that MONAI gives to `eval` or `exec`: `$` and an expression or an import.
+fn is_python_text(text: &str) -> bool {
+    let Some(code) = text.strip_prefix('$') else { return false };
+    code.starts_with(|first: char| first.is_alphabetic() || first == '_')
+        && (code.contains('(') || ["import ", "from "].iter().any(|start| code.starts_with(start)))
 }
 
 fn shown(text: &str) -> String {

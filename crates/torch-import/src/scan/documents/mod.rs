@@ -1,4 +1,4 @@
-//! Scans documents, which programs read next to weights or with them: JSON, YAML and templates, in folders and in archives.
+//! Scans documents, which programs read next to weights or with them: JSON, YAML, templates and the metadata of GGUF, in folders and in archives.
 //!
 //! Each reader accepts what its loader in Python does. Of a document, only what a program calls, evaluates, unpickles or imports is
 //! judged, as its events come, so that no document needs memory of its own.
@@ -6,6 +6,7 @@
 mod base64;
 mod callable;
 mod expression;
+mod gguf;
 mod json;
 mod judge;
 mod template;
@@ -26,6 +27,8 @@ use crate::container::inflate;
 
 /// Documents in texts of documents that are read.
 const INNER_DOCUMENTS_MAX: usize = 1 << 10;
+/// Bytes at the start of a GGUF file in which its metadata must end.
+const METADATA_MAX: u64 = 32 << 20;
 /// Folders around a record of Python code.
 const FOLDERS_MAX: usize = 32;
 
@@ -36,11 +39,16 @@ pub enum DocumentKind {
     Yaml,
     /// Template of Jinja.
     Template,
+    /// Model of ggml, whose metadata has templates.
+    Gguf,
 }
 
 impl DocumentKind {
     /// Returns the kind of a file; `None` if it is not a document.
     pub fn of(name: &str) -> Option<Self> {
+        if name == "MLmodel" {
+            return Some(Self::Yaml);
+        }
         let (_, extension) = name.rsplit_once('.')?;
         let is = |known: &[&str]| known.iter().any(|known| extension.eq_ignore_ascii_case(known));
         if is(&["json"]) {
@@ -48,7 +56,8 @@ impl DocumentKind {
         } else if is(&["yaml", "yml"]) {
             Some(Self::Yaml)
         } else {
-            is(&["jinja", "jinja2"]).then_some(Self::Template)
+            let template = is(&["jinja", "jinja2"]).then_some(Self::Template);
+            template.or_else(|| is(&["gguf"]).then_some(Self::Gguf))
         }
     }
 
@@ -67,6 +76,7 @@ impl DocumentKind {
             Self::Json => "json",
             Self::Yaml => "yaml",
             Self::Template => "jinja",
+            Self::Gguf => "gguf",
         }
     }
 }
@@ -83,8 +93,12 @@ impl Scan {
         is_near: &dyn Fn(&str) -> bool,
         observer: &dyn Observer,
     ) -> Result<(Self, Vec<CodeReference>)> {
-        let source = inflate::mappable(Arc::clone(source))?;
-        let bytes = source.share(0..source.len())?;
+        let bytes = if kind == DocumentKind::Gguf {
+            source.share(0..source.len().min(METADATA_MAX))?
+        } else {
+            let source = inflate::mappable(Arc::clone(source))?;
+            source.share(0..source.len())?
+        };
         let mut scanner = Scanner::new(kind.name(), bytes.len() as u64, observer);
         let place = PicklePlace(vec![PlaceStep::Part("document")]);
         let references = scanner.scan_document(&place, kind, &bytes, 0, is_near);
@@ -183,6 +197,11 @@ impl Scanner<'_, '_> {
             DocumentKind::Yaml => {
                 if let Err(reason) = yaml::read(bytes, &mut judge) {
                     self.add_missed(|| format!("{record}: not read as YAML: {reason}"));
+                }
+            }
+            DocumentKind::Gguf => {
+                if let Err(reason) = gguf::read(bytes, &mut judge) {
+                    self.add_missed(|| format!("{record}: not read as GGUF: {reason}"));
                 }
             }
             DocumentKind::Template => judge.template(&String::from_utf8_lossy(bytes)),
