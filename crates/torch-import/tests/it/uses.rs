@@ -564,7 +564,7 @@ fn sympy_is_known_as_it_writes_itself() {
         new(&number("Integer"), &[int(3)]),
         new(&number("Rational"), &[int(1), int(3)]),
         new(&number("Half"), &[]),
-        with_keywords(&number("Float"), &[float.clone()], &[("precision", int(53))]),
+        with_keywords(&number("Float"), std::slice::from_ref(&float), &[("precision", int(53))]),
         new(&add, &[x.clone(), new(&number("Integer"), &[int(3)])]),
         [b"}".as_slice(), &positive, b"K\x01s"].concat(),
     ] {
@@ -617,10 +617,10 @@ fn sympy_is_known_as_older_protocols_write_it() {
 /// Lightning's callbacks hold a file system of fsspec, whose other classes connect and run programs.
 #[test]
 fn the_local_file_system_is_known_as_fsspec_writes_it() {
-    let make = global("fsspec.spec", "make_instance");
+    let function = global("fsspec.spec", "make_instance");
     let local = global("fsspec.implementations.local", "LocalFileSystem");
     let made = |class: &[u8], args: Vec<u8>, options: &[(&str, Vec<u8>)]| {
-        call(&make, &[class.to_vec(), args, dict(options)])
+        call(&function, &[class.to_vec(), args, dict(options)])
     };
     let known = made(&local, tuple(&[]), &[("auto_mkdir", b"\x88".to_vec())]);
     assert_eq!(worst(&known), Risk::Known, "{:?}", risks(&known));
