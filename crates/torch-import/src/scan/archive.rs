@@ -101,6 +101,10 @@ impl<'a> Scanner<'a, '_> {
         if survey.is_incomplete {
             self.add_missed(|| format!("{place}the entries after the limit were not scanned"));
         }
+        let names = survey.entries.iter().map(|entry| entry.name.len() as u64);
+        if !self.budget.spend(names.fold(1, u64::saturating_add)) {
+            return self.add_missed(|| format!("{place}the limit on the work for one file was reached"));
+        }
         self.add_script_modules(record, &survey.entries);
         let archive = ArchiveTraits {
             is_cut: survey.ends_before_directory,

@@ -40,6 +40,9 @@ pub(super) struct ScanBudget<'o> {
     /// Work since the last look at the observer.
     unchecked: u64,
     is_stopped: bool,
+    /// All work and instructions so far.
+    #[cfg(test)]
+    pub(super) spent: u64,
 }
 
 impl ScanBudget<'static> {
@@ -61,6 +64,8 @@ impl<'o> ScanBudget<'o> {
             observer,
             unchecked: 0,
             is_stopped: false,
+            #[cfg(test)]
+            spent: 0,
         }
     }
 
@@ -94,10 +99,12 @@ impl<'o> ScanBudget<'o> {
     /// Deducts the instructions that were executed.
     pub(super) fn spend_opcodes(&mut self, opcodes: u64) {
         self.all_opcodes = self.all_opcodes.saturating_sub(opcodes);
+        self.count(opcodes);
     }
 
     /// Deducts `work`; returns false if less was left, or the observer has stopped the scan.
     pub(super) fn spend(&mut self, work: u64) -> bool {
+        self.count(work);
         self.unchecked = self.unchecked.saturating_add(work);
         if self.unchecked >= WORK_PER_CHECK {
             self.unchecked = 0;
@@ -107,6 +114,15 @@ impl<'o> ScanBudget<'o> {
         self.work = left.unwrap_or(0);
         left.is_some()
     }
+
+    #[cfg(test)]
+    fn count(&mut self, work: u64) {
+        self.spent = self.spent.saturating_add(work);
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "only tests count")]
+    const fn count(&self, _: u64) {}
 
     /// Truncates a text for the report; `None` if the report is full.
     pub(super) fn spend_text(&mut self, text: impl FnOnce() -> String) -> Option<String> {
@@ -135,6 +151,9 @@ fn truncate_text(mut text: String, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use super::super::scanner::Scanner;
     use super::*;
 
     #[test]
@@ -151,6 +170,82 @@ mod tests {
         assert_eq!(truncate_name("a".repeat(REPORT_NAME_LEN_MAX)), "a".repeat(REPORT_NAME_LEN_MAX));
         budget.add(2);
         assert!(budget.spend(2 * WORK_PER_BYTE) && !budget.spend(1), "what was decompressed may be read");
+    }
+
+    /// Returns the work of scanning a file.
+    fn work(bytes: &[u8]) -> u64 {
+        let mut scanner = Scanner::for_file(bytes, false, &()).expect("it is of a known kind");
+        scanner.scan_queue();
+        scanner.budget.spent
+    }
+
+    /// A tar archive with `count` members.
+    fn tar(count: usize) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for number in 0..count {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(2);
+            tar.append_data(&mut header, format!("m{number}"), &b"N."[..]).expect("memory takes it");
+        }
+        tar.into_inner().expect("memory takes it")
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(bytes).expect("memory takes it");
+        gzip.finish().expect("memory takes it")
+    }
+
+    fn zip(records: impl IntoIterator<Item = (String, Vec<u8>)>) -> Vec<u8> {
+        let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        let options = zip::write::SimpleFileOptions::default();
+        for (name, data) in records {
+            zip.start_file(name, options).expect("memory takes it");
+            zip.write_all(&data).expect("memory takes it");
+        }
+        zip.finish().expect("memory takes it").into_inner()
+    }
+
+    #[test]
+    fn twice_the_input_is_at_most_three_times_the_work() {
+        let script = |text: Vec<u8>| {
+            let records =
+                [("p/data.pkl", b"\x80\x02}.".to_vec()), ("p/constants.pkl", b"\x80\x02).".to_vec())];
+            let code = [("p/code/__torch__.py", text)];
+            zip(records.into_iter().chain(code).map(|(name, data)| (name.to_owned(), data)))
+        };
+        let names = |count: usize| (0..count).flat_map(|n| format!("cm\nn{n}\n)R0").into_bytes());
+        const ARRAY: &[u8] = b"\x80\x02cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81}(X\x05\0\0\0shapeK\x01\x85X\x05\0\0\0orderX\x01\0\0\0C\
+            X\x05\0\0\0dtypecnumpy\ndtype\nX\x02\0\0\0O8K\0K\x01\x87R(K\x03X\x01\0\0\0|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tbub";
+        let npy = b"\x93NUMPY\x01\0\x39\0{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
+        type Made<'f> = (&'static str, &'f dyn Fn(usize) -> Vec<u8>);
+        let formats: [Made<'_>; 13] = [
+            ("operators on one line", &|n| {
+                script((0..n).flat_map(|n| format!("ops.a{n}.b() ").into_bytes()).collect())
+            }),
+            ("lookups in lookups", &|n| script(b"getattr(self,".repeat(n))),
+            ("records of code", &|n| {
+                zip((0..n).map(|n| (format!("p/code/__torch__/m{n}.py"), b"x = ops.a.b()".to_vec())))
+            }),
+            ("records", &|n| zip((0..n).map(|n| (format!("p/{n}.pkl"), b"cm\nn\n)R.".to_vec())))),
+            ("archives", &|n| b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0".repeat(n)),
+            ("members", &tar),
+            ("compressed members", &|n| gzip(&tar(n))),
+            ("names", &|n| [b"\x80\x02".to_vec(), names(n).collect(), b"N.".to_vec()].concat()),
+            ("an array of names", &|n| [npy.to_vec(), names(n).collect(), b"N.".to_vec()].concat()),
+            ("pickles", &|n| b"cm\nn\n0N.".repeat(n)),
+            ("byte strings", &|n| {
+                [b"\x80\x03".to_vec(), b"C\x0a\x80\x02cm\nn\n)R.0".repeat(n), b"N.".to_vec()].concat()
+            }),
+            ("numbers of other forms", &|n| {
+                [b"cm\nn\n0".to_vec(), b"I0x1\n0".repeat(n), b"N.".to_vec()].concat()
+            }),
+            ("states of an array", &|n| [ARRAY.to_vec(), b"}b".repeat(n), b"\xff".to_vec()].concat()),
+        ];
+        for (what, made) in formats {
+            let (once, twice) = (work(&made(400)), work(&made(800)));
+            assert!(once >= 400 && twice <= once.saturating_mul(3), "{what}: {once}, then {twice}");
+        }
     }
 
     #[test]

@@ -76,6 +76,8 @@ struct PickleRun<'p> {
     /// Pickles of object arrays in joblib's files.
     objects: Vec<NestedBytes<'p>>,
     missed: Vec<&'static str>,
+    /// Bytes of the pickles of object arrays.
+    elements_read: u64,
 }
 
 /// Scans the pickle at the start of `bytes`.
@@ -116,6 +118,7 @@ impl<'p> PickleRun<'p> {
             error: None,
             objects: Vec::new(),
             missed: Vec::new(),
+            elements_read: 0,
         };
         let mut steps = 0_u64;
         while let Some(instruction) = ran.reader.next() {
@@ -139,7 +142,11 @@ impl<'p> PickleRun<'p> {
                     break;
                 }
             }
-            if with_arrays && ran.builds.last().is_some_and(|build| build.offset == ran.last_build_offset()) {
+            // Where the elements of one array end is unknown, so is where the next ones start.
+            if with_arrays
+                && ran.missed.is_empty()
+                && ran.builds.last().is_some_and(|build| build.offset == ran.last_build_offset())
+            {
                 ran.skip_elements(bytes);
             }
         }
@@ -185,6 +192,7 @@ impl<'p> PickleRun<'p> {
             ArrayElements::Pickle => {
                 let mut reader = Reader::new(rest);
                 let whole = reader.by_ref().all(|instruction| instruction.is_ok());
+                self.elements_read = self.elements_read.saturating_add(reader.offset());
                 let len = usize::try_from(reader.offset()).ok().filter(|_| whole);
                 let bytes = len.and_then(|len| rest.get(..len)).unwrap_or(rest);
                 self.objects.push(NestedBytes { at, bytes: Cow::Borrowed(bytes), is_loaded: true });
@@ -201,12 +209,13 @@ impl<'p> PickleRun<'p> {
     }
 
     fn into_findings(self, bytes: &'p [u8], budget: &mut ScanBudget<'_>) -> PickleFindings<'p> {
-        let Self { reader, machine, builds, computed_name, root, error, objects, mut missed } = self;
+        let Self { reader, machine, builds, computed_name, root, error, objects, mut missed, elements_read } =
+            self;
         let read = reader.offset();
         // The search for the end of an unterminated line reads all remaining bytes.
         let without_end = error.as_ref().is_some_and(|error| error.kind == ErrorKind::NoNewline);
         let cost = if without_end { bytes.len() as u64 } else { read.max(1) };
-        let mut whole = budget.spend(cost);
+        let mut whole = budget.spend(cost.saturating_add(elements_read));
         let heap = machine.heap();
         if heap.global_objects().iter().any(|id| heap.global(*id).is_some_and(joblib::is_external_array)) {
             missed.push(

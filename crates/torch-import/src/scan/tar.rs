@@ -13,6 +13,10 @@ impl<'a> Scanner<'a, '_> {
     pub(super) fn scan_tar(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {
         let archive = TarMembers::read(Cursor::new(bytes), bytes.len() as u64);
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
+        // Each member has a header of a block.
+        if !self.budget.spend((archive.members.len() as u64).saturating_mul(512)) {
+            return self.add_missed(|| format!("{place}the limit on the work for one file was reached"));
+        }
         for oddity in &archive.oddities {
             self.add_finding("tar", || format!("{place}{oddity}"));
         }
