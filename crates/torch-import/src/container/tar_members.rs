@@ -365,7 +365,7 @@ mod tests {
     /// A header of a member `pickle` without bytes, with `fields` set before the checksum is computed.
     fn header(fields: &[(usize, &[u8])]) -> [u8; BLOCK] {
         let mut block = [0; BLOCK];
-        let mut set = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        let mut set = |at: usize, bytes: &[u8]| block[at..][..bytes.len()].copy_from_slice(bytes);
         for (at, bytes) in [
             (0, &b"pickle"[..]),
             (100, b"0000644\0"),
@@ -375,7 +375,9 @@ mod tests {
         ] {
             set(at, bytes);
         }
-        fields.iter().for_each(|(at, bytes)| set(*at, bytes));
+        for (at, bytes) in fields {
+            set(*at, bytes);
+        }
         let sum = checksums(&block)[0];
         block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         block

@@ -161,6 +161,15 @@ impl<'a> Scanner<'a, '_> {
                 });
             }
         }
+        let root = entries.first().and_then(|entry| entry.name.split_once('/')).map_or("", |(root, _)| root);
+        if entries.iter().any(|entry| {
+            let inner = entry.name.get(root.len()..).and_then(|name| name.strip_prefix('/'));
+            inner.is_some_and(|name| name.eq_ignore_ascii_case("model.json"))
+        }) {
+            self.add_missed(|| {
+                format!("{place}the code of a TorchScript archive of PyTorch 1.0 to 1.2, whose records `model.json` names, is not scanned")
+            });
+        }
         if let Some((found, written)) = find_other_case(entries) {
             let found = found.escape_debug();
             self.add_finding("name", || {

@@ -206,6 +206,13 @@ mod tests {
         zip.finish().expect("memory takes it").into_inner()
     }
 
+    /// What a file has, and how many of it.
+    type Made<'f> = (&'static str, &'f dyn Fn(usize) -> Vec<u8>);
+
+    /// An array of objects for joblib.
+    const ARRAY: &[u8] = b"\x80\x02cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81}(X\x05\0\0\0shapeK\x01\x85X\x05\0\0\0orderX\x01\0\0\0C\
+        X\x05\0\0\0dtypecnumpy\ndtype\nX\x02\0\0\0O8K\0K\x01\x87R(K\x03X\x01\0\0\0|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tbub";
+
     #[test]
     fn twice_the_input_is_at_most_three_times_the_work() {
         let script = |text: Vec<u8>| {
@@ -215,10 +222,7 @@ mod tests {
             zip(records.into_iter().chain(code).map(|(name, data)| (name.to_owned(), data)))
         };
         let names = |count: usize| (0..count).flat_map(|n| format!("cm\nn{n}\n)R0").into_bytes());
-        const ARRAY: &[u8] = b"\x80\x02cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81}(X\x05\0\0\0shapeK\x01\x85X\x05\0\0\0orderX\x01\0\0\0C\
-            X\x05\0\0\0dtypecnumpy\ndtype\nX\x02\0\0\0O8K\0K\x01\x87R(K\x03X\x01\0\0\0|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tbub";
         let npy = b"\x93NUMPY\x01\0\x39\0{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
-        type Made<'f> = (&'static str, &'f dyn Fn(usize) -> Vec<u8>);
         let formats: [Made<'_>; 13] = [
             ("operators on one line", &|n| {
                 script((0..n).flat_map(|n| format!("ops.a{n}.b() ").into_bytes()).collect())

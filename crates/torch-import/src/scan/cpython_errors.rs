@@ -25,7 +25,6 @@ pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
             !bytes.get(start..).is_some_and(|rest| rest.contains(&b'\n'))
         }
         (ErrorKind::NotAnInteger | ErrorKind::TooManyDigits { .. }, _) => !is_integer(line()),
-        (ErrorKind::AmbiguousNumber, _) => false,
         // The C unpickler stops at a NUL.
         (ErrorKind::NotAFloat, _) => {
             let number = until_nul(line());
@@ -44,7 +43,13 @@ pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
             !(depends_on_class(found) || matches!(*found, "str" | "Python 2 str"))
         }
         // `pickle.py` accepts any iterable as arguments and any mapping as keywords, and ignores an empty state.
-        (ErrorKind::WrongType { .. } | ErrorKind::LimitExceeded { .. } | ErrorKind::MemoKey, _) => false,
+        (
+            ErrorKind::AmbiguousNumber
+            | ErrorKind::WrongType { .. }
+            | ErrorKind::LimitExceeded { .. }
+            | ErrorKind::MemoKey,
+            _,
+        ) => false,
         _ => true,
     }
 }

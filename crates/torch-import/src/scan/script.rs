@@ -102,8 +102,8 @@ impl AttributeLookups {
     fn refused_by(&mut self, token: CodeToken<'_>) -> Option<u64> {
         let first = *self.open.first()?;
         self.state = match (self.state, token) {
-            (LookupState::Parenthesis, CodeToken::Other(b'(')) => LookupState::Receiver,
-            (LookupState::Receiver, CodeToken::Name(_) | CodeToken::Dot) => LookupState::Receiver,
+            (LookupState::Parenthesis, CodeToken::Other(b'('))
+            | (LookupState::Receiver, CodeToken::Name(_) | CodeToken::Dot) => LookupState::Receiver,
             (LookupState::Receiver, CodeToken::Other(b',')) => LookupState::Literal,
             (LookupState::Literal, CodeToken::Text(text))
                 if !(text.contains(&b'\\') || names_file_method(text)) =>
@@ -198,7 +198,7 @@ impl OperatorUses<'_, '_> {
             }
             ["ops", namespace, name, ..] if !chain.after_dot => self.add_operator(namespace, name, at),
             ["ops", namespace] if !chain.after_dot => {
-                self.add_use("torch.ops", namespace, Risk::Dangerous, at)
+                self.add_use("torch.ops", namespace, Risk::Dangerous, at);
             }
             ["ops"] if !chain.after_dot => self.add_use("torch", "ops", Risk::Dangerous, at),
             ["torch"] if !chain.after_dot => self.add_use(LANGUAGE, "torch", Risk::Dangerous, at),

@@ -23,17 +23,26 @@ fn kinds(scan: &Scan) -> Vec<&str> {
     scan.findings.iter().map(|found| found.kind).collect()
 }
 
+fn worst(scan: &Scan) -> Option<Risk> {
+    scan.uses().map(|(_, used)| used.risk).max()
+}
+
 /// Returns a member of a tar archive without the magic, whose header begins with `name`.
 fn tar_member(name: &[u8], data: &[u8], is_signed: bool) -> Vec<u8> {
-    let mut header = vec![0; 512];
-    header[..name.len()].copy_from_slice(name);
-    header[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
-    header[148..156].fill(b' ');
+    let header = |sum: &[u8]| {
+        let size = format!("{:011o}", data.len());
+        let mut header = name.to_vec();
+        for (end, field) in [(124, &[][..]), (148, size.as_bytes()), (512, sum)] {
+            header.extend_from_slice(field);
+            header.resize(end, 0);
+        }
+        header
+    };
     let number = |byte: &u8| if is_signed { i64::from(byte.cast_signed()) } else { i64::from(*byte) };
-    let sum: i64 = header.iter().map(number).sum();
-    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-    let padding = data.len().next_multiple_of(512) - data.len();
-    [&header[..], data, &vec![0; padding]].concat()
+    let sum: i64 = header(b"        ").iter().map(number).sum();
+    let mut member = [&header(format!("{sum:06o}\0 ").as_bytes()), data].concat();
+    member.resize(member.len().next_multiple_of(512), 0);
+    member
 }
 
 #[test]
@@ -69,8 +78,7 @@ fn a_class_of_cpp_in_a_pickle_has_the_risk_of_its_use_in_code() {
         let records =
             [("p/data.pkl", &pickle[..]), ("p/constants.pkl", b"\x80\x02)."), ("p/code/__torch__.py", b"x")];
         let found = scan(&stored_zip(records));
-        let risk = found.uses().map(|(_, used)| used.risk).max();
-        risk
+        worst(&found)
     };
     for (class, expected) in [
         ("quantized\nLinearPackedParamsBase", Risk::Known),
@@ -79,6 +87,17 @@ fn a_class_of_cpp_in_a_pickle_has_the_risk_of_its_use_in_code() {
     ] {
         assert_eq!(risk(class), Some(expected), "{class}");
     }
+}
+
+#[test]
+fn the_code_of_old_torchscript_is_not_scanned() {
+    let is_read = |name| scan(&stored_zip([("p/version", &b"2\n"[..]), (name, b"{}")])).is_fully_read();
+    assert!(
+        is_read("p/a/model.json")
+            && is_read("model.json")
+            && !is_read("p/model.json")
+            && !is_read("p/MODEL.json")
+    );
 }
 
 #[test]
@@ -94,8 +113,7 @@ fn an_archive_that_brings_modules_has_no_known_globals() {
     let pickle = b"\x80\x02ccollections\nOrderedDict\n)R.";
     let risk = |name: &'static str| {
         let found = scan(&stored_zip([("p/model/data.pkl", &pickle[..]), (name, b"x = 1\n")]));
-        let risk = found.uses().map(|(_, used)| used.risk).max();
-        risk
+        worst(&found)
     };
     assert_eq!(risk("p/model/a.txt"), Some(Risk::Known));
     for name in ["p/.data/extern_modules", "p/.DATA/EXTERN_MODULES", "p/collections.py", "p/code/a.py"] {
