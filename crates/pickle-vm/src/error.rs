@@ -43,6 +43,10 @@ pub enum ErrorKind {
     /// A text argument has no newline to end it.
     #[error("argument has no newline")]
     NoNewline,
+    /// A frame does not end where the pickle or an instruction ends. The next pickle of a file then begins elsewhere for CPython's C
+    /// unpickler, which reads whole frames. No pickler writes such a frame. See [`Reader::frame_error`](crate::Reader::frame_error).
+    #[error("frame {0}")]
+    Frame(&'static str),
     /// A signed length is negative.
     #[error("negative length {0}")]
     NegativeLength(i32),
@@ -147,6 +151,7 @@ impl ErrorKind {
             | Self::UnknownOpcode(_)
             | Self::Truncated { .. }
             | Self::NoNewline
+            | Self::Frame(_)
             | Self::NegativeLength(_)
             | Self::NotAnInteger
             | Self::AmbiguousNumber

@@ -64,17 +64,34 @@ pub struct Reader<'p> {
     bytes: &'p [u8],
     position: usize,
     finished: bool,
+    /// Offset of the end of the current frame; [`NO_FRAME`] outside of frames.
+    frame_end: usize,
+    frame_error: Option<Error>,
 }
+
+/// End of the current frame where there is none, which no offset reaches.
+const NO_FRAME: usize = usize::MAX;
 
 impl<'p> Reader<'p> {
     /// Creates a reader at the first byte. Bytes after STOP are not read.
     pub fn new(bytes: &'p [u8]) -> Self {
-        Reader { bytes, position: 0, finished: false }
+        Reader { bytes, position: 0, finished: false, frame_end: NO_FRAME, frame_error: None }
     }
 
     /// Returns the number of bytes read: the end of the last instruction, or the offset of an error.
     pub fn offset(&self) -> u64 {
         self.position as u64
+    }
+
+    /// Returns true if the last instruction is inside a frame that goes on.
+    pub fn is_in_frame(&self) -> bool {
+        self.frame_end != NO_FRAME
+    }
+
+    /// Returns the first instruction at which a frame begins inside another, ends inside the instruction, or goes on after STOP, as an
+    /// error. The reader itself only follows the lengths of arguments: for a pickle that is alone, frames are hints.
+    pub fn frame_error(&self) -> Option<&Error> {
+        self.frame_error.as_ref()
     }
 
     /// Skips `count` bytes that are not instructions: joblib writes the elements of an array between two instructions.
@@ -98,7 +115,33 @@ impl<'p> Reader<'p> {
         let arg = rest.argument(info.arg).map_err(|kind| kind.at(offset, opcode))?;
         self.position = self.bytes.len().saturating_sub(rest.0.len());
         self.finished = opcode == Opcode::Stop;
+        if self.position >= self.frame_end || matches!(opcode, Opcode::Stop | Opcode::Frame) {
+            self.follow_frame(offset, opcode, &arg);
+        }
         Ok(Instruction { offset, opcode, arg })
+    }
+
+    /// Begins or ends a frame after an instruction.
+    #[cold]
+    fn follow_frame(&mut self, offset: u64, opcode: Opcode, arg: &Arg<'_>) {
+        let in_frame = self.is_in_frame();
+        let fault = match opcode {
+            Opcode::Frame if in_frame => Some("begins inside another"),
+            Opcode::Stop if self.position < self.frame_end && in_frame => Some("goes on after STOP"),
+            _ => (self.position > self.frame_end).then_some("ends inside an instruction"),
+        };
+        if let Some(fault) = fault
+            && self.frame_error.is_none()
+        {
+            self.frame_error = Some(ErrorKind::Frame(fault).at(offset, opcode));
+        }
+        self.frame_end = match *arg {
+            Arg::FrameLength(len @ 1..) => {
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                self.position.saturating_add(len).min(NO_FRAME.saturating_sub(1))
+            }
+            _ => NO_FRAME,
+        };
     }
 }
 
@@ -262,6 +305,35 @@ mod tests {
         assert!(!reader.skip_bytes(4) && !reader.skip_bytes(u64::MAX));
         assert!(reader.skip_bytes(2));
         assert_eq!(reader.next().map(|read| read.map(|read| read.offset)), Some(Ok(3)));
+    }
+
+    #[test]
+    fn frames_that_no_pickler_writes_are_noticed() {
+        let error = |bytes: &[u8]| {
+            let mut reader = Reader::new(bytes);
+            assert!(reader.by_ref().all(|read| read.is_ok()), "the frames are only noticed");
+            reader.frame_error().map(ToString::to_string)
+        };
+        for sound in [
+            &b"N."[..],
+            b"\x95\x02\0\0\0\0\0\0\0N.",
+            b"\x95\x01\0\0\0\0\0\0\0N.",
+            b"\x95\0\0\0\0\0\0\0\0\x95\x02\0\0\0\0\0\0\0NN\x95\x02\0\0\0\0\0\0\0N.",
+        ] {
+            assert_eq!(error(sound), None, "{}", sound.escape_ascii());
+        }
+        let faults: [(&[u8], &str); 4] = [
+            (b"\x95\x03\0\0\0\0\0\0\0N.", "frame goes on after STOP at offset 0xa (STOP)"),
+            (b"\x95\xff\xff\xff\xff\xff\xff\xff\xffN.", "frame goes on after STOP at offset 0xa (STOP)"),
+            (b"\x95\x01\0\0\0\0\0\0\0K\x01.", "frame ends inside an instruction at offset 0x9 (BININT1)"),
+            (
+                b"\x95\x0b\0\0\0\0\0\0\0\x95\x02\0\0\0\0\0\0\0N.",
+                "frame begins inside another at offset 0x9 (FRAME)",
+            ),
+        ];
+        for (pickle, expected) in faults {
+            assert_eq!(error(pickle).as_deref(), Some(expected), "{}", pickle.escape_ascii());
+        }
     }
 
     #[test]

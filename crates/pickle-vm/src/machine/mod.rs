@@ -126,7 +126,7 @@ impl<'p> Machine<'p> {
                 }
                 _ => return Err(ErrorKind::WrongArgument),
             },
-            // Frames are hints for reading ahead; only the lengths in the opcodes' arguments matter.
+            // Frames are hints for reading ahead: the machine needs no bytes but those of its instructions. The reader follows them.
             Opcode::Frame => {}
             Opcode::Stop => return state.pop().map(Some),
 

@@ -136,14 +136,14 @@ pub(super) const RECORDS_PER_CHECK: usize = 1 << 14;
 /// Bytes of a mapped pickle that may stay in memory after the machine has read them.
 const RELEASED_AT_ONCE: u64 = 8 << 20;
 
-/// Reads a pickle. `check` is called with the number of bytes read, about once for each [`CHECKED_AT_ONCE`] bytes, and can stop the
+/// Reads a pickle. Returns it with the error of its frames, which matters if another pickle follows. `check` is called with the number of bytes read, about once for each [`CHECKED_AT_ONCE`] bytes, and can stop the
 /// machine.
 pub(super) fn load_checked<'p>(
     bytes: &'p [u8],
     limits: &PickleLimits,
     damaged: impl Fn(pickle_vm::Error) -> Error,
     mut check: impl FnMut(u64) -> Result<()>,
-) -> Result<Pickle<'p>> {
+) -> Result<(Pickle<'p>, Option<pickle_vm::Error>)> {
     let mut reader = Reader::new(bytes);
     let mut machine = Machine::new(*limits);
     let mut next_check = CHECKED_AT_ONCE;
@@ -155,7 +155,9 @@ pub(super) fn load_checked<'p>(
         };
         match stepped {
             Ok(None) => {}
-            Ok(Some(root)) => return Ok(machine.finish(root, reader.offset())),
+            Ok(Some(root)) => {
+                return Ok((machine.finish(root, reader.offset()), reader.frame_error().cloned()));
+            }
             Err(error) => return Err(damaged(error)),
         }
         if reader.offset() >= next_check {
@@ -300,6 +302,7 @@ impl ContainerContents {
             }
             Ok(())
         })
+        .map(|(pickle, _)| pickle)
     }
 
     fn release_in_pickle(&self, range: Range<u64>) {

@@ -75,21 +75,34 @@ impl<'a> Scanner<'a, '_> {
     pub(super) fn scan_archives(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {
         let parts = Survey::archive_ranges(bytes);
         if parts.len() < 2 {
-            return self.scan_archive(record, bytes, depth);
+            self.scan_archive(record, bytes, depth);
+            return;
         }
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         self.add_note(|| format!("{place}{} archives follow one another", parts.len()));
+        if Survey::has_hidden_directory(bytes, &parts) {
+            self.add_finding("archives", || {
+                format!("{place}PyTorch, which counts the offsets of the last archive from the start of the first, finds another directory")
+            });
+        }
+        let mut are_items = true;
         for part in parts {
             if self.should_stop() {
                 return;
             }
             let record = record.join_step(PlaceStep::Archive(part.start as u64));
-            self.scan_archive(&record, bytes.get(part).unwrap_or_default(), depth);
+            are_items &= self.scan_archive(&record, bytes.get(part).unwrap_or_default(), depth);
+        }
+        if !are_items {
+            self.add_finding("archives", || {
+                format!("{place}archives follow one another, and not as `torch.distributed.checkpoint` writes them")
+            });
         }
     }
 
-    pub(super) fn scan_archive(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {
-        let Ok(survey) = Survey::read_with_observer(bytes, self.budget.observer()) else { return };
+    /// Scans an archive. Returns true if it is what `torch.save` writes into a stream.
+    pub(super) fn scan_archive(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) -> bool {
+        let Ok(survey) = Survey::read_with_observer(bytes, self.budget.observer()) else { return false };
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         for oddity in survey.oddities {
             if oddity.kind == "cut" {
@@ -103,7 +116,8 @@ impl<'a> Scanner<'a, '_> {
         }
         let names = survey.entries.iter().map(|entry| entry.name.len() as u64);
         if !self.budget.spend(names.fold(1, u64::saturating_add)) {
-            return self.add_missed(|| format!("{place}the limit on the work for one file was reached"));
+            self.add_missed(|| format!("{place}the limit on the work for one file was reached"));
+            return false;
         }
         self.add_script_modules(record, &survey.entries);
         let archive = ArchiveTraits {
@@ -113,11 +127,12 @@ impl<'a> Scanner<'a, '_> {
         };
         for entry in &survey.entries {
             if self.should_stop() {
-                return;
+                break;
             }
             let record = record.join_step(PlaceStep::Record(entry.name.clone()));
             self.scan_entry(record, entry, Cow::Borrowed(entry.stored(bytes)), archive);
         }
+        archive_root(&survey.entries) == Some("archive/")
     }
 
     /// Remembers which modules an archive brings.

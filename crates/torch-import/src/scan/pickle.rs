@@ -31,6 +31,8 @@ pub(super) struct PickleFindings<'p> {
     pub(super) nested: Vec<NestedBytes<'p>>,
     /// Irregularities of the pickle, as clauses.
     pub(super) irregularity_texts: Vec<String>,
+    /// What is wrong with the frames, as a clause.
+    frame_error: Option<String>,
     /// Reasons why parts were not scanned, as clauses.
     pub(super) missed: Vec<&'static str>,
     pub(super) error: Option<Error>,
@@ -85,7 +87,9 @@ pub(super) fn scan_pickle<'p>(bytes: &'p [u8], budget: &mut ScanBudget<'_>) -> P
     let ran = PickleRun::new(bytes, false, budget);
     let heap = ran.machine.heap();
     if !heap.global_objects().iter().any(|id| heap.global(*id).is_some_and(is_array_wrapper)) {
-        return ran.into_findings(bytes, budget);
+        let mut found = ran.into_findings(bytes, budget);
+        found.irregularity_texts.extend(found.frame_error.take());
+        return found;
     }
     // joblib reads the elements of arrays between two instructions. Every other unpickler reads the elements as
     // instructions, and stops at the end of the pickle of an object array.
@@ -104,6 +108,9 @@ pub(super) fn scan_pickle<'p>(bytes: &'p [u8], budget: &mut ScanBudget<'_>) -> P
     found.uses.extend(others);
     found.nested.extend(plain.nested.into_iter().filter(|nested| nested.is_loaded));
     found.irregularity_texts.extend(plain.irregularity_texts);
+    // Elements that are read as instructions have frames by chance.
+    let plain_error = plain.frame_error.filter(|_| plain.error.is_none());
+    found.irregularity_texts.extend(found.frame_error.take().or(plain_error));
     found
 }
 
@@ -212,6 +219,7 @@ impl<'p> PickleRun<'p> {
         let Self { reader, machine, builds, computed_name, root, error, objects, mut missed, elements_read } =
             self;
         let read = reader.offset();
+        let frame_error = reader.frame_error().map(ToString::to_string);
         // The search for the end of an unterminated line reads all remaining bytes.
         let without_end = error.as_ref().is_some_and(|error| error.kind == ErrorKind::NoNewline);
         let cost = if without_end { bytes.len() as u64 } else { read.max(1) };
@@ -234,7 +242,8 @@ impl<'p> PickleRun<'p> {
         let risky = names.uses.iter().any(|used| used.risk == Risk::Dangerous);
         let called = !builds.is_empty() || heap.ids().any(|id| heap.instance(id).is_some());
         let matters = match &error {
-            None => has_names,
+            // Where the frame is wrong, other bytes may follow for Python.
+            None => has_names || frame_error.is_some(),
             Some(error) => {
                 let is_marked = bytes.first() == Some(&0x80);
                 // No call is possible without a name.
@@ -256,6 +265,7 @@ impl<'p> PickleRun<'p> {
             uses,
             nested,
             irregularity_texts: oddities,
+            frame_error,
             missed,
             error,
             bytes_read: read,

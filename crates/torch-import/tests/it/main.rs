@@ -10,4 +10,5 @@ mod rebuilds;
 mod scan;
 mod scan_edges;
 mod scan_loaders;
+mod scan_sequences;
 mod uses;

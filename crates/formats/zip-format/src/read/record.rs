@@ -155,6 +155,15 @@ impl EndRecords {
         (start.is_none_or(|start| start == first) && has_header).then_some(first)
     }
 
+    /// Returns the offsets of the zip64 end record, if there is one, and of the directory, as the end records at the end of `bytes` give
+    /// them.
+    pub(crate) fn stated_offsets(bytes: &[u8]) -> Option<(Option<u64>, u64)> {
+        let at = bytes.len().checked_sub(Self::RECORD)? as u64;
+        let (_, narrow) = Self::parse(bytes.into(), at)?;
+        let wide = at.checked_sub(Self::LOCATOR_LEN).and_then(|at| locator(bytes.into(), at));
+        Some((wide.map(|(offset, _, _)| offset), narrow.directory_offset))
+    }
+
     fn read_at_offset(tail: Tail<'_>, at: u64) -> Result<Self> {
         let (disks, end) = Self::parse(tail, at).ok_or(Error::NoEnd { len: tail.file_len() })?;
         let Some((wide_offset, wide_disk, wide_disks)) =

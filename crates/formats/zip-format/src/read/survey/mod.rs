@@ -31,6 +31,7 @@ const LOCAL: &[u8] = b"PK\x03\x04";
 const CENTRAL: &[u8] = b"PK\x01\x02";
 const DESCRIPTOR: &[u8] = b"PK\x07\x08";
 const END: &[u8] = b"PK\x05\x06";
+const WIDE_END: &[u8] = b"PK\x06\x06";
 /// Lengths of a data descriptor in bytes: with or without signature, with 32-bit or 64-bit sizes.
 const DESCRIPTOR_LENS: [usize; 4] = [12, 16, 20, 24];
 
@@ -106,6 +107,25 @@ impl Survey {
         }
         parts.reverse();
         parts
+    }
+
+    /// Returns true if a reader that counts the last archive's offsets from the first byte finds a directory other than those of the
+    /// archives in `parts`. miniz, which PyTorch uses, is such a reader. In archives of equal length it finds the directory of the first.
+    pub fn has_hidden_directory(bytes: &[u8], parts: &[Range<usize>]) -> bool {
+        let stated = |end: usize| bytes.get(..end).and_then(EndRecords::stated_offsets);
+        let last = stated(bytes.len());
+        let first = parts.first().filter(|part| part.start == 0).and_then(|part| stated(part.end));
+        let is_at = |offset: Option<u64>, signature: &[u8]| {
+            let offset = offset.and_then(|offset| usize::try_from(offset).ok());
+            offset.and_then(|offset| bytes.get(offset..)).is_some_and(|rest| rest.starts_with(signature))
+        };
+        let wide = last.and_then(|(wide, _)| wide);
+        let directory = last.map(|(_, directory)| directory);
+        if is_at(wide, WIDE_END) {
+            wide != first.and_then(|(wide, _)| wide)
+        } else {
+            is_at(directory, CENTRAL) && directory != first.map(|(_, directory)| directory)
+        }
     }
 
     /// Returns true if a central header is at the directory offset of the last end record in the last 64 KiB, whatever

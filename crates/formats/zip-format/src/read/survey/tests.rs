@@ -120,3 +120,23 @@ fn archives_that_follow_one_another_are_a_sequence() {
         assert_eq!(Survey::archive_ranges(&other), [], "{}", other.escape_ascii());
     }
 }
+
+#[test]
+fn a_directory_where_offsets_from_the_first_byte_lead_is_hidden() {
+    let hidden = |parts: &[&[u8]]| {
+        let whole = parts.concat();
+        let ranges = Survey::archive_ranges(&whole);
+        assert_eq!(ranges.len(), parts.len());
+        Survey::has_hidden_directory(&whole, &ranges)
+    };
+    let (short, starts) = archive(&[("a", b"12345")]);
+    let mut data = [0; 200];
+    assert!(!hidden(&[&archive(&[("a", &data)]).0, &short]));
+    assert!(
+        !hidden(&[&short, &archive(&[("b", &data)]).0, &short]),
+        "the first and the last are equally long"
+    );
+    // 31 bytes are before the data.
+    data[starts[1] - 31..][..4].copy_from_slice(CENTRAL);
+    assert!(hidden(&[&archive(&[("a", &data)]).0, &short]));
+}
