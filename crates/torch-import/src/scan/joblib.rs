@@ -3,7 +3,7 @@
 //! Facts: `NumpyArrayWrapper` and `NumpyUnpickler.load_build` in `joblib/numpy_pickle.py` of joblib 1.5;
 //! `arraydescr_setstate` in `numpy/core/src/multiarray/descriptor.c`.
 
-use pickle_vm::{Heap, ObjectId};
+use pickle_vm::{Construction, Heap, Instance, ObjectId};
 
 use crate::risk::is_array_wrapper;
 
@@ -17,6 +17,10 @@ pub(super) enum ArrayElements {
     Unknown,
 }
 
+/// Attributes of a `NumpyArrayWrapper`. Another one could take the place of a method that reads the elements.
+const ATTRIBUTES: [&str; 6] =
+    ["subclass", "shape", "order", "dtype", "allow_mmap", "numpy_array_alignment_bytes"];
+
 /// Returns true for a class of joblib before 0.10. `joblib.load` replaces its instances by arrays from other files,
 /// with `numpy.load(…, allow_pickle=True)`.
 pub(super) fn is_external_array((module, name): (&str, &str)) -> bool {
@@ -26,16 +30,21 @@ pub(super) fn is_external_array((module, name): (&str, &str)) -> bool {
 /// Returns the data that follow if the object changed by the last BUILD is the description of an array.
 pub(super) fn elements_after_build(heap: &Heap<'_>, id: ObjectId) -> Option<ArrayElements> {
     let instance = heap.instance(id)?;
-    let first = heap.items(instance.args).and_then(|args| args.first().copied());
-    let mut classes = [Some(instance.callable), first].into_iter().flatten();
-    if !classes.any(|class| heap.global(class).is_some_and(is_array_wrapper)) {
+    let (class, is_called) = class_of(heap, instance)?;
+    if !heap.global(class).is_some_and(is_array_wrapper) {
         return None;
     }
-    // A later state overrides attributes of an earlier one.
+    let is_attribute = |key: ObjectId| heap.text(key).is_some_and(|key| ATTRIBUTES.contains(&key.as_ref()));
+    let state = match *instance.state() {
+        [state] if !is_called => heap.entries(state),
+        _ => None,
+    };
+    let Some(state) = state.filter(|state| state.iter().all(|(key, _)| is_attribute(*key))) else {
+        return Some(ArrayElements::Unknown);
+    };
     let attribute = |name: &str| {
-        let entries = instance.state().iter().rev().filter_map(|state| heap.entries(*state));
-        let mut values = entries.flat_map(|entries| entries.iter().rev());
-        values.find(|(key, _)| heap.text(*key).is_some_and(|key| key == name)).map(|(_, value)| *value)
+        let found = state.iter().rev().find(|(key, _)| heap.text(*key).is_some_and(|key| key == name));
+        found.map(|(_, value)| *value)
     };
     let Some(item) = attribute("dtype").and_then(|dtype| element_kind(heap, dtype)) else {
         return Some(ArrayElements::Unknown);
@@ -48,6 +57,24 @@ pub(super) fn elements_after_build(heap: &Heap<'_>, id: ObjectId) -> Option<Arra
     let padded = attribute("numpy_array_alignment_bytes").is_some_and(|bytes| !heap.is_none(bytes));
     let bytes = count.and_then(|count| count.checked_mul(size));
     Some(bytes.map_or(ArrayElements::Unknown, |bytes| ArrayElements::Bytes(bytes, padded)))
+}
+
+/// Returns the class of an instance, and true if its `__init__` is called, which sets attributes as well.
+fn class_of(heap: &Heap<'_>, instance: &Instance) -> Option<(ObjectId, bool)> {
+    let is_maker = heap.global(instance.callable).is_some_and(|(module, name)| {
+        matches!(module, "copyreg" | "copy_reg") && matches!(name, "_reconstructor" | "__newobj__")
+    });
+    match instance.construction {
+        Construction::Reduce if is_maker => Some((*heap.items(instance.args)?.first()?, false)),
+        construction => Some((instance.callable, construction != Construction::NewObj)),
+    }
+}
+
+/// Returns true for what `pickle` writes of an array: a call of `numpy.core.multiarray._reconstruct`.
+pub(super) fn is_array(heap: &Heap<'_>, id: ObjectId) -> bool {
+    heap.instance(id).and_then(|instance| heap.global(instance.callable)).is_some_and(|(module, name)| {
+        matches!(module, "numpy.core.multiarray" | "numpy._core.multiarray") && name == "_reconstruct"
+    })
 }
 
 #[derive(Clone, Copy)]

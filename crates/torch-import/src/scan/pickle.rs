@@ -1,7 +1,7 @@
 //! Scans one pickle: the globals that it names, their calls, and the byte strings in it that are pickles.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use pickle_vm::{
     Arg, Error, ErrorKind, Heap, Instance, Instruction, Machine, Object, ObjectId, Opcode, Reader,
@@ -77,6 +77,10 @@ struct PickleRun<'p> {
     error: Option<Error>,
     /// Pickles of object arrays in joblib's files.
     objects: Vec<NestedBytes<'p>>,
+    /// Descriptions of arrays whose elements were skipped, with the offsets of their last changes. joblib replaces them by the arrays.
+    arrays: BTreeMap<ObjectId, Option<u64>>,
+    /// Offset of an array of objects whose pickle is that of something else.
+    other_object: Option<u64>,
     missed: Vec<&'static str>,
     /// Bytes of the pickles of object arrays.
     elements_read: u64,
@@ -102,16 +106,43 @@ pub(super) fn scan_pickle<'p>(bytes: &'p [u8], budget: &mut ScanBudget<'_>) -> P
     let names = |used: &GlobalUse| (used.global.module.clone(), used.global.name.clone());
     let listed: HashMap<(String, String), Risk> =
         found.uses.iter().map(|used| (names(used), used.risk)).collect();
+    let plain_end = plain.error.is_none().then_some(plain.bytes_read).filter(|end| *end != found.bytes_read);
     // Names read from array elements are mostly noise.
     let risky = plain.uses.into_iter().filter(|used| !used.after_error && used.risk >= Risk::Unreviewed);
     let others = risky.filter(|used| listed.get(&names(used)).is_none_or(|risk| *risk < used.risk));
     found.uses.extend(others);
     found.nested.extend(plain.nested.into_iter().filter(|nested| nested.is_loaded));
     found.irregularity_texts.extend(plain.irregularity_texts);
+    if let Some(end) = plain_end {
+        found.irregularity_texts.extend(find_next_pickle(bytes, end, budget));
+    }
     // Elements that are read as instructions have frames by chance.
     let plain_error = plain.frame_error.filter(|_| plain.error.is_none());
     found.irregularity_texts.extend(found.frame_error.take().or(plain_error));
     found
+}
+
+/// Returns what readers other than joblib run in the pickles from `end` on, where the pickle ended for them, as a clause: they may
+/// find them among the elements of an array.
+fn find_next_pickle(bytes: &[u8], end: u64, budget: &mut ScanBudget<'_>) -> Option<String> {
+    let mut at = usize::try_from(end).ok()?;
+    for _ in 0..legacy::LEGACY_PICKLES {
+        let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
+        let next = PickleRun::new(rest, false, budget).into_findings(rest, budget);
+        let is_whole = next.error.is_none();
+        let mut reached = next.uses.iter().filter(|used| !used.after_error);
+        if let Some(used) =
+            reached.find(|used| used.risk == Risk::Dangerous || is_whole && used.risk > Risk::Known)
+        {
+            let global = &used.global;
+            return Some(format!("a reader other than joblib goes on at 0x{at:x}, where it finds {global}"));
+        }
+        if !is_whole {
+            return None;
+        }
+        at = at.saturating_add(usize::try_from(next.bytes_read).ok()?);
+    }
+    None
 }
 
 impl<'p> PickleRun<'p> {
@@ -124,6 +155,8 @@ impl<'p> PickleRun<'p> {
             root: None,
             error: None,
             objects: Vec::new(),
+            arrays: BTreeMap::new(),
+            other_object: None,
             missed: Vec::new(),
             elements_read: 0,
         };
@@ -154,7 +187,7 @@ impl<'p> PickleRun<'p> {
                 && ran.missed.is_empty()
                 && ran.builds.last().is_some_and(|build| build.offset == ran.last_build_offset())
             {
-                ran.skip_elements(bytes);
+                ran.skip_elements(bytes, budget);
             }
         }
         budget.spend_opcodes(ran.machine.opcodes());
@@ -185,9 +218,19 @@ impl<'p> PickleRun<'p> {
     }
 
     /// Skips the elements of an array that the last BUILD described.
-    fn skip_elements(&mut self, bytes: &'p [u8]) {
-        let Some(id) = self.machine.stack().last() else { return };
-        let Some(elements) = joblib::elements_after_build(self.machine.heap(), *id) else { return };
+    fn skip_elements(&mut self, bytes: &'p [u8], budget: &mut ScanBudget<'_>) {
+        let Some(&id) = self.machine.stack().last() else { return };
+        if self.arrays.contains_key(&id) {
+            return;
+        }
+        let Some(elements) = joblib::elements_after_build(self.machine.heap(), id) else { return };
+        if self.reader.is_in_frame() {
+            self.missed.push(
+                "the elements of an array of joblib are inside a frame, where joblib does not look for them; load it where nothing can \
+                 be harmed",
+            );
+            return;
+        }
         let at = self.reader.offset();
         let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
         let passed = match elements {
@@ -197,17 +240,23 @@ impl<'p> PickleRun<'p> {
                 self.reader.skip_bytes(count.saturating_add(padding))
             }
             ArrayElements::Pickle => {
-                let mut reader = Reader::new(rest);
-                let whole = reader.by_ref().all(|instruction| instruction.is_ok());
-                self.elements_read = self.elements_read.saturating_add(reader.offset());
-                let len = usize::try_from(reader.offset()).ok().filter(|_| whole);
+                let inner = PickleRun::new(rest, false, budget);
+                let read = inner.reader.offset();
+                self.elements_read = self.elements_read.saturating_add(read);
+                let len = usize::try_from(read).ok().filter(|_| inner.root.is_some());
                 let bytes = len.and_then(|len| rest.get(..len)).unwrap_or(rest);
                 self.objects.push(NestedBytes { at, bytes: Cow::Borrowed(bytes), is_loaded: true });
-                whole && self.reader.skip_bytes(reader.offset())
+                // joblib goes on with this object in the place of the array.
+                if inner.root.is_some_and(|root| !joblib::is_array(inner.machine.heap(), root)) {
+                    self.other_object.get_or_insert(at);
+                }
+                inner.root.is_some() && self.reader.skip_bytes(read)
             }
             ArrayElements::Unknown => false,
         };
-        if !passed {
+        if passed {
+            self.arrays.insert(id, self.machine.heap().last_change(id));
+        } else {
             self.missed.push(
                 "an array of joblib has a shape or a dtype of which only NumPy knows the size, such as a structured one, so \
                  what follows it cannot be found; load it where nothing can be harmed",
@@ -216,8 +265,19 @@ impl<'p> PickleRun<'p> {
     }
 
     fn into_findings(self, bytes: &'p [u8], budget: &mut ScanBudget<'_>) -> PickleFindings<'p> {
-        let Self { reader, machine, builds, computed_name, root, error, objects, mut missed, elements_read } =
-            self;
+        let Self {
+            reader,
+            machine,
+            builds,
+            computed_name,
+            root,
+            error,
+            objects,
+            arrays,
+            other_object,
+            mut missed,
+            elements_read,
+        } = self;
         let read = reader.offset();
         let frame_error = reader.frame_error().map(ToString::to_string);
         // The search for the end of an unterminated line reads all remaining bytes.
@@ -234,6 +294,15 @@ impl<'p> PickleRun<'p> {
         let mut oddities = Vec::new();
         oddities.extend(computed_name.map(|offset| {
             format!("STACK_GLOBAL at 0x{offset:x} looks up a name that only the interpreter knows")
+        }));
+        oddities.extend(other_object.map(|offset| {
+            format!("the pickle of an array of objects of joblib at 0x{offset:x} has another object")
+        }));
+        let changed = arrays.iter().find(|(id, change)| heap.last_change(**id) != **change);
+        let calls = heap.ids().filter(|_| !arrays.is_empty()).filter_map(|id| heap.instance(id));
+        let called = calls.map(|call| call.callable).find(|callable| arrays.contains_key(callable));
+        oddities.extend(changed.map(|(id, _)| *id).or(called).map(|id| {
+            format!("the array of joblib at 0x{:x} is changed or called after its elements", heap.offset(id))
         }));
         names.uses_of_instances(heap, &mut oddities);
         names.uses_of_builds(heap, &builds, &mut oddities);

@@ -127,6 +127,14 @@ impl Scan {
         self.pickles.iter().flat_map(|pickle| pickle.uses.iter().map(move |found| (pickle, found)))
     }
 
+    /// Makes all known globals unknown: Python modules next to the file may have their names, as in a folder of `torch.package`.
+    pub fn distrust_globals(&mut self) {
+        for used in self.pickles.iter_mut().flat_map(|pickle| &mut pickle.uses) {
+            used.global.distrust();
+            used.risk = used.global.risk().max(used.risk);
+        }
+    }
+
     /// Returns true if every pickle was read to its end.
     pub fn is_fully_read(&self) -> bool {
         self.missed.is_empty()

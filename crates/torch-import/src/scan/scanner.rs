@@ -10,12 +10,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use byte_source::{Cancelled, Observer, Source};
+use pickle_vm::Reader;
 
 use super::budget::{ScanBudget, truncate_name};
 use super::compressed::CompressionFormat;
 use super::documents::PythonRecords;
 use super::nested::NestedBytes;
-use super::numpy::numpy_data;
+use super::numpy::{NPY_MAGIC, NumpyElements, read_header};
 use super::pickle;
 use super::scan_format::ScanFormat;
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle};
@@ -152,9 +153,9 @@ impl<'a, 'o> Scanner<'a, 'o> {
             ScanFormat::Pickles => return self.work.push_back(item("pickle", bytes, true)),
             ScanFormat::Tar => self.scan_tar(&PicklePlace::default(), bytes, 0),
             ScanFormat::Numpy => {
-                if let Some((data, has_objects)) = numpy_data(bytes) {
-                    self.work.push_back(item("objects", data, has_objects));
-                }
+                let record = PicklePlace(vec![PlaceStep::Part("objects")]);
+                let nested = self.scan_arrays(&record, bytes);
+                self.queue_nested(&record, nested, 0);
             }
             ScanFormat::Packed(packed) => {
                 self.scan_compressed(&PicklePlace::default(), packed, bytes, 0, false);
@@ -233,9 +234,9 @@ impl<'a, 'o> Scanner<'a, 'o> {
         if inside && (tar::recognises(bytes) || tar_members::is_header(bytes)) {
             self.scan_tar(record, bytes, depth);
         }
-        if inside && let Some((data, has_objects)) = numpy_data(bytes) {
+        if inside && bytes.starts_with(NPY_MAGIC) {
             self.has_content = true;
-            let nested = self.scan_pickles(record, data, has_objects);
+            let nested = self.scan_arrays(record, bytes);
             return self.queue_nested(record, nested, depth);
         }
         let nested = self.scan_pickles(record, bytes, expected);
@@ -289,6 +290,46 @@ impl<'a, 'o> Scanner<'a, 'o> {
             let expected = is_loaded || legacy::recognises(&bytes);
             self.work.push_back(ScanItem { record, bytes, depth, is_pickle_expected: expected });
         }
+    }
+
+    /// Scans the arrays of NumPy in `bytes`, which `numpy.load` reads one after another, and returns the byte strings in them that may
+    /// be loaded.
+    fn scan_arrays<'b>(&mut self, record: &PicklePlace, bytes: &'b [u8]) -> Vec<NestedBytes<'b>> {
+        let (mut nested, mut rest) = (Vec::new(), bytes);
+        while rest.starts_with(NPY_MAGIC) && !self.should_stop() {
+            let Some((elements, data)) = read_header(rest) else {
+                self.add_missed(|| format!("{record}: the header of an array is cut short"));
+                return nested;
+            };
+            let (len, is_pickle) = match elements {
+                NumpyElements::Bytes(len) => (Some(len), false),
+                NumpyElements::Pickle => {
+                    let mut reader = Reader::new(data);
+                    let is_whole = reader.by_ref().all(|instruction| instruction.is_ok());
+                    (is_whole.then(|| reader.offset()), true)
+                }
+                NumpyElements::Unknown(may_have_objects) => {
+                    self.add_missed(|| {
+                        format!("{record}: the header of an array is not one that NumPy writes")
+                    });
+                    (None, may_have_objects)
+                }
+            };
+            let end = len.map_or(data.len(), |len| usize::try_from(len).unwrap_or(usize::MAX));
+            let Some((array, after)) = data.split_at_checked(end) else {
+                self.add_missed(|| format!("{record}: an array is cut short"));
+                nested.extend(self.scan_pickles(record, data, is_pickle));
+                return nested;
+            };
+            nested.extend(self.scan_pickles(record, array, is_pickle));
+            rest = after;
+        }
+        if !rest.is_empty() {
+            let left = rest.len();
+            self.add_finding("trailing", || format!("{left} bytes follow the arrays of {record}"));
+            nested.extend(self.scan_pickles(record, rest, false));
+        }
+        nested
     }
 
     /// Scans the sequence of pickles in `bytes`, and returns the byte strings in them that may be loaded.

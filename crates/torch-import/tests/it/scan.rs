@@ -53,7 +53,9 @@ fn what_follows_an_array_of_joblib_is_scanned() {
     let objects = [PAYLOAD, b""].concat();
     // Every other unpickler ends where that does, after the same call.
     assert_eq!(dangerous(&scan(&joblib("O8", &objects, b"."))), ["os.system", "os.system"]);
-    let clean = scan(&joblib("O8", b"\x80\x02](K\x01K\x02K\x03e.", b"."));
+    let array = b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85C\x01b\x87R(K\x01K\x03\x85cnumpy\ndtype\n\
+        X\x02\0\0\0O8\x89\x88\x87R\x89](K\x01K\x02K\x03etb.";
+    let clean = scan(&joblib("O8", array, b"."));
     assert!(clean.is_fully_read() && clean.findings.is_empty(), "{clean:?}");
     // Without elements it is a plain pickle.
     let clean = scan(&joblib("f4", b"", b"."));

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use test_support::stored_zip;
-use torch_import::{Container, Scan, ScanDepth};
+use torch_import::{Container, Risk, Scan, ScanDepth};
 
 fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -12,10 +12,14 @@ fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
     file
 }
 
+fn scanned(bytes: &[u8]) -> Scan {
+    let file = file(bytes);
+    Scan::file(file.path(), ScanDepth::Everything, &()).expect("it is of a known kind")
+}
+
 /// Returns the kinds of the findings, and true if all was read.
 fn scan(bytes: &[u8]) -> (Vec<&'static str>, bool) {
-    let file = file(bytes);
-    let scan = Scan::file(file.path(), ScanDepth::Everything, &()).expect("it is of a known kind");
+    let scan = scanned(bytes);
     (scan.findings.iter().map(|found| found.kind).collect(), scan.is_fully_read())
 }
 
@@ -79,4 +83,103 @@ fn a_legacy_checkpoint_whose_frame_reaches_into_the_next_pickle_is_refused() {
     assert_eq!(open(4), Ok(()));
     let error = open(9).expect_err("Python reads five bytes more");
     assert!(error.contains("frame goes on after STOP at offset 0xe (STOP)"), "{error}");
+}
+
+const WRAPPER: &[u8] = b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81";
+const CALL: &[u8] = b"cos\nsystem\nX\x04\0\0\0true\x85R";
+
+fn text(text: &str) -> Vec<u8> {
+    [&b"X"[..], &u32::try_from(text.len()).expect("it is short").to_le_bytes(), text.as_bytes()].concat()
+}
+
+fn dtype(code: &str) -> Vec<u8> {
+    [b"cnumpy\ndtype\n", &text(code)[..], b"\x89\x88\x87R"].concat()
+}
+
+/// Returns the state of a description of `len` elements, with another entry, and BUILD.
+fn array_of(code: &str, len: usize, more: &[u8]) -> Vec<u8> {
+    let shape = [b'K', u8::try_from(len).expect("it is short"), 0x85];
+    [b"}(", &text("shape")[..], &shape, &text("dtype"), &dtype(code), more, b"ub"].concat()
+}
+
+/// Returns the pickle of an array of objects, after `start`.
+fn objects(start: &[u8]) -> Vec<u8> {
+    let array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85C\x01b\x87R(K\x01K\x01\x85";
+    [start, array, &dtype("O8"), b"\x89]NatbN0."].concat()
+}
+
+#[test]
+fn what_joblib_reads_between_its_arrays_is_read_as_joblib_does() {
+    let is_clean = |parts: &[&[u8]]| {
+        let found = scanned(&[b"\x80\x04", &parts.concat()[..], b"."].concat());
+        found.findings.is_empty()
+            && found.is_fully_read()
+            && found.uses().all(|(_, used)| used.risk == Risk::Known)
+    };
+    let (numbers, pickled) = (array_of("u1", 3, b""), array_of("O", 1, b""));
+    let inner = objects(b"\x80\x04");
+    let clean: [&[&[u8]]; 3] = [
+        &[WRAPPER, &numbers, b"\xff\xff\xff"],
+        &[WRAPPER, &pickled, &inner, b"0", WRAPPER, &numbers, b"\xff\xff\xff"],
+        &[b"ccopyreg\n_reconstructor\ncjoblib.numpy_pickle\nNumpyArrayWrapper\nc__builtin__\nobject\nN\x87R", &numbers, b"\xff\xff\xff"],
+    ];
+    for parts in clean {
+        assert!(is_clean(parts), "{}", parts.concat().escape_ascii());
+    }
+    let hidden = array_of("u1", CALL.len() + 1, b"");
+    let called = [CALL, b"0"].concat();
+    let namespace = b"\x80\x04ccollections\nOrderedDict\n)R.";
+    let other = b"ccollections\nOrderedDict\ncjoblib.numpy_pickle\nNumpyArrayWrapper\n\x85R";
+    let shadow = [&text("read")[..], b"cbuiltins\nid\n"].concat();
+    let init = [
+        b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n(cnumpy\nndarray\n)",
+        &text("C")[..],
+        &dtype("u1"),
+        b"tR",
+    ]
+    .concat();
+    let framed = [WRAPPER, &hidden, &called].concat();
+    let swallow = [b"0B", &u32::try_from(called.len()).expect("it is short").to_le_bytes()[..]].concat();
+    let long = objects(&[b"\x80\x04", &frame(inner.len() - 2 + swallow.len())[..]].concat());
+    let shorter = array_of("u1", CALL.len() + 1, &shadow);
+    let magic = b"0\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
+    let legacy = [&magic[..], b"M\xe9\x03.N.", CALL, b".].\xff"].concat();
+    let attacks: [(&str, &[&[u8]]); 8] = [
+        ("a second BUILD", &[WRAPPER, &pickled, &inner, &hidden, &called]),
+        ("another object", &[WRAPPER, &pickled, namespace]),
+        ("another class", &[other, &hidden, &called]),
+        ("a frame around the elements", &[&frame(framed.len()), &framed, b"N"]),
+        ("a frame after the objects", &[WRAPPER, &pickled, &long, &swallow, &called]),
+        ("a method as an attribute", &[WRAPPER, &shorter, &called]),
+        ("attributes by __init__", &[&init, &hidden, &called]),
+        ("pickles among the elements", &[WRAPPER, &array_of("u1", legacy.len(), b""), &legacy]),
+    ];
+    for (name, parts) in attacks {
+        assert!(!is_clean(parts), "{name}: {}", parts.concat().escape_ascii());
+    }
+}
+
+/// Returns an array of NumPy, as `numpy.save` writes it.
+fn npy(dtype: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': {dtype}, 'fortran_order': False, 'shape': (1,), }}\n");
+    let len = u16::try_from(header.len()).expect("it is short").to_le_bytes();
+    [b"\x93NUMPY\x01\0", &len[..], header.as_bytes(), data].concat()
+}
+
+#[test]
+fn arrays_of_numpy_that_follow_one_another_are_all_read() {
+    let (numbers, inner) = (npy("'<f4'", &[0; 4]), npy("'|O'", &objects(b"\x80\x04")));
+    for clean in [&[&numbers[..]][..], &[&inner], &[&numbers, &numbers], &[&inner, &numbers, &inner]] {
+        assert_eq!(scan(&clean.concat()), (vec![], true));
+        assert_eq!(scan(&stored_zip([("a.npy", clean.concat())])), (vec![], true));
+    }
+    let rest = [&numbers[..], b"rest"].concat();
+    assert_eq!(scan(&rest), (vec!["trailing"], true));
+    assert_eq!(scan(&stored_zip([("a.npy", rest)])), (vec!["trailing"], true));
+    for unread in [npy("'<f8'", &[0; 4]), npy("'float32'", &[0; 4]), npy("'<f4'", b"")[..9].to_vec()] {
+        assert!(!scan(&[&numbers[..], &unread].concat()).1, "{}", unread.escape_ascii());
+    }
+    let evil = [&numbers[..], &npy("'|O'", &[b"\x80\x04", CALL, b"."].concat())].concat();
+    let found = scanned(&evil);
+    assert!(found.uses().any(|(_, used)| used.global.to_string().contains("os.system")), "{found:?}");
 }

@@ -224,6 +224,7 @@ pub fn scan(
         observer,
         on_file: found,
         summary: ScanSummary::default(),
+        packages: Vec::new(),
         neighbours: Neighbours::new(),
     };
     for input in &options.inputs {
@@ -247,6 +248,8 @@ struct Scanner<'s> {
     observer: &'s dyn Observer,
     on_file: &'s mut dyn FnMut(&FileScan) -> Result<()>,
     summary: ScanSummary,
+    /// Unpacked archives of `torch.package` among the scanned folders. Their Python modules may have any name.
+    packages: Vec<PathBuf>,
     neighbours: Neighbours,
 }
 
@@ -257,6 +260,7 @@ impl Scanner<'_> {
             Ok(files) => files,
             Err(reason) => return self.not_scanned(path, reason),
         };
+        self.packages = packages_of(&files);
         for file in files {
             match file.read_link() {
                 Ok(target) if file.is_dir() => self.linked_folder(path, &file, target)?,
@@ -279,6 +283,7 @@ impl Scanner<'_> {
         let before = self.summary;
         let files = input.files_below().map_err(|reason| unread(reason.into()))?;
         let files: Vec<PathBuf> = files.iter().map(|file| input.path().join(file)).collect();
+        self.packages = packages_of(&files);
         for files in files.chunks(OPENED_MAX) {
             for (source, file) in input.store().open(files).map_err(unread)?.iter().zip(files) {
                 self.scan_source(source, &input.at(file), true)?;
@@ -346,6 +351,11 @@ impl Scanner<'_> {
         source: Option<&Arc<dyn Source>>,
     ) -> Result<()> {
         let path = file.path();
+        let in_package = self.packages.iter().any(|folder| path.starts_with(folder));
+        if in_package && path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("py")) {
+            let reason = "Python code of a package, which runs when the package is loaded, is not scanned";
+            return self.not_scanned(path, reason.to_owned());
+        }
         let is_other_format = |error: &torch_import::Error| {
             matches!(error.detail(), Some(torch_import::Problem::Format { .. }))
         };
@@ -381,6 +391,9 @@ impl Scanner<'_> {
                 return self.report_file(path, Verdict::Skipped, outcome);
             }
         };
+        if in_package {
+            scan.distrust_globals();
+        }
         let allowed = self.policy.apply(&mut scan);
         let verdict = judge_scan(&scan);
         self.summary.count(verdict);
@@ -423,6 +436,18 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, String> {
     }
     files.sort();
     Ok(files)
+}
+
+/// Returns the folders that `torch.package` reads like its archives, because they have a `.data/extern_modules`, in any capitals.
+fn packages_of(files: &[PathBuf]) -> Vec<PathBuf> {
+    let is_named =
+        |path: &Path, name: &str| path.file_name().is_some_and(|file| file.eq_ignore_ascii_case(name));
+    let data = files.iter().filter_map(|file| match file.parent() {
+        Some(folder) if is_named(file, "extern_modules") && is_named(folder, ".data") => Some(folder),
+        // A link to a folder.
+        _ => is_named(file, ".data").then_some(file.as_path()),
+    });
+    data.filter_map(|data| Some(data.parent()?.to_owned())).collect()
 }
 
 /// Returns true unless `path` is a dangling link that does not have the name of a checkpoint. A path that must not be looked

@@ -1,3 +1,4 @@
 //! The integration tests of `inspect`, in one program.
 
+mod packages;
 mod values;
