@@ -405,7 +405,7 @@ def escaped(chosen, text):
 
 def yaml_file(chosen):
     """A document whose `_target_` is called by Hydra, or whose tag PyYAML's full loader calls."""
-    target = chosen.choice(["os.system", "builtins.eval", "subprocess.getoutput", "nemo.collections.x.Model", "torch.hub.load"])
+    target = chosen.choice(["os.system", "builtins.eval", "subprocess.getoutput", "pip.main", "torch.hub.load"])
     key = chosen.choice(["_target_", '"_target_"', "'_target_'", '"_targ\\u0065t_"', '"\\x5ftarget_"', "? _target_\n  ", "!!str _target_", "&k _target_"])
     value = chosen.choice([target, f'"{target}"', f"'{target}'", f">-\n    {target}", f"|-\n    {target}", f"&a {target}", f"!!str {target}", "${x}", '"' + target.replace("o", "\\x6f") + '"'])
     body = chosen.choice([
