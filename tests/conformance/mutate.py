@@ -163,7 +163,7 @@ def respelled(chosen, statement):
         made += token
         if token in "().,[]=" and chosen.random() < 0.4:
             blank = chosen.choice([" ", "  ", "\t", "\f", "\v", "\\\n", "\\\n  ", *(["\n", " # save\n", "\n\n  "] if depth > 0 else [])])
-            foreign |= blank.strip(" ") != ""
+            foreign |= blank.strip(" \n") != ""
             made += blank
     return made, foreign
 
@@ -186,7 +186,7 @@ def script_file(chosen):
     head, state, body = source.partition("def __setstate__")
     at = body.index("\n", body.index("NoneType:")) if chosen.random() < 0.5 else body.index("\n    return None")
     record[1] = (head + state + body[:at] + "\n" + "\n".join(lines) + body[at:]).encode()
-    file.steps.append(statement)
+    file.steps += lines
     if chosen.random() < 0.15:
         record[0] = chosen.choice([record[0].replace("__torch__", "__TORCH__"), record[0].replace(".py", ".PY"), record[0].replace("code/", "CODE/")])
         file.steps.append(f"named {record[0]}")
