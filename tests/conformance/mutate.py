@@ -163,7 +163,8 @@ def respelled(chosen, statement):
         made += token
         if token in "().,[]=" and chosen.random() < 0.4:
             blank = chosen.choice([" ", "  ", "\t", "\f", "\v", "\\\n", "\\\n  ", *(["\n", " # save\n", "\n\n  "] if depth > 0 else [])])
-            foreign |= blank.strip(" \n") != ""
+            # A comment is read as it is, and hides nothing.
+            foreign |= any(character in blank for character in "\t\f\v\\")
             made += blank
     return made, foreign
 
