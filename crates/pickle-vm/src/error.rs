@@ -50,7 +50,7 @@ pub enum ErrorKind {
     /// A signed length is negative.
     #[error("negative length {0}")]
     NegativeLength(i32),
-    /// A text argument is not a decimal integer.
+    /// A text argument is not a decimal integer as picklers write it.
     #[error("argument is not a decimal integer")]
     NotAnInteger,
     /// A number is one that CPython's two unpicklers read differently, such as `010`.

@@ -198,7 +198,7 @@ impl<'p> ArgumentReader<'p> {
             ArgKind::DecimalNlShort => match self.line()? {
                 b"00" => Arg::Bool(false),
                 b"01" => Arg::Bool(true),
-                line => literal::short_integer(line)?.into(),
+                line => literal::integer(line)?.into(),
             },
             ArgKind::DecimalNlLong => {
                 let line = self.line()?;

@@ -428,7 +428,7 @@ def assemble(rng):
         return repr("".join(c for c in text(rng) if c < "\x80"))
 
     pushes = [
-        ("I", lambda: line(rng.choice(["00", "01", "7", "-12", "+5", " 6 ", "1_000", str(integer(rng) % 10**4000)])), "x"),
+        ("I", lambda: line(rng.choice(["00", "01", "0", "7", "-12", str(integer(rng) % 10**4000)])), "x"),
         ("J", lambda: out.write(pack("<I", rng.getrandbits(32))), "x"),
         ("K", lambda: out.write(rng.randbytes(1)), "x"),
         ("M", lambda: out.write(rng.randbytes(2)), "x"),

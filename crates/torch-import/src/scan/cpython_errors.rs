@@ -25,10 +25,10 @@ pub(super) fn python_stops(error: &Error, bytes: &[u8]) -> bool {
             !bytes.get(start..).is_some_and(|rest| rest.contains(&b'\n'))
         }
         (ErrorKind::NotAnInteger | ErrorKind::TooManyDigits { .. }, _) => !is_integer(line()),
-        // The C unpickler stops at a NUL.
+        // The C unpickler stops at a NUL, and `Lib/pickle.py` reads underscores between digits.
         (ErrorKind::NotAFloat, _) => {
-            let number = until_nul(line());
-            !std::str::from_utf8(number).is_ok_and(|number| number.trim().parse::<f64>().is_ok())
+            let number = String::from_utf8_lossy(until_nul(line())).replace('_', "");
+            number.trim().parse::<f64>().is_err()
         }
         (ErrorKind::WrongType { found, .. }, Some(Op::SetItem | Op::SetItems | Op::Append | Op::Appends)) => {
             !matches!(*found, "list" | "buffer")
