@@ -104,7 +104,7 @@ fn what_python_evaluates_is_in_a_grammar() {
         let text = format!(
             "{{\"graph_module\": {{\"graph\": {{\"nodes\": [{{{key:?}: {value:?}}}]}}}}, \"guards_code\": []}}"
         );
-        found("models/model.json", text.as_bytes())
+        found("archive/models/model.json", text.as_bytes())
     };
     assert_eq!(
         program("expr_str", "FloorDiv(Symbol('s77', positive=True, integer=True), Integer(2))"),
