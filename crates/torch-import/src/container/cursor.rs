@@ -99,7 +99,7 @@ impl<'b> PickleCursor<'b> {
                 Problem::Pickle { record, reason }.into()
             }
         };
-        let loaded = load_checked(self.rest(), &limits, &damaged, |_| self.check_observer());
+        let loaded = load_checked(self.rest(), &limits, damaged, |_| self.check_observer());
         let loaded = loaded.and_then(|(pickle, frame_error)| match frame_error {
             // CPython's C unpickler finds the next pickle elsewhere.
             Some(error) => Err(damaged(error)),

@@ -91,7 +91,8 @@ fn python_file(has_file: &dyn Fn(&Path) -> bool, class: &str) -> Option<String> 
         let path = module.replace('.', "/");
         [format!("{path}.py"), format!("{path}/__init__.py")]
     });
-    let mut files = files.map(PathBuf::from).filter(|_| !class.ends_with(".py"));
+    let mut files =
+        files.map(PathBuf::from).filter(|_| class.rsplit_once('.').is_none_or(|(_, last)| last != "py"));
     let is_inside = |file: &Path| file.components().all(|part| matches!(part, Component::Normal(_)));
     files.find(|file| is_inside(file) && has_file(file)).map(|file| file.display().to_string())
 }
