@@ -572,7 +572,7 @@ fn sympy_is_known_as_it_writes_itself() {
     }
     for found in [
         call(&symbol, &[text("x")]),
-        new(&symbol, &[x.clone()]),
+        new(&symbol, std::slice::from_ref(&x)),
         new(&number("Integer"), &[text("3")]),
         new(&number("Rational"), &[text("1"), int(3)]),
         with_keywords(&symbol, &[text("x")], &[("positive", x.clone())]),
