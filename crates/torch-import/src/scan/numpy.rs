@@ -16,6 +16,13 @@ pub(super) enum NumpyElements {
     Unknown(bool),
 }
 
+/// Size of an element.
+#[derive(Clone, Copy)]
+enum ElementSize {
+    Bytes(u64),
+    Object,
+}
+
 /// Returns what follows the header of the array at the start of `bytes`, and the bytes after the header; `None` if there is no whole
 /// header.
 pub(super) fn read_header(bytes: &[u8]) -> Option<(NumpyElements, &[u8])> {
@@ -46,8 +53,8 @@ fn elements(header: &str) -> Option<NumpyElements> {
         None => type_size(dtype.strip_prefix('\'')?.strip_suffix('\'')?)?,
     };
     match size {
-        None => Some(NumpyElements::Pickle),
-        Some(size) => Some(NumpyElements::Bytes(count.checked_mul(size)?)),
+        ElementSize::Object => Some(NumpyElements::Pickle),
+        ElementSize::Bytes(size) => Some(NumpyElements::Bytes(count.checked_mul(size)?)),
     }
 }
 
@@ -65,9 +72,9 @@ fn product(shape: &str) -> Option<u64> {
     product.filter(|product| i64::try_from(*product).is_ok())
 }
 
-/// Returns the size of a record with these fields, `('a', '<f4'), ('b', '<i8', (2,))]`, or `Some(None)` if one is an object.
-fn fields_size(fields: &str) -> Option<Option<u64>> {
-    let (mut rest, mut size) = (fields, Some(0_u64));
+/// Returns the size of a record with these fields, `('a', '<f4'), ('b', '<i8', (2,))]`. It is an object if one of them is.
+fn fields_size(fields: &str) -> Option<ElementSize> {
+    let (mut rest, mut size) = (fields, ElementSize::Bytes(0));
     loop {
         let (name, after) = rest.strip_prefix("('")?.split_once('\'')?;
         let (dtype, after) = after.strip_prefix(", '")?.split_once('\'')?;
@@ -82,8 +89,10 @@ fn fields_size(fields: &str) -> Option<Option<u64>> {
             return None;
         }
         size = match (size, type_size(dtype)?) {
-            (Some(sum), Some(size)) => Some(sum.checked_add(size.checked_mul(count)?)?),
-            _ => None,
+            (ElementSize::Bytes(sum), ElementSize::Bytes(size)) => {
+                ElementSize::Bytes(sum.checked_add(size.checked_mul(count)?)?)
+            }
+            _ => ElementSize::Object,
         };
         match after.strip_prefix(")")? {
             "]" => return Some(size),
@@ -92,12 +101,12 @@ fn fields_size(fields: &str) -> Option<Option<u64>> {
     }
 }
 
-/// Returns the size of an element of a type such as `<f8`, or `Some(None)` if it is an object.
-fn type_size(code: &str) -> Option<Option<u64>> {
+/// Returns the size of an element of a type such as `<f8`.
+fn type_size(code: &str) -> Option<ElementSize> {
     let code = code.strip_prefix(['<', '>', '|', '=']).unwrap_or(code);
     let (kind, size) = code.split_at_checked(1)?;
     let size = match (kind, size.split_once('[')) {
-        ("O", None) => return matches!(size, "" | "4" | "8").then_some(None),
+        ("O", None) => return matches!(size, "" | "4" | "8").then_some(ElementSize::Object),
         ("M" | "m", Some((size, unit))) if unit.ends_with(']') => size,
         (_, None) => size,
         _ => return None,
@@ -105,8 +114,8 @@ fn type_size(code: &str) -> Option<Option<u64>> {
     let is_number = !size.is_empty() && size.bytes().all(|byte| byte.is_ascii_digit());
     let size: u64 = size.parse().ok().filter(|_| is_number)?;
     match kind {
-        "b" | "i" | "u" | "f" | "c" | "S" | "V" | "M" | "m" => Some(Some(size)),
-        "U" => Some(Some(size.checked_mul(4)?)),
+        "b" | "i" | "u" | "f" | "c" | "S" | "V" | "M" | "m" => Some(ElementSize::Bytes(size)),
+        "U" => Some(ElementSize::Bytes(size.checked_mul(4)?)),
         _ => None,
     }
 }
