@@ -85,15 +85,16 @@ def framed_pickles():
 
 
 WRAPPER = b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81"
-# For joblib, the object in the place of an array of objects is one that takes any state.
-INNER = b"cargparse\nNamespace\n)\x81}" + text("a") + b"K\x01sb."
+
+
+def dtype(code):
+    return b"cnumpy\ndtype\n" + text(code) + b"\x89\x88\x87R"
 
 
 def array_of(code, length=1, more=b""):
     """The state of an array's description, and BUILD."""
     entries = {"subclass": b"cnumpy\nndarray\n", "shape": b"K" + bytes([length]) + b"\x85", "order": text("C"), "allow_mmap": b"\x89"}
-    dtype = b"cnumpy\ndtype\n" + text(code) + b"\x89\x88\x87R"
-    return b"}(" + b"".join(text(key) + value for key, value in (entries | {"dtype": dtype}).items()) + more + b"ub"
+    return b"}(" + b"".join(text(key) + value for key, value in (entries | {"dtype": dtype(code)}).items()) + more + b"ub"
 
 
 def joblib(*parts):
@@ -101,6 +102,8 @@ def joblib(*parts):
     return lambda: b"\x80\x04" + b"".join(parts) + b"."
 
 
+# In the place of an array of objects: an object that takes any state.
+INNER = b"cargparse\nNamespace\n)\x81}" + text("dtype") + dtype("u1") + b"sb."
 HIDDEN = array_of("u1", len(CALL + b"0"))
 OBJECTS = WRAPPER + array_of("O") + b"\x80\x04" + INNER
 FRAMED = WRAPPER + HIDDEN + CALL + b"."
@@ -128,8 +131,8 @@ ATTACKS = {
     "changed.joblib": ("joblib", joblib(OBJECTS, HIDDEN, CALL, b"0")),
     "class.joblib": ("joblib", joblib(b"cargparse\nNamespace\ncjoblib.numpy_pickle\nNumpyArrayWrapper\n\x85\x81", HIDDEN, CALL, b"0")),
     "framed.joblib": ("joblib", joblib(OBJECTS, b"0\x95", struct.pack("<Q", len(FRAMED)), FRAMED, b"N" * len(CALL))),
-    "frame.joblib": ("joblib", joblib(WRAPPER, array_of("O"), LONG, CALL)),
-    "method.joblib": ("joblib", joblib(WRAPPER, array_of("u1", len(CALL + b"0"), text("read") + b"cfunctools\npartial\ncbuiltins\nmax\nK\x01\x86R"), CALL, b"0")),
+    "frame.joblib": ("joblib", joblib(WRAPPER, array_of("O"), LONG, CALL, b".")),
+    "method.joblib": ("joblib", joblib(WRAPPER, array_of("u1", len(CALL + b"0"), text("read") + b"cbuiltins\nslice\n"), CALL, b"0")),
     "among.joblib": ("torch", joblib(WRAPPER, array_of("u1", len(b"0" + AMONG)), b"0", AMONG)),
     "two.npy": ("numpy", two_arrays),
     "package": ("package", package),

@@ -12,7 +12,7 @@ use super::numpy::NPY_MAGIC;
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
 use crate::Problem;
-use crate::container::formats::{tar, zip};
+use crate::container::formats::{legacy, tar, zip};
 use crate::container::{inflate, tar_members};
 use crate::scan::budget::ScanBudget;
 use crate::script_modules::ScriptModules;
@@ -292,6 +292,7 @@ impl<'a> Scanner<'a, '_> {
         };
         if zip_detection::is_archive(&start)
             || start.starts_with(NPY_MAGIC)
+            || legacy::recognises(&start)
             || is_packed
             || tar::recognises(&start)
             || !holds_numbers && tar_members::is_header(&start)

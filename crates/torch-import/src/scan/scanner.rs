@@ -239,7 +239,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
             let nested = self.scan_arrays(record, bytes);
             return self.queue_nested(record, nested, depth);
         }
-        let nested = self.scan_pickles(record, bytes, expected);
+        // The first pickle of a legacy checkpoint is a number.
+        let nested = self.scan_pickles(record, bytes, expected || legacy::recognises(bytes));
         self.queue_nested(record, nested, depth);
     }
 

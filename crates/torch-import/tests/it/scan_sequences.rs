@@ -183,3 +183,15 @@ fn arrays_of_numpy_that_follow_one_another_are_all_read() {
     let found = scanned(&evil);
     assert!(found.uses().any(|(_, used)| used.global.to_string().contains("os.system")), "{found:?}");
 }
+
+#[test]
+fn legacy_checkpoints_in_any_record_are_read() {
+    let magic = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
+    let evil = [&magic[..], b"\x80\x02M\xe9\x03.\x80\x02}.\x80\x02", CALL, b".\x80\x02]."].concat();
+    for name in ["p/data/0", "p/notes.bin"] {
+        let found = scanned(&stored_zip([("p/data.pkl", &b"\x80\x02}."[..]), (name, &evil)]));
+        assert!(found.uses().any(|(_, used)| used.risk == Risk::Dangerous), "{name}: {found:?}");
+    }
+    let numbers = scan(&stored_zip([("p/data.pkl", &b"\x80\x02}."[..]), ("p/data/0", &magic[..8])]));
+    assert_eq!(numbers, (vec![], true));
+}
