@@ -492,7 +492,7 @@ def attack(name, binary, seconds, seed, keep=None):
                 made[path] = file
             verdicts = scanned(binary, scratch)
             silent = [path for path in made if verdicts.get(str(path), "skipped") in ("clean", "skipped")]
-            outcomes = loads([*silent, *chosen.sample(sorted(made.keys() - set(silent)), min(10, len(made) - len(silent)))])
+            outcomes = loads([*silent, *chosen.sample(sorted(made.keys() - set(silent)), min(30, len(made) - len(silent)))])
             counts["files"] += len(made)
             counts["clean"] += len(silent)
             for path, outcome in outcomes.items():

@@ -15,4 +15,4 @@ def test_no_mutated_file_is_clean(name, table):
     table(f"mutated {name}: " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
     assert [(outcome, file.steps, sorted(file.foreign)) for file, outcome in failed[:20]] == []
     # Otherwise no canary was reached, and the check would prove nothing.
-    assert counts["stopped"] + counts["wrote"] > 3, counts
+    assert counts["stopped"] + counts["wrote"] > 0, counts
