@@ -358,7 +358,7 @@ def safetensors_start(chosen):
 
 
 def closed_safetensors(body):
-    """Puts the number of bytes behind the header into the header. It has a fixed width, so the second block has its size."""
+    """Fills in the number of bytes after the header. It has a fixed width, so the second block keeps its size."""
     length = len(body) - 1024
     return body[:512] + (body[512:1024].replace(b"%12d", b"%12d" % length)) .ljust(512)[:512] + body[1024:]
 

@@ -54,7 +54,7 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
         Ok(())
     };
     let scanned = scan_all();
-    // What was found before an interruption is told.
+    // Report what was found before an interruption.
     out.write_all(&findings)?;
     scanned?;
     let status = summary.exit_status(args.deny_unknown);

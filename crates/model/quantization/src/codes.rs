@@ -1,4 +1,4 @@
-//! Which tensors are codes: numbers that only mean something together with a companion, such as a scale.
+//! Finds tensors of codes, whose numbers need a companion such as a scale.
 
 use std::cell::OnceCell;
 

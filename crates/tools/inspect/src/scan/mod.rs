@@ -87,7 +87,7 @@ pub enum ScanOutcome {
     NotScanned { reason: String },
     /// The file is a configuration that names Python code, which a program may import. The code was not looked at.
     NamesCode { classes: Vec<CustomClass> },
-    /// A file in a folder is no checkpoint, judging by content and name.
+    /// A file in a folder that is not a checkpoint, judging by its content and name.
     Skipped { reason: String },
     /// A link in a folder leads to another folder, and was not followed.
     LinkedFolder {
@@ -99,7 +99,7 @@ pub enum ScanOutcome {
 /// Verdict on a scanned file, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The path was not scanned, and did not have to be: a file in a folder that is no checkpoint, or a link to a folder.
+    /// The path did not have to be scanned: a file in a folder that is not a checkpoint, or a link to a folder.
     Skipped,
     /// Loading the file runs nothing but what the lists have judged.
     Clean,

@@ -118,7 +118,7 @@ impl<'n> Judge<'n> {
         self.end_value();
     }
 
-    /// Takes a value that is no text.
+    /// Takes a value that is not a text.
     pub(super) fn other(&mut self) {
         match self.levels.last_mut() {
             Some(level) if level.is_map && level.key.is_none() => level.key = Some(String::new()),
