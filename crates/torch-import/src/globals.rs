@@ -7,7 +7,7 @@ use pickle_vm::{Heap, Instance, ObjectId, RecordedChanges};
 use crate::encoded::{self, LOAD_FROM_BYTES};
 use crate::judged_calls::JudgedGlobal;
 use crate::risk::is_array_wrapper;
-use crate::scan::operator_risk;
+use crate::scan::operators::operator_risk;
 use crate::script_modules::{CUSTOM_CLASSES, ScriptModules};
 use crate::uses::{GlobalUseKinds, HeapUses};
 use crate::{Risk, lists};

@@ -40,7 +40,7 @@ impl<'t> Codes<'t> {
     /// Returns the name of a tensor without which the elements of the tensor `name` are not the numbers of a weight; `None` if they
     /// are numbers, as far as the names tell.
     pub fn companion(&self, name: &str, dtype: Dtype) -> Option<String> {
-        let is_float8 = crate::float8::is_float8(dtype);
+        let is_float8 = is_float8(dtype);
         let is_code =
             matches!(dtype, Dtype::Int8 | Dtype::UInt8 | Dtype::Int32 | Dtype::Float4E2M1FnX2) || is_float8;
         if !is_code {
@@ -58,6 +58,10 @@ impl<'t> Codes<'t> {
     fn marker(&self) -> Option<&'t str> {
         *self.marker.get_or_init(|| self.tensors.names().find(|name| is_marker(name)))
     }
+}
+
+pub(crate) fn is_float8(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::Float8E4M3Fn | Dtype::Float8E4M3FnUz | Dtype::Float8E5M2 | Dtype::Float8E5M2FnUz)
 }
 
 /// Returns true for the name of a tensor that marks a file of FP8 codes.

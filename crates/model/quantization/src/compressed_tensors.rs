@@ -14,8 +14,9 @@ use tensor::{Dtype, Tensor};
 
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::{E2M1, dtype_values, nibble_values, offset_values};
+use crate::codes::is_float8;
 use crate::dequantized::Matrices;
-use crate::float8::{Grid, is_float8};
+use crate::float8::Grid;
 use crate::gptq::check;
 use crate::packed::CodeOrder;
 use crate::scales::{GlobalScale, ScaleEncoding, ScaleGrid};

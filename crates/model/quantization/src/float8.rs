@@ -11,7 +11,7 @@ use tensor::{Dtype, Tensor, Tensors};
 
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::{E2M1, E2M1_POSITIVE_ZERO, dtype_values, nibble_values};
-use crate::codes::is_marker;
+use crate::codes::{is_float8, is_marker};
 use crate::dequantized::Matrices;
 use crate::packed::CodeOrder;
 use crate::scales::{GlobalScale, ScaleGrid};
@@ -84,11 +84,12 @@ fn scale_name(tensors: &Tensors, name: &str) -> Option<String> {
 /// Returns true if a list of tensors has FP8 weights with scales, and not those of ModelOpt.
 pub(crate) fn is_present(tensors: &Tensors) -> bool {
     let mut weights = tensors.iter().filter(|(_, tensor)| is_float8(tensor.dtype()));
-    weights.any(|(name, _)| scale_name(tensors, name).is_some()) && !crate::modelopt::is_present(tensors)
+    weights.any(|(name, _)| scale_name(tensors, name).is_some()) && !has_global_scales(tensors)
 }
 
-pub(crate) fn is_float8(dtype: Dtype) -> bool {
-    matches!(dtype, Dtype::Float8E4M3Fn | Dtype::Float8E4M3FnUz | Dtype::Float8E5M2 | Dtype::Float8E5M2FnUz)
+/// Returns true if a list of tensors has scales of scales with ModelOpt's names.
+pub(crate) fn has_global_scales(tensors: &Tensors) -> bool {
+    tensors.names().any(|name| name.ends_with(".weight_scale_2"))
 }
 
 /// Returns true for FP8, and for matrices of bytes, which may hold pairs of FP4.

@@ -3,8 +3,6 @@
 //! Facts: `FP8QTensor.dequantize` and `NVFP4QTensor.dequantize` of nvidia-modelopt 0.47.0 with float32 as the dtype. The scale
 //! of a block of NVFP4 is `weight_scale · weight_scale_2` in float32.
 
-use tensor::Tensors;
-
 use crate::Result;
 use crate::float8::{Dialect, recognise_as};
 use crate::survey::Survey;
@@ -36,9 +34,4 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
         return Err(survey.config.unsupported("quant_algo", &ALGORITHMS.join(", ")));
     }
     recognise_as(survey, Dialect::ModelOpt)
-}
-
-/// Returns true if a list of tensors has scales of scales with ModelOpt's names.
-pub(crate) fn is_present(tensors: &Tensors) -> bool {
-    tensors.names().any(|name| name.ends_with(".weight_scale_2"))
 }

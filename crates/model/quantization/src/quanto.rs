@@ -12,8 +12,8 @@ use tensor::{Dtype, Tensors};
 
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::dtype_values;
+use crate::codes::is_float8;
 use crate::dequantized::Matrices;
-use crate::float8::is_float8;
 use crate::packed::CodeOrder;
 use crate::scales::ScaleGrid;
 use crate::stacked::{Arithmetic, StackedRows};

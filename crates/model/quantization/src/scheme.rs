@@ -70,7 +70,7 @@ const SCHEMES: &[Scheme] = &[
     Scheme {
         methods: &["modelopt", "modelopt_fp4", "modelopt_mixed"],
         recognise: modelopt::recognise,
-        is_present: modelopt::is_present,
+        is_present: float8::has_global_scales,
         markers: &[".weight_scale_2"],
         companions: modelopt::COMPANIONS,
     },

@@ -14,8 +14,9 @@ use tensor::{CompoundKind, CompoundTensor, Dtype, Tensor, Tensors};
 
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::dtype_values;
+use crate::codes::is_float8;
 use crate::dequantized::Matrices;
-use crate::float8::{Grid, is_float8};
+use crate::float8::Grid;
 use crate::packed::CodeOrder;
 use crate::scales::ScaleGrid;
 use crate::survey::{Draft, Recognised, Survey};

@@ -10,8 +10,8 @@ use tensor::Dtype;
 
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::{E2M1, dtype_values, float6_values, nibble_values};
+use crate::codes::is_float8;
 use crate::dequantized::Matrices;
-use crate::float8::is_float8;
 use crate::packed::CodeOrder;
 use crate::scales::{GlobalScale, ScaleEncoding, ScaleGrid, tiled_len};
 use crate::survey::{Draft, Recognised, Survey};

@@ -16,7 +16,7 @@ mod in_part;
 pub(crate) mod joblib;
 mod nested;
 mod numpy;
-mod operators;
+pub(crate) mod operators;
 mod pickle;
 mod report;
 mod scan_format;
@@ -31,7 +31,6 @@ use std::sync::Arc;
 use byte_source::{MappedFile, Observer, Source};
 
 pub use self::documents::{CodeReference, DocumentKind};
-pub(crate) use self::operators::operator_risk;
 pub use self::report::{
     Finding, GlobalCall, GlobalUse, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle,
 };
