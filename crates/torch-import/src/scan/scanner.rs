@@ -14,7 +14,7 @@ use pickle_vm::Reader;
 
 use super::budget::{ScanBudget, truncate_name};
 use super::compressed::CompressionFormat;
-use super::documents::PythonRecords;
+use super::documents::python_records::PythonRecords;
 use super::nested::NestedBytes;
 use super::numpy::{NPY_MAGIC, NumpyElements, read_header};
 use super::pickle;

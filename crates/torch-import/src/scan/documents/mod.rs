@@ -9,17 +9,18 @@ mod expression;
 mod gguf;
 mod json;
 mod judge;
+pub(super) mod python_records;
 mod template;
 mod yaml;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use byte_source::{Cancelled, Observer, Source};
 
 pub use self::judge::CodeReference;
 use self::judge::Judge;
+use self::python_records::PythonRecords;
 use super::scanner::Scanner;
 use super::{PicklePlace, PlaceStep, Scan};
 use crate::Result;
@@ -104,24 +105,6 @@ impl Scan {
         let references = scanner.scan_document(&place, kind, &bytes, 0, is_near);
         scanner.scan_queue();
         if scanner.should_stop() { Err(Cancelled.into()) } else { Ok((scanner.scan, references)) }
-    }
-}
-
-/// Python code in an archive: its paths without their extension, and their folders.
-#[derive(Default)]
-pub(super) struct PythonRecords {
-    modules: HashSet<String>,
-    folders: HashSet<String>,
-}
-
-impl PythonRecords {
-    /// Returns true if the module of a dotted name is in a folder, which ends with a slash.
-    fn has_module(&self, folder: &str, reference: &str) -> bool {
-        let mut modules = reference.match_indices('.').map(|(at, _)| reference.get(..at).unwrap_or_default());
-        modules.by_ref().take(INNER_DOCUMENTS_MAX).any(|module| {
-            let module = [folder, &module.replace('.', "/")].concat();
-            self.modules.contains(&module) || self.modules.contains(&[&module, "/__init__"].concat())
-        })
     }
 }
 
