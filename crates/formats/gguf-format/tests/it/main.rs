@@ -1,0 +1,5 @@
+//! Headers that fit the format, and headers that do not.
+
+mod builder;
+mod hostile;
+mod layout;
