@@ -2,17 +2,21 @@
 """Times the conversion of a checkpoint, and programs that read or write as many bytes: openssl, cp, and PyTorch.
 
     convert.py FILE [--binary target/release/torch2carton] [--torch PYTHON] [--rounds 5] [--output DIR]
+    convert.py FILE --without sha,avx2
     convert.py FILE --against OTHER [--binary target/release/torch2carton] [--rounds 5] [--output DIR]
 
 All take turns, so that other load on the machine affects all of them. Compare the ratios: the seconds depend on the machine.
 PYTHON is one that has PyTorch; its script loads the file mapped, and saves its tensors as a TorchScript archive, without
 the SHA-256 and the zip around it that make a carton. With --against, only the two binaries take turns, and each round is
-one pair: the medians of the ratios are what a change costs, also on a busy machine. Needs Python's standard library, and openssl.
+one pair: the medians of the ratios are what a change costs, also on a busy machine. With --without, neither torch2carton nor
+openssl uses these extensions of the processor; `torch2carton -VV` lists them. ring, which hashes without SHA extensions, uses
+them where the processor has them, so this shows their absence only on one that has none. Needs Python's standard library, and openssl.
 """
 
 import argparse
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +25,8 @@ from pathlib import Path
 from whole_process import touch
 
 TREE = Path(__file__).resolve().parent.parent
+# Bits of the extended features in OPENSSL_ia32cap(3).
+OPENSSL_BITS = {"sha": 1 << 29, "avx2": 1 << 5, "avx512": 1 << 16}
 WITH_TORCH = """
 import sys, torch
 tensors = torch.load(sys.argv[1], map_location="cpu", mmap=True, weights_only=True)
@@ -60,7 +66,11 @@ def main():
     arguments.add_argument("--rounds", default=5, type=int)
     arguments.add_argument("--output", metavar="DIR", help="where to write [default: next to FILE]")
     arguments.add_argument("--against", metavar="OTHER", help="another binary of torch2carton: time only the two")
+    arguments.add_argument("--without", metavar="NAMES", default="", help="extensions of the processor that are not used, such as sha")
     options = arguments.parse_args()
+    os.environ["TORCH2CARTON_WITHOUT"] = options.without
+    os.environ["OPENSSL_ia32cap"] = f":~{sum(OPENSSL_BITS.get(name, 0) for name in options.without.split(',')):#x}"
+    print(subprocess.run([options.binary, "-VV"], check=True, capture_output=True, text=True).stdout)
 
     with tempfile.TemporaryDirectory(dir=options.output or Path(options.file).resolve().parent) as folder:
         out = f"{folder}/out"

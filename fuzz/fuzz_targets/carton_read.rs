@@ -5,7 +5,7 @@
 
 use std::io::{Cursor, Read};
 
-use byte_source::{ProgressReporter, Sha256Sink, Sink, Window};
+use byte_source::{ProgressReporter, Sha256, Sink, Window};
 use carton_format::{Carton, Links, Manifest};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
@@ -79,7 +79,7 @@ fn check(bytes: &[u8]) {
 }
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut sink = Sha256Sink::default();
+    let mut sink = Sha256::default();
     sink.write(Window::owned(bytes.to_vec())).expect("a hash takes everything");
     sink.digest()
 }

@@ -85,7 +85,11 @@ const OTHER_SUBCOMMAND: &str = "these are not arguments of this subcommand";
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     signals::keep_running_at_size_limit();
     errors::silence_guarded_panics();
-    let cli = match args::with_default_command(args.into_iter()) {
+    let args: Vec<_> = args.into_iter().collect();
+    if args::is_verbose_version(&args) {
+        return finish(commands::version(), false);
+    }
+    let cli = match args::with_default_command(args) {
         Ok(args) => {
             let matches = args::help::command().try_get_matches_from(args);
             matches.and_then(|matches| Cli::from_arg_matches(&matches))
@@ -123,6 +127,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Completions { shell } => commands::completions(shell),
         Command::Man => commands::man(),
     };
+    finish(done, has_own_statuses)
+}
+
+/// Prints the error of a command, and returns the exit status.
+fn finish(done: anyhow::Result<ExitCode>, has_own_statuses: bool) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) if terminal::is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use carton_format::Manifest;
-use sha2::{Digest, Sha256};
 use zip_format::{CompressedContent, CompressionMethod, EntryContent, NewZipEntry, ZipWriter};
 
 use crate::carton_tools::{model, ok, run, scratch, write};
@@ -33,7 +32,7 @@ fn zip(entries: &[(&str, EntryContent<'_>)]) -> Vec<u8> {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    byte_source::hex(&Sha256::digest(bytes))
+    byte_source::hex(&byte_source::Sha256::of(bytes))
 }
 
 const RUNNER: &str = "spec_version = 1\n[runner]\nrunner_name = 'r'\nrequired_framework_version = '*'\nrunner_compat_version = 1\n";
@@ -50,7 +49,7 @@ fn carton(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut manifest = Manifest::default();
     for (name, bytes) in all.iter().filter(|(name, _)| !["MANIFEST", "LINKS"].contains(name)) {
         // Two files with the same name have one line.
-        let _ = manifest.add(name, Sha256::digest(bytes).into());
+        let _ = manifest.add(name, byte_source::Sha256::of(bytes));
     }
     let manifest = manifest.to_string();
     if !files.iter().any(|(name, _)| *name == "MANIFEST") {

@@ -14,7 +14,7 @@ use crate::casts::floats;
 /// Dtype, shape and SHA-256 of each tensor, by its name.
 type Described = BTreeMap<String, (String, Vec<u64>, String)>;
 
-fn models() -> impl Iterator<Item = PathBuf> {
+pub(crate) fn models() -> impl Iterator<Item = PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/model/quantization/tests/models");
     let mut models: Vec<PathBuf> =
         folder.read_dir().expect("it is checked in").map(|entry| entry.expect("an entry").path()).collect();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use byte_source::{Sha256Sink, Sink, Window, hex};
+use byte_source::{Sha256, Sink, Window, hex};
 use serde_json::Value as Json;
 
 use crate::carton_tools::scratch;
@@ -104,7 +104,7 @@ fn a_mask_that_is_expanded_to_a_batch_is_hashed() {
         &path,
         &dict(&[("mask", Value::View(1 << 16, vec![64, 1, 256, 256], vec![0, 1 << 16, 256, 1]))]),
     );
-    let mut hash = Sha256Sink::default();
+    let mut hash = Sha256::default();
     hash.write(Window::owned(vec![1; 64 << 16])).expect("a hash takes any bytes");
     assert_eq!(inspected(&path)["tensors"][0]["sha256"], hex(&hash.digest()));
 }

@@ -19,6 +19,7 @@ mod download_server;
 mod downloads;
 mod dtypes;
 mod error_texts;
+mod extensions;
 mod folders;
 mod hidden;
 mod hostile;

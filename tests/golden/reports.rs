@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use serde_json::Value as Json;
-use sha2::{Digest, Sha256};
 
 use crate::carton_tools::{ok, run, scratch};
 use crate::cli::{json, one_tensor, output};
@@ -47,7 +46,7 @@ fn what_convert_reports_to_programs() {
     );
     assert_eq!(report["notes"].as_array().map(Vec::len), Some(2), "{report}");
     let manifest = crate::carton_tools::manifest(&root.join("x.carton"));
-    let manifest = byte_source::hex(&Sha256::digest(manifest));
+    let manifest = byte_source::hex(&byte_source::Sha256::of(&manifest));
     assert_eq!(report["manifest_sha256"], manifest);
     // What is in the carton under the same hash.
     assert_eq!(json(root, &["inspect", "--json", "x.carton"])["manifest_sha256"], manifest);

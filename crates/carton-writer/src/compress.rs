@@ -8,9 +8,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use byte_source::{Blob, Crc32, MappedFile, ProgressReporter, Region, Sink, Source, WINDOW, Window};
+use byte_source::{Blob, Crc32, MappedFile, ProgressReporter, Region, Sha256, Sink, Source, WINDOW, Window};
 use flate2::write::DeflateEncoder;
-use sha2::{Digest, Sha256};
 use zip_format::{CompressedContent, CompressionMethod, EntryContent};
 
 /// Compression level: Zstandard's own default.
@@ -86,7 +85,7 @@ impl CompressionSpill {
         let mut packer = CompressingSink {
             encoder,
             crc: Crc32::default(),
-            sha256: Sha256::new(),
+            sha256: Sha256::default(),
             len: 0,
             requires_saving: picky,
             is_abandoned: false,
@@ -97,7 +96,7 @@ impl CompressionSpill {
         if let Err(error) = blob.write_to(&mut packer) {
             return if packer.is_abandoned { Ok(None) } else { Err(error) };
         }
-        let (crc, sha256, len) = (packer.crc.sum(), packer.sha256.finalize().into(), packer.len);
+        let (crc, sha256, len) = (packer.crc.sum(), packer.sha256.digest(), packer.len);
         match packer.encoder {
             Encoder::Deflate(encoder) => encoder.finish()?,
             Encoder::Zstd(encoder) => encoder.finish()?,
@@ -173,7 +172,7 @@ struct CompressingSink<'o> {
 impl Sink for CompressingSink<'_> {
     fn write(&mut self, window: Window) -> Result<(), byte_source::Error> {
         self.crc.add(&window);
-        self.sha256.update(&*window);
+        self.sha256.update(&window);
         match &mut self.encoder {
             Encoder::Deflate(encoder) => encoder.write_all(&window)?,
             Encoder::Zstd(encoder) => encoder.write_all(&window)?,

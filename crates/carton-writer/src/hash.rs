@@ -1,23 +1,15 @@
 //! SHA-256 computed on a separate thread.
-//!
-//! Facts: FIPS 180-4, as the `sha2` crate implements it.
 
 use std::cell::RefCell;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::Scope;
 
-use byte_source::{WINDOW, Window};
-use sha2::{Digest, Sha256};
+use byte_source::{Sha256, WINDOW, Window};
 
 /// Minimum length in bytes of a window that is sent alone. Smaller windows are collected first: sending a message for a
 /// tensor of a few bytes would cost more than hashing it.
 const SMALL_WINDOW: usize = WINDOW / 16;
-
-/// Returns the SHA-256 of bytes in memory.
-pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
-    Sha256::digest(bytes).into()
-}
 
 /// Handle of the hashing thread.
 pub(crate) struct Hasher {
@@ -32,12 +24,12 @@ impl Hasher {
         let (windows, received) = sync_channel::<Option<Window>>(queue);
         let (finished, hashes) = channel();
         scope.spawn(move || {
-            let mut hash = Sha256::new();
+            let mut hash = Sha256::default();
             for window in received {
                 match window {
-                    Some(window) => hash.update(&*window),
+                    Some(window) => hash.update(&window),
                     None => {
-                        if finished.send(std::mem::take(&mut hash).finalize().into()).is_err() {
+                        if finished.send(std::mem::take(&mut hash).digest()).is_err() {
                             break;
                         }
                     }

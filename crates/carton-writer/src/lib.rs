@@ -36,13 +36,13 @@ mod hash;
 
 use std::io;
 
-use byte_source::{Blob, FileError, PRODUCER, ProgressReporter, Sink, Window, details};
+use byte_source::{Blob, FileError, PRODUCER, ProgressReporter, Sha256, Sink, Window, details};
 use carton_format::{Links, Manifest};
 use zip_format::{LayoutBuilder, NewZipEntry, ZipWriter};
 
 pub use crate::compress::{CompressedFile, CompressedFiles, Compression, CompressionSpill};
 pub use crate::file::write_carton;
-use crate::hash::{Hasher, sha256};
+use crate::hash::Hasher;
 pub use byte_source::{Error, Result};
 pub use zip_format::EntryContent;
 
@@ -164,7 +164,7 @@ impl<'b> CartonLayout<'b> {
                 let hash = match file.content {
                     EntryContent::Bytes(bytes) => {
                         zip.add(&file.entry())?;
-                        sha256(bytes)
+                        Sha256::of(bytes)
                     }
                     EntryContent::Blob(blob) => {
                         let tapped = HashedBlob { blob, hasher: &hasher };
@@ -194,7 +194,7 @@ impl<'b> CartonLayout<'b> {
             }
             zip.finish_with_comment(PRODUCER)?;
             io::Write::flush(&mut out.out).map_err(unwritten)?;
-            Ok(WrittenCarton { len: out.len, manifest_hash: sha256(manifest.as_bytes()) })
+            Ok(WrittenCarton { len: out.len, manifest_hash: Sha256::of(manifest.as_bytes()) })
         })
     }
 }

@@ -234,15 +234,24 @@ pub(crate) fn subcommands() -> Vec<String> {
     command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect()
 }
 
+/// Returns true if the arguments ask for the version with details: `-VV`, or `--version --verbose`.
+pub(crate) fn is_verbose_version(args: &[OsString]) -> bool {
+    let words: Vec<_> = args.iter().skip(1).map(|arg| arg.to_string_lossy()).collect();
+    match words.iter().map(AsRef::as_ref).collect::<Vec<&str>>().as_slice() {
+        ["-VV"] => true,
+        [a, b] => {
+            [(a, b), (b, a)].iter().any(|(v, w)| matches!(**v, "-V" | "--version") && **w == "--verbose")
+        }
+        _ => false,
+    }
+}
+
 /// Returns the arguments, with `convert` inserted if no subcommand is named: `torch2carton x.pth` is the most common use. A
 /// file with the name of a subcommand can be given as `./inspect`.
 ///
 /// # Errors
 /// When the first word is neither a subcommand nor a path.
-pub(crate) fn with_default_command(
-    args: impl Iterator<Item = OsString>,
-) -> Result<Vec<OsString>, UsageError> {
-    let mut args: Vec<OsString> = args.collect();
+pub(crate) fn with_default_command(mut args: Vec<OsString>) -> Result<Vec<OsString>, UsageError> {
     let names = subcommands();
     let mut at = 1;
     invocation::record_subcommand(None);
@@ -271,7 +280,8 @@ mod tests {
     use super::*;
 
     fn completed(line: &str) -> String {
-        let args = with_default_command(line.split(' ').map(OsString::from)).expect("paths and subcommands");
+        let args = with_default_command(line.split(' ').map(OsString::from).collect())
+            .expect("paths and subcommands");
         args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
@@ -289,7 +299,7 @@ mod tests {
     #[test]
     fn unknown_words_are_refused_with_a_hint() {
         let error = |word: &str| {
-            let line = ["t", word, "x.pth"].into_iter().map(OsString::from);
+            let line = ["t", word, "x.pth"].into_iter().map(OsString::from).collect();
             with_default_command(line).expect_err("not a subcommand").to_string()
         };
         assert!(error("compare").starts_with(

@@ -33,6 +33,7 @@ mod shrink;
 mod trace;
 mod unpack;
 mod verify;
+mod version;
 
 use std::io::{self, Write};
 
@@ -59,6 +60,7 @@ pub(crate) use shrink::shrink;
 pub(crate) use trace::trace;
 pub(crate) use unpack::unpack;
 pub(crate) use verify::verify;
+pub(crate) use version::version;
 
 use crate::cli::ui::escapes::EscapingJsonFormatter;
 

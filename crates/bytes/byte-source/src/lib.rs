@@ -45,7 +45,7 @@ pub use number_text::{format_bytes, format_count, format_things, group_thousands
 pub use observer::{Action, CancellableSink, Cancelled, Notice, Observer, ProgressReporter, ProgressUpdate};
 pub use prefetched::Prefetched;
 pub use region::Region;
-pub use sha256::{Sha256Sink, hex, sha256};
+pub use sha256::{Sha256, hex, sha256};
 pub use source::{
     BufferSource, Checks, OpenedFile, SeekableSource, Source, SourceReader, each_window, map_file,
     map_file_lazily, share_start, slice_range, window_ranges, window_ranges_of,

@@ -1,36 +1,87 @@
-//! SHA-256 of blobs, and hexadecimal formatting.
+//! SHA-256, and hexadecimal formatting.
 //!
-//! Facts: FIPS 180-4; the implementation is the `sha2` crate's, which uses the CPU's SHA extensions.
+//! Facts: FIPS 180-4.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use sha2::{Digest, Sha256};
+use kernels::Extension;
+use sha2::Digest;
 
 use crate::{Blob, CancellableSink, Error, Observer, Sink, Window};
 
-/// Sink that computes the SHA-256 of a [`Blob`].
+/// SHA-256 of the bytes so far; as a sink, of a [`Blob`].
 ///
 /// ```
-/// use byte_source::{Blob, OwnedBlob, Sha256Sink, hex};
+/// use byte_source::{Blob, OwnedBlob, Sha256, hex};
 ///
-/// let mut sink = Sha256Sink::default();
-/// OwnedBlob(b"abc".to_vec()).write_to(&mut sink)?;
-/// assert_eq!(hex(&sink.digest()), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+/// let mut hash = Sha256::default();
+/// OwnedBlob(b"abc".to_vec()).write_to(&mut hash)?;
+/// assert_eq!(hex(&hash.digest()), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 /// # Ok::<(), byte_source::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
-pub struct Sha256Sink(Sha256);
+#[derive(Clone)]
+pub struct Sha256(Implementation);
 
-impl Sha256Sink {
+#[derive(Clone)]
+enum Implementation {
+    /// The processor's SHA extensions.
+    Sha2(sha2::Sha256),
+    /// Assembly for processors without them, where `sha2` has only portable code.
+    Ring(ring::digest::Context),
+}
+
+impl Sha256 {
+    /// Returns the SHA-256 of bytes in memory.
+    pub fn of(bytes: &[u8]) -> [u8; 32] {
+        let mut hash = Self::default();
+        hash.update(bytes);
+        hash.digest()
+    }
+
+    /// Returns the name of the implementation: `sha2` with SHA extensions, else `ring`.
+    pub fn implementation() -> &'static str {
+        match Self::default().0 {
+            Implementation::Sha2(_) => "sha2",
+            Implementation::Ring(_) => "ring",
+        }
+    }
+
+    /// Hashes more bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match &mut self.0 {
+            Implementation::Sha2(hash) => hash.update(bytes),
+            Implementation::Ring(hash) => hash.update(bytes),
+        }
+    }
+
     /// Returns the SHA-256 of all bytes so far.
     pub fn digest(self) -> [u8; 32] {
-        self.0.finalize().into()
+        match self.0 {
+            Implementation::Sha2(hash) => hash.finalize().into(),
+            Implementation::Ring(hash) => hash.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"),
+        }
     }
 }
 
-impl Sink for Sha256Sink {
+impl Default for Sha256 {
+    fn default() -> Self {
+        Self(if Extension::Sha.is_used() {
+            Implementation::Sha2(sha2::Sha256::new())
+        } else {
+            Implementation::Ring(ring::digest::Context::new(&ring::digest::SHA256))
+        })
+    }
+}
+
+impl fmt::Debug for Sha256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sha256").finish_non_exhaustive()
+    }
+}
+
+impl Sink for Sha256 {
     fn write(&mut self, window: Window) -> Result<(), Error> {
-        self.0.update(&*window);
+        self.update(&window);
         Ok(())
     }
 }
@@ -40,7 +91,7 @@ impl Sink for Sha256Sink {
 /// # Errors
 /// Returns an error if the blob cannot be read, or `observer` cancels the operation.
 pub fn sha256(blob: &dyn Blob, observer: &dyn Observer) -> Result<[u8; 32], Error> {
-    let mut sink = Sha256Sink::default();
+    let mut sink = Sha256::default();
     blob.write_to(&mut CancellableSink { sink: &mut sink, observer })?;
     Ok(sink.digest())
 }
@@ -52,4 +103,32 @@ pub fn hex(bytes: &[u8]) -> String {
         write!(digits, "{byte:02x}").expect("memory takes any text");
     }
     digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn implementations_agree() {
+        let bytes: Vec<u8> = (0..700_u32).map(|i| (i * 31 % 251) as u8).collect();
+        for len in (0..200).chain([255, 256, 257, 639]) {
+            for start in 0..9 {
+                let all = &bytes[start..start + len];
+                let digests = [
+                    Implementation::Sha2(sha2::Sha256::new()),
+                    Implementation::Ring(ring::digest::Context::new(&ring::digest::SHA256)),
+                ]
+                .map(|implementation| {
+                    let mut hash = Sha256(implementation);
+                    let (first, rest) = all.split_at(len / 3);
+                    hash.update(first);
+                    hash.clone().update(b"not in this one");
+                    hash.update(rest);
+                    hash.digest()
+                });
+                assert_eq!(digests[0], digests[1], "{len} bytes at {start}");
+            }
+        }
+    }
 }

@@ -19,6 +19,7 @@
 )]
 
 mod dispatch;
+mod extension;
 mod narrow_float;
 mod nibbles;
 mod prefetch;
@@ -27,6 +28,7 @@ mod simd;
 mod x86;
 
 pub use dispatch::{Loops, run_f32, run_f64, run_nested, run_nibbles, vectorize};
+pub use extension::{Extension, WITHOUT};
 pub use narrow_float::{from_bf16, from_f16, to_bf16, to_f16};
 pub use nibbles::{
     CodeRun, EncodedNumber, NIBBLES, NibbleKernel, NibbleLookup, NibbleTable, RUN_BYTES, RUNS,

@@ -9,9 +9,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use byte_source::{Crc32, hex};
+use byte_source::{Crc32, Sha256, hex};
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
 use crate::answer::Version;
 
@@ -162,7 +161,7 @@ fn parse_entry(line: &str) -> Option<Entry> {
 }
 
 fn file(folder: &Path, key: &str, extension: &str) -> PathBuf {
-    folder.join(format!("{}.{extension}", hex(&Sha256::digest(key.as_bytes()))))
+    folder.join(format!("{}.{extension}", hex(&Sha256::of(key.as_bytes()))))
 }
 
 #[cfg(test)]

@@ -7,8 +7,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::time::Instant;
 
-use byte_source::ProgressReporter;
-use sha2::{Digest, Sha256};
+use byte_source::{ProgressReporter, Sha256};
 use ureq::Body;
 use url::Url;
 
@@ -85,7 +84,7 @@ impl Downloader {
         loop {
             let beginning = Beginning::read(out, work)?;
             let start = beginning.len;
-            if start > 0 && <[u8; 32]>::from(beginning.hash.clone().finalize()) == *wanted.sha256 {
+            if start > 0 && beginning.hash.clone().digest() == *wanted.sha256 {
                 return Ok(());
             }
             let Err(failure) = self.connect(wanted, &target, beginning, out, work) else { return Ok(()) };
@@ -170,7 +169,7 @@ impl Downloader {
                 return Err(Error::Slow { address: address.to_owned(), received, expected, after });
             }
         }
-        let found: [u8; 32] = hash.finalize().into();
+        let found = hash.digest();
         if found == *wanted.sha256 {
             return Ok(());
         }
@@ -182,7 +181,7 @@ impl Downloader {
 impl Beginning {
     /// Hashes the bytes in `out` and leaves its position at the end.
     fn read(out: &mut File, work: ProgressReporter<'_>) -> Result<Self> {
-        let mut hash = Sha256::new();
+        let mut hash = Sha256::default();
         out.rewind().map_err(write_error)?;
         let there = out.metadata().map_err(write_error)?.len();
         let mut buffer = vec![0; READ_BACK];
@@ -200,7 +199,7 @@ impl Beginning {
     /// Removes all bytes from `out`.
     fn none(out: &mut File) -> Result<Self> {
         out.set_len(0).and_then(|()| out.rewind()).map_err(write_error)?;
-        Ok(Self { len: 0, hash: Sha256::new() })
+        Ok(Self { len: 0, hash: Sha256::default() })
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use byte_source::{Blob, ProgressReporter, Sha256Sink, Sink, Window, on_all_cores};
+use byte_source::{Blob, ProgressReporter, Sha256, Sink, Window, on_all_cores};
 use foldhash::{HashMap, HashMapExt};
 
 use crate::{Tensor, ViewId};
@@ -45,7 +45,7 @@ pub fn hash_elements(tensors: &[&Tensor], work: ProgressReporter<'_>) -> Result<
             let position = usize::try_from(number).ok().and_then(|number| order.get(number)).copied();
             let found = position.and_then(|position| Some((position, tensors.get(position)?)));
             let Some((position, tensor)) = found else { return Ok(()) };
-            let mut sink = ProgressSink { sink: Sha256Sink::default(), done: &done, work };
+            let mut sink = ProgressSink { sink: Sha256::default(), done: &done, work };
             tensor.gathered().write_to(&mut sink).map_err(|reason| UnreadTensor { position, reason })?;
             let mut hashes = hashes.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(hash) = hashes.get_mut(position) {
@@ -66,7 +66,7 @@ pub fn hash_elements(tensors: &[&Tensor], work: ProgressReporter<'_>) -> Result<
 }
 
 struct ProgressSink<'w> {
-    sink: Sha256Sink,
+    sink: Sha256,
     done: &'w AtomicU64,
     work: ProgressReporter<'w>,
 }

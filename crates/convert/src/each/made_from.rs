@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Blob, Checks, FileStat, Location, MappedFile, Region, Sha256Sink, Sink, Source, Stat, Window, hex,
+    Blob, Checks, FileStat, Location, MappedFile, Region, Sha256, Sink, Source, Stat, Window, hex,
 };
 use output::{FileRecord, file_name};
 use serde_json::Value as Json;
@@ -110,7 +110,7 @@ fn options_text(options: &ConvertOptions) -> String {
 
 /// SHA-256 of fields, each of which begins with its length.
 #[derive(Default)]
-struct InputDigest(Sha256Sink);
+struct InputDigest(Sha256);
 
 impl InputDigest {
     fn bytes(&mut self, bytes: Vec<u8>) {

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{
-    Action, Checks, FileError, MappedFile, Observer, OpenedFile, ProgressReporter, Region, Source,
+    Action, Checks, FileError, MappedFile, Observer, OpenedFile, ProgressReporter, Region, Sha256, Source,
 };
-use sha2::{Digest, Sha256};
 use zip_format::{CompressionMethod, ZipIndex};
 
 use crate::entry::ExpectedSums;
@@ -96,7 +95,7 @@ impl Carton {
         }
         if carton.entries.contains_key(Manifest::PATH) {
             let text = carton.text(Manifest::PATH)?;
-            carton.manifest_hash = Some(Sha256::digest(text.as_bytes()).into());
+            carton.manifest_hash = Some(Sha256::of(text.as_bytes()));
             carton.manifest = Some(Manifest::parse(&text)?);
         } else if carton.zip.is_some() {
             return Err(Problem::Missing { path: Manifest::PATH.to_owned() }.into());

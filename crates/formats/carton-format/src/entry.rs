@@ -7,8 +7,7 @@ use std::io::{self, BufRead, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-use byte_source::{WINDOW, Window, hex};
-use sha2::{Digest, Sha256};
+use byte_source::{Sha256, WINDOW, Window, hex};
 use zip_format::CompressionMethod;
 
 use crate::{Error, Problem, Result};
@@ -130,7 +129,7 @@ impl EntryReader {
             taken: 0,
             read: 0,
             crc: crc32fast::Hasher::new(),
-            sha256: Sha256::new(),
+            sha256: Sha256::default(),
             is_finished: false,
         }
     }
@@ -201,7 +200,7 @@ impl EntryReader {
         {
             return damaged("CRC-32", format!("{found:08x}"), "the zip file", format!("{expected:08x}"));
         }
-        let found: [u8; 32] = std::mem::take(&mut self.sha256).finalize().into();
+        let found = std::mem::take(&mut self.sha256).digest();
         if let Some(expected) = self.expected.sha256
             && expected != found
         {

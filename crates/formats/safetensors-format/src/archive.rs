@@ -22,7 +22,7 @@ const ALIGNMENT: usize = 8;
 /// A safetensors file with a computed layout. As a [`Blob`] it sends the whole file.
 ///
 /// ```
-/// use byte_source::{Blob, Sha256Sink};
+/// use byte_source::{Blob, Sha256};
 /// use safetensors_format::SafetensorsArchive;
 /// use tensor::{Dtype, Storage, Tensor};
 ///

@@ -4,7 +4,7 @@
 //! it yields another model. The parts of a trained tensor differ in their first bytes, so the check reads about one
 //! window of each file.
 
-use byte_source::{Observer, Sha256Sink, Sink, WINDOW};
+use byte_source::{Observer, Sha256, Sink, WINDOW};
 use foldhash::{HashMap, HashMapExt};
 use tensor::Tensor;
 
@@ -48,7 +48,7 @@ impl EqualShardGroups {
                     *value = window.get(..element).unwrap_or_default().to_vec();
                 }
                 *same = *same && window.chunks(element).all(|element| element == value.as_slice());
-                let mut hash = Sha256Sink::default();
+                let mut hash = Sha256::default();
                 hash.write(window)?;
                 let first = *next.entry((known, hash.digest())).or_insert(shard);
                 if let Some(group) = group.get_mut(shard) {

@@ -7,9 +7,9 @@ use std::arch::asm;
 use std::arch::x86_64::{self as x86, __m512, __m512bh, __m512i, CpuidResult};
 use std::marker::PhantomData;
 use std::mem::transmute;
-use std::sync::OnceLock;
 
 use super::Avx512;
+use crate::Extension;
 use crate::simd::SimdWork;
 
 /// bfloat16 products of AVX-512. A value exists only where the CPU has them.
@@ -21,23 +21,26 @@ pub struct Avx512Bf16(());
 pub struct AmxBf16(());
 
 impl Avx512Bf16 {
-    /// Returns a value if the CPU has these instructions.
+    /// Returns a value if these instructions are used.
     #[inline]
     pub fn detect() -> Option<Self> {
-        (Avx512::detect().is_some() && is_x86_feature_detected!("avx512bf16")).then_some(Self(()))
+        (Avx512::detect().is_some() && Extension::Avx512Bf16.is_used()).then_some(Self(()))
     }
 }
 
 impl AmxBf16 {
-    /// Returns a value if the CPU has these instructions and the system permits this process to use them.
+    /// Returns a value if these instructions are used.
     #[inline]
     pub fn detect() -> Option<Self> {
-        static PERMITTED: OnceLock<bool> = OnceLock::new();
-        PERMITTED.get_or_init(|| has_amx_bf16() && permit_tiles()).then_some(Self(()))
+        Extension::AmxBf16.is_used().then_some(Self(()))
     }
 }
 
-/// Returns true if the CPU has tiles, and bfloat16 products of them.
+/// Returns true if the CPU has tiles, and bfloat16 products of them, and the system permits this process to use them.
+pub(crate) fn has_permitted_amx_bf16() -> bool {
+    has_amx_bf16() && permit_tiles()
+}
+
 fn has_amx_bf16() -> bool {
     const BF16_AND_TILE: u32 = 1 << 22 | 1 << 24;
     // A pointer, because newer versions of Rust call the function safe, and older ones do not.

@@ -15,7 +15,9 @@ mod nibbles;
 use std::arch::x86_64::{self as x86, __m128i, __m256, __m256d, __m256i, __m512, __m512d};
 use std::mem::transmute;
 
+pub(crate) use self::bf16::has_permitted_amx_bf16;
 pub use self::bf16::{AmxBf16, AmxSums, AmxTiles, Avx512Bf16, Bf16Inputs, Bf16Weights};
+use crate::Extension;
 use crate::simd::{self, Bf16, F16, F32, F64, Instructions, Load, Simd, SimdWork};
 
 /// AVX2, FMA, F16C, BMI1 and BMI2. A value exists only where the CPU has them.
@@ -27,22 +29,18 @@ pub struct Avx2(());
 pub struct Avx512(());
 
 impl Avx2 {
-    /// Returns a value if the CPU has these instructions.
+    /// Returns a value if these instructions are used.
     #[inline]
     pub fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        let has = has && is_x86_feature_detected!("f16c") && is_x86_feature_detected!("bmi1");
-        (has && is_x86_feature_detected!("bmi2")).then_some(Self(()))
+        Extension::Avx2.is_used().then_some(Self(()))
     }
 }
 
 impl Avx512 {
-    /// Returns a value if the CPU has these instructions.
+    /// Returns a value if these instructions are used.
     #[inline]
     pub fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
-        let has = has && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl");
-        (has && Avx2::detect().is_some()).then_some(Self(()))
+        (Extension::Avx512.is_used() && Avx2::detect().is_some()).then_some(Self(()))
     }
 }
 

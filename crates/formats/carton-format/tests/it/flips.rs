@@ -13,10 +13,9 @@
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 
-use byte_source::{OwnedBlob, ProgressReporter};
+use byte_source::{OwnedBlob, ProgressReporter, Sha256};
 use carton_format::{Carton, VerifyFinding};
 use carton_writer::{CartonMember, Compression, CompressionSpill};
-use sha2::{Digest, Sha256};
 use zip::{CompressionMethod, ZipArchive};
 use zip_format::EntryContent;
 
@@ -56,7 +55,7 @@ fn carton(compression: Option<Compression>) -> Vec<u8> {
         files.push(CartonMember::new("carton.toml", EntryContent::Blob(toml)));
         files.push(CartonMember::new("model/m", EntryContent::Bytes(&model.0)));
     }
-    let sha256 = Some(Sha256::digest(&model.0).into());
+    let sha256 = Some(Sha256::of(&model.0));
     files.push(CartonMember { path: "model/l".to_owned(), content: EntryContent::Link(b"m"), sha256 });
     let links = Some(format!("version = 1\n[urls]\n{} = [\"https://example.org/b\"]\n", "07".repeat(32)));
     let absent = vec![("misc/b".to_owned(), [7; 32])];

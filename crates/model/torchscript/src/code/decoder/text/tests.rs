@@ -1,6 +1,6 @@
 //! Tests of the text: each template line is in the text if its flags hold, and a change of the text does not go unnoticed.
 
-use byte_source::{Blob, OwnedBlob, Sha256Sink, hex};
+use byte_source::{Blob, OwnedBlob, Sha256, hex};
 use decoder::{AssignedWeight, Assignment, CheckpointLayout, Decoder, HUGGING_FACE, META};
 use tensor::{Dtype, Storage, Tensor};
 
@@ -221,7 +221,7 @@ impl Case {
                 all.extend([name.as_bytes(), &(bytes.len() as u64).to_le_bytes(), bytes].concat());
             }
         }
-        let mut sink = Sha256Sink::default();
+        let mut sink = Sha256::default();
         OwnedBlob(all).write_to(&mut sink).expect("a hash takes it");
         hex(&sink.digest())
     }
