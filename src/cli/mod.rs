@@ -125,7 +125,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         #[cfg(feature = "serve")]
         Command::Serve(args) => commands::serve(&args, quiet),
         Command::Completions { shell } => commands::completions(shell),
-        Command::Man => commands::man(),
+        Command::Man(args) => commands::man(&args),
     };
     finish(done, has_own_statuses)
 }

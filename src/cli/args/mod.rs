@@ -134,8 +134,11 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, in roff
-    Man,
+    /// Print a manual page, in roff, or write all of them
+    #[command(after_help = "Examples:
+  torch2carton man convert | man -l -
+  torch2carton man --dir ~/.local/share/man/man1")]
+    Man(ManArgs),
 }
 
 #[derive(Args, Debug)]
@@ -232,6 +235,16 @@ pub(crate) struct Scan {
 pub(crate) fn subcommands() -> Vec<String> {
     let command = Cli::command();
     command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect()
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ManArgs {
+    /// Command whose page is printed, instead of the program's
+    #[arg(value_name = "COMMAND", conflicts_with = "dir")]
+    pub(crate) command: Option<String>,
+    /// Write the pages of the program and of each command to DIR
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Returns true if the arguments ask for the version with details: `-VV`, or `--version --verbose`.
