@@ -57,7 +57,7 @@ struct OwnTensor {
 pub(crate) fn kind_name(kind: &CompoundKind) -> String {
     match kind {
         CompoundKind::Quantized { .. } => "quantized".to_owned(),
-        CompoundKind::Sparse { layout } => layout.clone(),
+        CompoundKind::Sparse { layout } | CompoundKind::Blocks { scheme: layout } => layout.clone(),
         CompoundKind::Nested => "nested".to_owned(),
         CompoundKind::Jagged => "jagged".to_owned(),
         CompoundKind::Subclass { class, .. } => class.clone(),

@@ -153,8 +153,16 @@ BUCKETS = Recipe(
     imports="import moto.server, boto3, gcp_storage_emulator",
     gigabytes=1,
 )
+GGUF = Recipe(
+    name="gguf",  # reads, writes and dequantises the files of llama.cpp
+    pythons=(),
+    steps=(("gguf==0.19.0", NUMPY),),
+    imports="import gguf, numpy; from gguf.quants import dequantize",
+    gigabytes=1,
+)
+
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
-       "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY}
+       "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "GGUF": GGUF}
 
 
 class CannotMake(Exception):

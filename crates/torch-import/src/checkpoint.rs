@@ -98,14 +98,14 @@ impl Checkpoint {
     ) -> Result<Self> {
         let mut metadata_key = KeyEnds::NONE;
         metadata_key.set(0, Some(METADATA_KEY.len()));
-        let text = |(key, text): &(String, String)| CheckpointItem {
+        let value = |(key, value): &(String, CheckpointValue)| CheckpointItem {
             name: format!("{METADATA_KEY}.{key}"),
-            content: ItemContent::Value(CheckpointValue::Text(text.as_str().into())),
+            content: ItemContent::Value(value.clone()),
             keys: metadata_key,
         };
         let located = container.located_tensors()?.into_iter();
         let located = located.map(|(name, tensor)| CheckpointItem::from_tensor(name, tensor));
-        let mut items: Vec<CheckpointItem> = metadata.iter().map(text).chain(located).collect();
+        let mut items: Vec<CheckpointItem> = metadata.iter().map(value).chain(located).collect();
         items.extend(tensors.entries().filter_map(item_of));
         Ok(Self { items, ..Self::default() })
     }

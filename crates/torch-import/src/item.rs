@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use gguf_format::GgufValue;
 use pickle_vm::ObjectId;
 use tensor::Tensor;
 
@@ -66,6 +67,8 @@ pub enum CheckpointValue {
     },
     /// Text in the metadata of a file without a pickle.
     Text(Arc<str>),
+    /// Number, truth value or array of a GGUF file.
+    Gguf(GgufValue),
 }
 
 /// The part of a value that can be shown.

@@ -10,6 +10,11 @@ pub enum CompoundKind {
         /// Dimension that scales and zero points run along, if they are per channel.
         axis: Option<u64>,
     },
+    /// Blocks of codes with their scales, as GGUF has them: part `blocks`, the bytes of each row.
+    Blocks {
+        /// Name of the type of the blocks, such as `Q4_K`.
+        scheme: String,
+    },
     /// Indices and values of the elements that are stored.
     Sparse {
         /// PyTorch's name of the layout, such as `sparse_coo`.

@@ -253,6 +253,7 @@ impl<'j> OutputJob<'j> {
         self.tensors.compounds().iter().filter_map(|compound| {
             let what = match &compound.kind {
                 CompoundKind::Quantized { .. } => "quantized".to_owned(),
+                CompoundKind::Blocks { scheme } => format!("{scheme} of GGUF"),
                 CompoundKind::Sparse { layout } => layout.clone(),
                 CompoundKind::Nested => "nested".to_owned(),
                 CompoundKind::Jagged => "jagged".to_owned(),

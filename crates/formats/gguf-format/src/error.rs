@@ -72,6 +72,9 @@ pub enum EntryError {
     /// A type that is not known.
     #[error("the type with the number {id} is not known")]
     Type { id: u32 },
+    /// Blocks in a big-endian file whose byte order nothing defines.
+    #[error("the file is big-endian, and nothing defines the byte order of {kind}")]
+    ByteOrder { kind: &'static str },
     /// More dimensions than the format has.
     #[error("it has {dims} dimensions, more than {MAX_DIMS}")]
     Dimensions { dims: u64 },
@@ -99,7 +102,9 @@ details! {
 
 fn entry_kind(error: &EntryError) -> ErrorKind {
     match error {
-        EntryError::Type { .. } | EntryError::Dimensions { .. } => ErrorKind::Unsupported,
+        EntryError::Type { .. } | EntryError::ByteOrder { .. } | EntryError::Dimensions { .. } => {
+            ErrorKind::Unsupported
+        }
         _ => ErrorKind::Damaged,
     }
 }

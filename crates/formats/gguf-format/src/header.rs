@@ -86,6 +86,26 @@ impl GgufHeader {
     /// describes it, two keys or two tensors have the same name, a type is not known, tensors overlap or leave holes, or do not end where
     /// the file ends.
     pub fn parse(start: &Bytes, file_len: u64) -> Result<Self> {
+        let (mut header, mut cursor, tensor_count) = Self::without_tensors(start, file_len)?;
+        for _ in 0..tensor_count {
+            header.tensors.push(read_tensor(&mut cursor, header.byte_order)?);
+        }
+        if let Some(tensor) = repeated(header.tensors.iter().map(|it| &it.name)) {
+            return Err(Error::DuplicateTensor { tensor });
+        }
+        header.located(cursor.at as u64, file_len)
+    }
+
+    /// Reads the keys and their values, whatever follows.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), but none of the tensors.
+    pub fn parse_entries(start: &Bytes, file_len: u64) -> Result<Vec<(String, GgufValue)>> {
+        Ok(Self::without_tensors(start, file_len)?.0.entries)
+    }
+
+    /// Reads a header up to its tensors, and returns their number.
+    fn without_tensors(start: &Bytes, file_len: u64) -> Result<(Self, Cursor<'_>, u64)> {
         if !is_gguf(start) {
             return Err(Error::Magic);
         }
@@ -111,15 +131,7 @@ impl GgufHeader {
         if let Some(key) = repeated(entries.iter().map(|(key, _)| key)) {
             return Err(Error::DuplicateKey { key });
         }
-        let mut tensors = Vec::new();
-        for _ in 0..tensor_count {
-            tensors.push(read_tensor(&mut cursor)?);
-        }
-        if let Some(tensor) = repeated(tensors.iter().map(|it| &it.name)) {
-            return Err(Error::DuplicateTensor { tensor });
-        }
-        let header = Self { version, byte_order, entries, tensors };
-        header.located(cursor.at as u64, file_len)
+        Ok((Self { version, byte_order, entries, tensors: Vec::new() }, cursor, tensor_count))
     }
 
     /// Returns the value of a key.
@@ -195,7 +207,7 @@ impl GgufHeader {
 }
 
 /// Reads the entry of a tensor, whose range is still that after the header.
-fn read_tensor(cursor: &mut Cursor<'_>) -> Result<GgufTensor> {
+fn read_tensor(cursor: &mut Cursor<'_>, order: ByteOrder) -> Result<GgufTensor> {
     let name = cursor.name()?;
     let wrong = |name: &str, reason| Error::Entry { name: name.to_owned(), reason };
     let dims = u64::from(cursor.number32()?);
@@ -207,6 +219,9 @@ fn read_tensor(cursor: &mut Cursor<'_>) -> Result<GgufTensor> {
     let id = cursor.number32()?;
     let start = cursor.number64()?;
     let kind = GgmlType::from_id(id).ok_or_else(|| wrong(&name, EntryError::Type { id }))?;
+    if order == ByteOrder::Big && kind.dtype.is_none() && kind.words.is_none() {
+        return Err(wrong(&name, EntryError::ByteOrder { kind: kind.name }));
+    }
     let end = kind.nbytes(&shape).and_then(|nbytes| start.checked_add(nbytes));
     let Some(end) = end else {
         return Err(wrong(&name, EntryError::Shape { shape, kind: kind.name }));

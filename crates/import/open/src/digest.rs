@@ -120,7 +120,7 @@ fn compound_text(kind: &CompoundKind) -> Option<String> {
     match kind {
         CompoundKind::Quantized { scheme, axis: None } => Some(scheme.clone()),
         CompoundKind::Quantized { scheme, axis: Some(axis) } => Some(format!("{scheme} axis {axis}")),
-        CompoundKind::Sparse { layout } => Some(layout.clone()),
+        CompoundKind::Sparse { layout } | CompoundKind::Blocks { scheme: layout } => Some(layout.clone()),
         CompoundKind::Nested => Some("nested".to_owned()),
         CompoundKind::Jagged => Some("jagged".to_owned()),
         CompoundKind::Subclass { .. } | CompoundKind::Meta { .. } => None,

@@ -33,6 +33,7 @@ mod config;
 mod dequantized;
 mod error;
 mod float8;
+mod gguf;
 mod gptq;
 mod hqq;
 mod hqq_description;

@@ -7,7 +7,7 @@ use crate::hqq_description::described_codes;
 use crate::quantized_model::QuantizedModel;
 use crate::survey::Survey;
 use crate::{
-    Problem, QuantizationDocuments, Result, awq, bitsandbytes, compressed_tensors, float8, gptq, hqq,
+    Problem, QuantizationDocuments, Result, awq, bitsandbytes, compressed_tensors, float8, gguf, gptq, hqq,
     modelopt, mxfp4, pytorch, quanto, torchao,
 };
 
@@ -94,6 +94,13 @@ const SCHEMES: &[Scheme] = &[
         is_present: torchao::is_present,
         markers: &["._weight_qdata"],
         companions: torchao::COMPANIONS,
+    },
+    Scheme {
+        methods: &["gguf"],
+        recognise: gguf::recognise,
+        is_present: gguf::is_present,
+        markers: &[],
+        companions: &[],
     },
     Scheme {
         methods: &["PyTorch"],

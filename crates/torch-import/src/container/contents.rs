@@ -16,7 +16,7 @@ use super::inflate::RecordBytes;
 use crate::omission::Omission;
 use crate::persistent::PersistentTensor;
 use crate::script_modules::ScriptModules;
-use crate::{CheckpointNote, Error, Problem, Result};
+use crate::{CheckpointNote, CheckpointValue, Error, Problem, Result};
 
 /// What the reader of a [`ContainerFormat`](crate::ContainerFormat) found in a file.
 #[derive(Debug)]
@@ -100,7 +100,12 @@ pub(crate) struct HeaderTensors {
     /// Tensors after those.
     pub(crate) tensors: Tensors,
     /// Metadata without the entries that became `ties`, in the header's order.
-    pub(crate) metadata: Vec<(String, String)>,
+    pub(crate) metadata: Vec<(String, CheckpointValue)>,
+}
+
+/// Converts texts with their keys to values.
+pub(super) fn text_values(texts: Vec<(String, String)>) -> Vec<(String, CheckpointValue)> {
+    texts.into_iter().map(|(key, text)| (key, CheckpointValue::Text(text.into()))).collect()
 }
 
 /// Converts an error of reading the directory.
@@ -184,7 +189,12 @@ impl ContainerContents {
 
     /// Adds metadata: keys and texts, which are values of the checkpoint.
     #[must_use]
-    pub fn with_metadata(mut self, metadata: Vec<(String, String)>) -> Self {
+    pub fn with_metadata(self, metadata: Vec<(String, String)>) -> Self {
+        self.with_values(text_values(metadata))
+    }
+
+    /// Adds values with their keys.
+    pub(super) fn with_values(mut self, metadata: Vec<(String, CheckpointValue)>) -> Self {
         if let TensorSource::HeaderNames(named) = &mut self.tensor_source {
             named.metadata = metadata;
         }

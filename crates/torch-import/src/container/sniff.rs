@@ -32,6 +32,9 @@ const NOT_WEIGHTS_HINT: &str = "pass the file that `torch.save` or safetensors w
 /// Hint for a file that was compressed after it was saved.
 const UNPACK_HINT: &str = "unpack it first (`tar xf` for an archive), then pass the checkpoint in it";
 
+/// The letters `ggml`, `ggmf`, `ggjt` and `ggla` as little-endian numbers, with which models and adapters start.
+const BEFORE_GGUF: &[&[u8; 4]] = &[b"lmgg", b"fmgg", b"tjgg", b"algg"];
+
 const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"version https://git-lfs"),
@@ -58,9 +61,9 @@ const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
         is_answer: false,
     },
     UnreadableFormat {
-        recognises: |bytes| bytes.starts_with(b"GGUF"),
-        what: "a GGUF model",
-        hint: "take the PyTorch or safetensors checkpoint that it was made from",
+        recognises: |bytes| BEFORE_GGUF.iter().any(|magic| bytes.starts_with(*magic)),
+        what: "a model of ggml from before GGUF",
+        hint: "take a GGUF file of the model, or the PyTorch or safetensors checkpoint that it was made from",
         is_answer: false,
     },
     UnreadableFormat {

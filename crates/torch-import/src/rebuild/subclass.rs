@@ -160,7 +160,7 @@ impl SubclassAttributes {
             CompoundKind::Quantized { scheme, axis: Some(axis) } => {
                 format!("quantized {scheme}, axis {axis}")
             }
-            CompoundKind::Sparse { layout } => layout.clone(),
+            CompoundKind::Sparse { layout } | CompoundKind::Blocks { scheme: layout } => layout.clone(),
             CompoundKind::Nested => "nested".to_owned(),
             CompoundKind::Jagged => "jagged".to_owned(),
             CompoundKind::Meta { what } => what.clone(),

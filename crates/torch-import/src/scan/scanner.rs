@@ -14,6 +14,7 @@ use pickle_vm::Reader;
 
 use super::budget::{ScanBudget, truncate_name};
 use super::compressed::CompressionFormat;
+use super::documents::document_kind::{DocumentKind, METADATA_MAX};
 use super::documents::python_records::PythonRecords;
 use super::nested::NestedBytes;
 use super::numpy::{NPY_MAGIC, NumpyElements, read_header};
@@ -159,6 +160,11 @@ impl<'a, 'o> Scanner<'a, 'o> {
             }
             ScanFormat::Packed(packed) => {
                 self.scan_compressed(&PicklePlace::default(), packed, bytes, 0, false);
+            }
+            ScanFormat::Header("gguf") => {
+                let record = PicklePlace(vec![PlaceStep::Part("document")]);
+                let metadata = bytes.get(..METADATA_MAX).unwrap_or(bytes);
+                self.scan_document(&record, DocumentKind::Gguf, metadata, 0, &|_| false);
             }
             ScanFormat::Header(_) | ScanFormat::Archive | ScanFormat::Flatbuffer => {}
         }

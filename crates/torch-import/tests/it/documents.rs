@@ -242,4 +242,7 @@ fn the_templates_of_gguf_are_read() {
     assert_eq!(found("a.gguf", &file("{{ x }}", 5)), "clean");
     assert_eq!(found("a.gguf", &file("{{ x }}", 6)), "missed");
     assert_eq!(found("a.gguf", b"GGUF\x01\0\0\0"), "missed");
+    // Under any name.
+    assert_eq!(worst(&scan(file("{{ x.__class__ }}", 5)).expect("a model")), "template");
+    assert_eq!(worst(&scan(file("{{ x }}", 5)).expect("a model")), "clean");
 }

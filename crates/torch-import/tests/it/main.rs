@@ -6,6 +6,7 @@ mod compressed_bombs;
 mod containers;
 mod documents;
 mod gadgets;
+mod gguf;
 mod rebuilds;
 mod scan;
 mod scan_edges;

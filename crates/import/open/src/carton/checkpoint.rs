@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use byte_source::format_bytes;
 use carton_format::Carton;
+use gguf_format::GgmlType;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use tensor::Dtype;
@@ -143,6 +144,9 @@ impl CompoundRow {
         Some(match self.layout.as_deref()? {
             "nested" => CompoundKind::Nested,
             "jagged" => CompoundKind::Jagged,
+            blocks if GgmlType::from_name(blocks).is_some() => {
+                CompoundKind::Blocks { scheme: blocks.to_owned() }
+            }
             layout => CompoundKind::Sparse { layout: layout.to_owned() },
         })
     }

@@ -165,7 +165,6 @@ fn detect_other_framework(folder: &Folder) -> Option<(&'static str, String)> {
     const FILES: &[FrameworkPattern] = &[
         (|name| name == "saved_model.pb" || name == "saved_model.pbtxt", "a TensorFlow SavedModel"),
         (|name| name.contains(".data-") && name.contains("-of-"), "a TensorFlow checkpoint"),
-        (|name| has_any_extension(name, &["gguf"]), "a GGUF model"),
         (|name| has_any_extension(name, &["onnx"]), "an ONNX model"),
         (|name| has_any_extension(name, &["msgpack"]), "a Flax checkpoint"),
         (|name| has_any_extension(name, &["h5", "hdf5", "keras"]), "a Keras model"),

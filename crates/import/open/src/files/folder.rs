@@ -232,6 +232,11 @@ fn candidates(folder: &Folder) -> Result<Vec<FolderCandidate>> {
     if candidates.is_empty() {
         candidates.extend(alone().map(|name| file(name)));
     }
+    // A GGUF file is made from the other files, and often next to them.
+    let is_gguf = |candidate: &FolderCandidate| candidate.all_have_extension(".gguf");
+    if !candidates.iter().all(is_gguf) {
+        candidates.retain(|candidate| !is_gguf(candidate));
+    }
     Ok(candidates)
 }
 

@@ -126,7 +126,7 @@ fn apply_casts(casts: &[Cast], tensors: &mut Tensors, notes: &mut Vec<Note>) -> 
         }
     }
     for (kind, dtype) in tensors.compounds_mut() {
-        let is_quantized = matches!(kind, CompoundKind::Quantized { .. });
+        let is_quantized = matches!(kind, CompoundKind::Quantized { .. } | CompoundKind::Blocks { .. });
         if let Some(to) = target_dtype(casts, *dtype).filter(|_| !is_quantized) {
             *dtype = to;
         }
@@ -169,7 +169,7 @@ fn parts_to_keep(casts: &[Cast], tensors: &Tensors) -> HashSet<String> {
     let mut kept = HashSet::new();
     for compound in tensors.compounds() {
         let is_value = |part: &str| match compound.kind {
-            CompoundKind::Quantized { .. } => false,
+            CompoundKind::Quantized { .. } | CompoundKind::Blocks { .. } => false,
             CompoundKind::Sparse { .. } | CompoundKind::Nested | CompoundKind::Jagged => part == "values",
             _ => true,
         };

@@ -3,6 +3,7 @@
 pub(crate) mod array_text;
 pub(crate) mod decoded;
 mod float_text;
+mod gguf;
 pub(crate) mod npy;
 
 use std::borrow::Cow;
@@ -125,6 +126,11 @@ impl<'h> ValueRenderer<'h, 'h> {
                 let shown = self.spend_bytes(text.len()).map(|()| Json::from(&**text));
                 (Cow::Borrowed("str"), shown.unwrap_or_else(|| json!({ "$more": "str" })))
             }
+            CheckpointValue::Gguf(value) => {
+                self.value_objects_left = MAX_OBJECTS;
+                let type_name = gguf::type_name(value.value_type());
+                (Cow::Borrowed(type_name), self.gguf_value(value))
+            }
             _ => (Cow::Borrowed("object"), json!({ "$more": "object" })),
         };
         ValueRow { path, type_name, value }
@@ -160,6 +166,13 @@ impl<'h> ValueRenderer<'h, 'h> {
 
     fn more_placeholder(&self, id: ObjectId) -> Json {
         json!({ "$more": self.heap.map_or("object", |heap| heap.get(id).type_name()) })
+    }
+
+    /// Deducts the elements of an array from the remaining objects; `None` if there are too many.
+    fn spend_objects(&mut self, count: usize) -> Option<()> {
+        self.value_objects_left = self.value_objects_left.checked_sub(count)?;
+        self.total_objects_left = self.total_objects_left.checked_sub(count)?;
+        Some(())
     }
 
     /// Deducts the length of a text from the remaining bytes; `None` if the text is too long.
@@ -330,7 +343,9 @@ fn compound(compound: &CompoundTensor, tensors: &Tensors) -> Json {
     let mut out = json!({ "name": compound.name, "dtype": compound.dtype.name(), "shape": compound.shape, "parts": parts });
     let kind = match &compound.kind {
         CompoundKind::Quantized { scheme, axis } => json!({ "quantized": scheme, "axis": axis }),
-        CompoundKind::Sparse { layout } => json!({ "layout": layout }),
+        CompoundKind::Sparse { layout } | CompoundKind::Blocks { scheme: layout } => {
+            json!({ "layout": layout })
+        }
         CompoundKind::Nested => json!({ "layout": "nested" }),
         CompoundKind::Jagged => json!({ "layout": "jagged" }),
         kind => subclass(kind).map_or_else(|| json!({}), |subclass| json!({ "subclass": subclass })),

@@ -305,7 +305,7 @@ fn compare_structures(a: &Tensors, b: &Tensors) -> Vec<TensorChange> {
         let kind = match &compound.kind {
             CompoundKind::Quantized { scheme, axis: None } => scheme.clone(),
             CompoundKind::Quantized { scheme, axis: Some(axis) } => format!("{scheme} axis {axis}"),
-            CompoundKind::Sparse { layout } => layout.clone(),
+            CompoundKind::Sparse { layout } | CompoundKind::Blocks { scheme: layout } => layout.clone(),
             CompoundKind::Nested => "nested".to_owned(),
             CompoundKind::Jagged => "jagged".to_owned(),
             // The parts of these are plain tensors wherever they are stored.

@@ -211,7 +211,9 @@ impl RowBuilder {
             return;
         }
         let (layout, note) = match &compound.kind {
-            CompoundKind::Sparse { layout } => (Some(layout.as_str()), None),
+            CompoundKind::Sparse { layout } | CompoundKind::Blocks { scheme: layout } => {
+                (Some(layout.as_str()), None)
+            }
             CompoundKind::Nested => (Some("nested"), None),
             CompoundKind::Jagged => (Some("jagged"), None),
             CompoundKind::Meta { what } => (None, Some(format!("no data: {what}"))),

@@ -1,5 +1,6 @@
 //! The container formats: those of this crate, each in a file of its own, and those that other crates register.
 
+pub(crate) mod gguf;
 pub(crate) mod legacy;
 pub(crate) mod pickle;
 pub(super) mod safetensors;
@@ -8,6 +9,7 @@ pub(crate) mod zip;
 
 use std::sync::{PoisonError, RwLock};
 
+use self::gguf::GgufFormat;
 use self::legacy::LegacyFormat;
 use self::pickle::PickleFormat;
 use self::safetensors::SafetensorsFormat;
@@ -17,7 +19,8 @@ use super::format::ContainerFormat;
 
 /// Container formats of this crate that start with a signature, in the order in which they are tried. The bare pickle, which has none,
 /// is tried after those of other crates.
-pub static CONTAINERS: &[&dyn ContainerFormat] = &[&ZipFormat, &LegacyFormat, &TarFormat, &SafetensorsFormat];
+pub static CONTAINERS: &[&dyn ContainerFormat] =
+    &[&ZipFormat, &LegacyFormat, &TarFormat, &SafetensorsFormat, &GgufFormat];
 
 static REGISTERED: RwLock<Vec<&'static dyn ContainerFormat>> = RwLock::new(Vec::new());
 

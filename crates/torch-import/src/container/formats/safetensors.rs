@@ -11,7 +11,7 @@ use safetensors_format::{FORMAT_KEY, Header, TensorLocation, is_safetensors};
 use tensor::{Storage, Tensor, contiguous_strides};
 
 use crate::Result;
-use crate::container::contents::{ContainerContents, HeaderTensors};
+use crate::container::contents::{ContainerContents, HeaderTensors, text_values};
 use crate::container::format::ContainerFormat;
 use crate::error::safetensors_error;
 
@@ -40,6 +40,7 @@ impl ContainerFormat for SafetensorsFormat {
         let header = file.share(0..file.len().min(Header::end(&start).map_err(safetensors_error)?))?;
         let Header { metadata, tensors } = Header::parse(&header, file.len()).map_err(safetensors_error)?;
         let (ties, metadata) = split_ties(metadata, &tensors);
+        let metadata = text_values(metadata);
         let named = HeaderTensors { located: tensors, ties, metadata, ..HeaderTensors::default() };
         Ok(ContainerContents::named(file, named))
     }

@@ -5,6 +5,7 @@
 
 mod base64;
 mod callable;
+pub(super) mod document_kind;
 mod expression;
 mod gguf;
 mod json;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 
 use byte_source::{Cancelled, Observer, Source};
 
+pub use self::document_kind::DocumentKind;
+use self::document_kind::METADATA_MAX;
 pub use self::judge::CodeReference;
 use self::judge::Judge;
 use self::python_records::PythonRecords;
@@ -28,59 +31,8 @@ use crate::container::inflate;
 
 /// Documents in texts of documents that are read.
 const INNER_DOCUMENTS_MAX: usize = 1 << 10;
-/// Bytes at the start of a GGUF file in which its metadata must end.
-const METADATA_MAX: u64 = 32 << 20;
 /// Folders around a record of Python code.
 const FOLDERS_MAX: usize = 32;
-
-/// Kind of a document, as its name says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DocumentKind {
-    Json,
-    Yaml,
-    /// Template of Jinja.
-    Template,
-    /// Model of ggml, whose metadata has templates.
-    Gguf,
-}
-
-impl DocumentKind {
-    /// Returns the kind of a file; `None` if it is not a document.
-    pub fn of(name: &str) -> Option<Self> {
-        if name == "MLmodel" {
-            return Some(Self::Yaml);
-        }
-        let (_, extension) = name.rsplit_once('.')?;
-        let is = |known: &[&str]| known.iter().any(|known| extension.eq_ignore_ascii_case(known));
-        if is(&["json"]) {
-            Some(Self::Json)
-        } else if is(&["yaml", "yml"]) {
-            Some(Self::Yaml)
-        } else {
-            let template = is(&["jinja", "jinja2"]).then_some(Self::Template);
-            template.or_else(|| is(&["gguf"]).then_some(Self::Gguf))
-        }
-    }
-
-    /// Returns the kind of a record of an archive. `start` returns its first bytes: stable-baselines3 calls a document `data`.
-    pub(super) fn in_archive<'b>(name: &str, start: impl FnOnce() -> Cow<'b, [u8]>) -> Option<Self> {
-        let base = name.rsplit('/').next().unwrap_or_default();
-        let is_json = || start().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-        Self::of(base).or_else(|| {
-            (base.starts_with(|first: char| first.is_ascii_alphabetic()) && !base.contains('.') && is_json())
-                .then_some(Self::Json)
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Yaml => "yaml",
-            Self::Template => "jinja",
-            Self::Gguf => "gguf",
-        }
-    }
-}
 
 impl Scan {
     /// Scans a document, and returns its references to Python code: `is_near` tells whether a file of Python code, without its
@@ -95,7 +47,7 @@ impl Scan {
         observer: &dyn Observer,
     ) -> Result<(Self, Vec<CodeReference>)> {
         let bytes = if kind == DocumentKind::Gguf {
-            source.share(0..source.len().min(METADATA_MAX))?
+            source.share(0..source.len().min(METADATA_MAX as u64))?
         } else {
             let source = inflate::mappable(Arc::clone(source))?;
             source.share(0..source.len())?

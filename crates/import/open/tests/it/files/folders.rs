@@ -120,6 +120,20 @@ fn files_that_are_not_used_are_noted() {
 }
 
 #[test]
+fn a_gguf_file_is_read_if_nothing_else_is_there() {
+    let files = |names: &[&str]| Folder::with(names).find().map(|sources| sources.files.len());
+    let set = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"];
+    assert_eq!(files(&set).expect("one set"), 2);
+    let sources = Folder::with(&[&set[..], &["model.safetensors"]].concat()).find().expect("one file");
+    assert_eq!(sources.files.len(), 1);
+    assert_eq!(files(&["llama.Q4_K_M.gguf", "config.json"]).expect("one file"), 1);
+    assert!(matches!(
+        problem(Folder::with(&["a.gguf", "b.gguf"]).find()),
+        Problem::SeveralCheckpoints { .. }
+    ));
+}
+
+#[test]
 fn models_of_other_frameworks_are_named() {
     for (files, expected) in [
         (&["saved_model.pb", "variables/variables.index"][..], "a TensorFlow SavedModel"),
@@ -127,7 +141,6 @@ fn models_of_other_frameworks_are_named() {
             &["model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index", "checkpoint"],
             "a TensorFlow checkpoint",
         ),
-        (&["llama.Q4_K_M.gguf", "config.json"], "a GGUF model"),
         (&["model.onnx", "tokenizer.json"], "an ONNX model"),
         (&["flax_model.msgpack", "config.json"], "a Flax checkpoint"),
         (&["tf_model.h5", "config.json"], "a Keras model"),

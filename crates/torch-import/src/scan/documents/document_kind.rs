@@ -1,0 +1,55 @@
+//! Kinds of documents, by their names.
+
+use std::borrow::Cow;
+
+/// Bytes at the start of a GGUF file in which its metadata must end.
+pub(in crate::scan) const METADATA_MAX: usize = 32 << 20;
+
+/// Kind of a document, as its name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DocumentKind {
+    Json,
+    Yaml,
+    /// Template of Jinja.
+    Template,
+    /// Model of ggml, whose metadata has templates.
+    Gguf,
+}
+
+impl DocumentKind {
+    /// Returns the kind of a file; `None` if it is not a document.
+    pub fn of(name: &str) -> Option<Self> {
+        if name == "MLmodel" {
+            return Some(Self::Yaml);
+        }
+        let (_, extension) = name.rsplit_once('.')?;
+        let is = |known: &[&str]| known.iter().any(|known| extension.eq_ignore_ascii_case(known));
+        if is(&["json"]) {
+            Some(Self::Json)
+        } else if is(&["yaml", "yml"]) {
+            Some(Self::Yaml)
+        } else {
+            let template = is(&["jinja", "jinja2"]).then_some(Self::Template);
+            template.or_else(|| is(&["gguf"]).then_some(Self::Gguf))
+        }
+    }
+
+    /// Returns the kind of a record of an archive. `start` returns its first bytes: stable-baselines3 calls a document `data`.
+    pub(in crate::scan) fn in_archive<'b>(name: &str, start: impl FnOnce() -> Cow<'b, [u8]>) -> Option<Self> {
+        let base = name.rsplit('/').next().unwrap_or_default();
+        let is_json = || start().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+        Self::of(base).or_else(|| {
+            (base.starts_with(|first: char| first.is_ascii_alphabetic()) && !base.contains('.') && is_json())
+                .then_some(Self::Json)
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Yaml => "yaml",
+            Self::Template => "jinja",
+            Self::Gguf => "gguf",
+        }
+    }
+}
