@@ -3,9 +3,11 @@
 import functools
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from conftest import write_safetensors
 
 import torch2carton
 from torch2carton import _native, fleet
-from torch2carton.fleet import _driver
+from torch2carton.fleet import _driver, _ray
 from torch2carton.fleet.__main__ import main
 
 
@@ -76,6 +78,31 @@ def drive(*arguments, lines=None, losses=(), room=4, after=False, **limits):
     driver = fleet._open(request, lines, None, cluster, **limits)
     driver.pause = 0.01
     return [json.loads(line) for line, _ in driver.results()], driver, cluster
+
+
+def test_an_address_where_no_cluster_answers_is_an_error():
+    def answers(answer):
+        """Starts a server that answers the first connection with these bytes, or not at all. Returns its address."""
+        server = socket.create_server(("127.0.0.1", 0))
+
+        def work():
+            connection, _ = server.accept()
+            with connection, server:
+                connection.sendall(answer)
+                connection.recv(1000)
+                time.sleep(0 if answer else 3)
+
+        threading.Thread(target=work, daemon=True).start()
+        return "127.0.0.1:{}".format(server.getsockname()[1])
+
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    settings = b"\0\0\0\4\0\0\0\0\0"
+    for address in "auto", "local", answers(settings), "ray://" + answers(settings):
+        _ray.check_answer(address, 1)
+    for address in f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", answers(b""), answers(b"HTTP/1.1 400 Bad Request\r\n"), "h:x":
+        with pytest.raises(torch2carton.IoError, match=f"no cluster of Ray answers at {address}: .*--ray-address"):
+            _ray.check_answer(address, 1)
 
 
 def results():

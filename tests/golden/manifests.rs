@@ -97,6 +97,15 @@ fn results_of_all_tasks_go_to_standard_output() {
     assert_eq!((status, stderr.as_str()), (Some(0), "3 ok, 0 failed\n"));
     let verdicts: Vec<Json> = lines(&stdout).into_iter().map(|line| line["verdict"].clone()).collect();
     assert_eq!(verdicts, ["clean", "clean", "unsafe"]);
+    // What is not a checkpoint has that verdict, and fails, so that a wrong path is noticed.
+    std::fs::write(root.join("a.txt"), b"a text").expect("a temporary folder");
+    std::fs::write(root.join("other.jsonl"), r#"{"input": "a.txt"}"#).expect("a temporary folder");
+    let (status, stdout, _) = output(root, &["batch", "other.jsonl", "--task", "scan", "-q"]);
+    let found = lines(&stdout);
+    assert_eq!(
+        (status, &found[0]["verdict"], &found[0]["code"]),
+        (Some(1), &json!("not_a_checkpoint"), &json!("input"))
+    );
     // A file without tensors can be listed, and has no digest of its own.
     for (task, expected, of_none) in [("inspect", 0, json!(0)), ("digest", 1, Json::Null)] {
         let (status, stdout, _) = output(root, &["batch", "m.jsonl", "--task", task, "--jobs", "1", "-q"]);
@@ -389,4 +398,23 @@ fn a_killed_batch_goes_on() {
     assert!(found.iter().enumerate().all(|(number, line)| (line["status"] == "failed") == (number == 7)));
     assert_eq!(names(&root.join("out")), [&inputs[..7], &inputs[8..]].concat(), "and no temporary file");
     assert!(names(&root.join("out")).iter().all(is_whole) && !root.join("hit").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_killed_process_left_is_removed_by_the_next_run() {
+    let scratch = scratch();
+    let root = scratch.path();
+    checkpoints(root);
+    manifest(root, &[json!({"input": "a.pth"}), json!({"input": "b.pth", "output": "other/b.safetensors"})]);
+    let all = ["a.safetensors", "b.safetensors"];
+    let left = || ["out", "other"].map(|folder| names(&root.join(folder)));
+    assert_eq!(resume(root, &[]).0, Some(0));
+    for folder in ["out", "other"] {
+        std::fs::write(root.join(folder).join(".torch2carton-left.partial"), b"x")
+            .expect("a temporary folder");
+    }
+    // All results are kept.
+    assert_eq!(resume(root, &[]).0, Some(0));
+    assert_eq!(left(), all.map(|name| vec![name.to_owned()]));
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::carton_tools::{names, run, scratch};
 use crate::download_server::{Request, server};
+use crate::made::{dict, tensor, write_pth};
 use crate::program::{folder, torch2carton, transcript};
 
 /// Sends the range that was asked for.
@@ -59,6 +60,43 @@ fn a_remote_file_is_converted_to_the_same_bytes() {
     for extension in ["safetensors", "pth"] {
         let [remote, local] = ["remote", "local"].map(|name| format!("{name}/model.{extension}"));
         assert!(convert(&address, &remote) == convert(input, &local), "{extension}");
+    }
+}
+
+#[test]
+fn a_conversion_requests_each_byte_once_and_no_other() {
+    let out = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| out.path().join(name).to_str().expect("UTF-8").to_owned();
+    // The names of the larger ones, and of the smaller ones, are in another order than their bytes.
+    let names: Vec<String> = (0..40).map(|number| format!("layers.{number}.weight")).collect();
+    let len = |number: usize| if number.is_multiple_of(4) { 1_500_000 } else { 10_000 };
+    let items: Vec<_> =
+        names.iter().enumerate().map(|(n, name)| (name.as_str(), tensor(len(n) as u64))).collect();
+    write_pth(out.path().join("model.pth").as_path(), &dict(&items));
+    let file = std::fs::read(path("model.pth")).expect("it was written");
+    let whole = file.len();
+    let address = format!("{}/model.pth", server(file, range).0);
+    for (output, arguments, most) in [
+        ("a.safetensors", &[][..], whole),
+        ("a.pth", &[], whole),
+        ("a.carton", &[], whole),
+        ("b.safetensors", &["--cast", "uint8=int16"], whole),
+        // The edges of the file are read to open it.
+        ("c.safetensors", &["--include", "layers.24.*"], len(24) + (520 << 10)),
+    ] {
+        let local = path(&format!("local-{output}"));
+        let convert = |input: &str, output: &str| {
+            let of = ["convert", "--json", "--allow-http", "--name", "model", input, "-o", output];
+            let of = if output.ends_with(".carton") { of.to_vec() } else { [&of[..3], &of[5..]].concat() };
+            torch2carton([&of[..], arguments].concat())
+        };
+        let shown = convert(&address, &path(output));
+        assert!(shown.status.success(), "{}", transcript(&shown));
+        let report: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+        let bytes = report["remote"]["bytes"].as_u64().expect("a number");
+        assert!(bytes <= most as u64, "{output} {arguments:?}: {bytes} bytes, {whole} in the file");
+        assert!(convert(&path("model.pth"), &local).status.success());
+        assert!(std::fs::read(path(output)).ok() == std::fs::read(&local).ok(), "{output}");
     }
 }
 

@@ -9,6 +9,7 @@ use byte_source::Observer;
 use open::files::Companion;
 use open::{Casts, DequantizedReport, Model, StepReport, Totals, allowed_nbytes, digest_tensors};
 use output::{CommitTarget, commit};
+use tensor::announce_reads;
 use torch_import::{Container, Omissions};
 
 use crate::back::{NonTensorParts, OutputJob, OutputPlan};
@@ -108,6 +109,7 @@ pub(crate) fn write_output(
         values,
         digest: digest.clone(),
     };
+    announce_reads(tensors.iter().map(|(_, tensor)| (tensor.storage(), 0..tensor.storage().len())));
     let OutputPlan { mut files, report } = options.target.output().plan(&job, kept, &mut notes)?;
     files.checksums = conversion.checksums;
     let nbytes = files.nbytes()?;

@@ -206,10 +206,8 @@ fn scan(
     let is_scanned =
         summary.clean > 0 || summary.unknown > 0 || summary.unsafe_files > 0 || summary.incomplete > 0;
     // A file in a folder that cannot be scanned does not hide the verdict on the others.
-    let has_verdict = is_scanned || reason.is_none();
-    let verdict = has_verdict.then(|| summary.verdict().name().to_owned());
     let failure = reason.filter(|_| !is_scanned);
-    Ok(Outcome { verdict, failure, ..Outcome::default() })
+    Ok(Outcome { verdict: Some(summary.verdict().name().to_owned()), failure, ..Outcome::default() })
 }
 
 fn add_digest(outcome: Outcome, report: DigestReport) -> Outcome {

@@ -187,6 +187,15 @@ impl Source for Prefetched {
         self.source.has_latency()
     }
 
+    fn will_read(&self, ranges: &[Range<u64>]) {
+        let missing = ranges.iter().flat_map(|range| self.pieces(range.clone()));
+        let missing = missing.filter_map(|piece| match piece {
+            PrefetchedPiece::Missing(range) => Some(range),
+            PrefetchedPiece::Kept(_) => None,
+        });
+        self.source.will_read(&missing.collect::<Vec<_>>());
+    }
+
     fn locate(&self, range: Range<u64>) -> Result<Range<u64>, Error> {
         self.source.locate(range)
     }

@@ -116,6 +116,11 @@ impl Source for Region {
         self.source.has_latency()
     }
 
+    fn will_read(&self, ranges: &[Range<u64>]) {
+        let of = |range: &Range<u64>| Some(self.slice(range.clone())?.range());
+        self.source.will_read(&ranges.iter().filter_map(of).collect::<Vec<_>>());
+    }
+
     fn locate(&self, range: Range<u64>) -> Result<Range<u64>, Error> {
         self.source.locate(self.slice(range).ok_or(io::ErrorKind::UnexpectedEof)?.range())
     }

@@ -130,6 +130,12 @@ pub trait Source: Debug + Send + Sync {
         false
     }
 
+    /// Says what will be read, and in which order, in place of what was said before. A source [with latency](Self::has_latency)
+    /// requests these ranges ahead, and nothing between them.
+    fn will_read(&self, ranges: &[Range<u64>]) {
+        let _ = ranges;
+    }
+
     /// Returns the range of the whole file that has the bytes of a range.
     ///
     /// # Errors

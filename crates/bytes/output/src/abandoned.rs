@@ -1,10 +1,10 @@
 //! Removal of temporary files and folders that earlier runs did not remove, after `kill -9` or a power failure.
 //!
 //! Each run locks the files and folders that it creates, and a lock ends with its process. The next run that writes
-//! into the folder removes the unlocked ones. Every run must see the locks, so this is done only on local filesystems
-//! of Linux.
+//! into the folder removes the unlocked ones. Locks may not be seen by other machines, so on a filesystem that is not local,
+//! a run also sets the times of its files now and then, and only what was silent for long is removed. This is done on Linux.
 //!
-//! Facts: flock(2), and the magic numbers of filesystems in statfs(2).
+//! Facts: flock(2), utimensat(2), and the magic numbers of filesystems in statfs(2).
 
 use std::fs::File;
 use std::io;
@@ -34,12 +34,19 @@ mod linux {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::MetadataExt;
     use std::path::PathBuf;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::{Mutex, Once, PoisonError};
+    use std::time::{Duration, SystemTime};
 
-    use rustix::fs::{FlockOperation, flock};
+    use rustix::fs::{AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_NOW, flock, utimensat};
     use rustix::io::Errno;
 
     use super::{File, Path, TEMPORARY_PREFIX};
+    use crate::unfinished::unfinished_paths;
+
+    /// Time after which what gives no sign of life on a filesystem of several machines is abandoned.
+    const SILENCE: Duration = Duration::from_secs(60 * 60);
+    /// Interval between two signs.
+    const SIGN: Duration = Duration::from_secs(5 * 60);
 
     /// Magic numbers of local filesystems: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, overlayfs, ZFS, bcachefs.
     const LOCAL_FILESYSTEMS: &[u64] =
@@ -55,8 +62,9 @@ mod linux {
         }
     }
 
-    /// Removes the abandoned temporary files and folders in `folder`, except any that cannot be removed.
-    pub(crate) fn remove_abandoned(folder: &Path) {
+    /// Removes the temporary files and folders in `folder` that runs left which were killed, except any that cannot be removed. A folder
+    /// is not searched twice in a row.
+    pub fn remove_abandoned(folder: &Path) {
         /// Folder that was searched last, because a run can write thousands of files into one folder.
         static SEARCHED: Mutex<Option<PathBuf>> = Mutex::new(None);
         let mut searched = SEARCHED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,26 +74,63 @@ mod linux {
         *searched = Some(folder.to_owned());
         drop(searched);
         let Ok(filesystem) = rustix::fs::statfs(folder) else { return };
-        if !LOCAL_FILESYSTEMS.iter().any(|local| i128::from(*local) == i128::from(filesystem.f_type)) {
-            return;
+        let is_local =
+            LOCAL_FILESYSTEMS.iter().any(|local| i128::from(*local) == i128::from(filesystem.f_type));
+        let mut now = None;
+        if !is_local {
+            give_signs_of_life();
+            // By the clock of the machine that has the files.
+            let probed = tempfile::tempfile_in(folder).and_then(|file| file.metadata()?.modified());
+            let Ok(probed) = probed else { return };
+            now = Some(probed);
         }
         let Ok(items) = folder.read_dir() else { return };
         let temporary = |name: &OsStr| name.as_bytes().starts_with(TEMPORARY_PREFIX.as_bytes());
         for item in items.flatten().filter(|item| temporary(&item.file_name())) {
-            remove_if_abandoned(&item.path());
+            remove_if_abandoned(&item.path(), now);
         }
     }
 
-    fn remove_if_abandoned(path: &Path) {
+    /// Sets the times of all temporary files and folders of this process now and then.
+    fn give_signs_of_life() {
+        static STARTED: Once = Once::new();
+        STARTED.call_once(|| {
+            let work = || loop {
+                std::thread::sleep(SIGN);
+                unfinished_paths().iter().for_each(|path| give_sign_of_life(path));
+            };
+            // Without a thread, a file that is not written for an hour may be removed, and its output fails.
+            let _ = std::thread::Builder::new().name("signs".to_owned()).spawn(work);
+        });
+    }
+
+    pub(super) fn give_sign_of_life(path: &Path) {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        // The file may have been moved into place.
+        let _ = utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW);
+    }
+
+    /// Removes a file or a folder that no run holds. With the time `now`, it must have been silent for long, too.
+    pub(super) fn remove_if_abandoned(path: &Path, now: Option<SystemTime>) {
         // This program creates no links or pipes.
         let Ok(kind) = path.symlink_metadata() else { return };
         if !kind.is_file() && !kind.is_dir() {
             return;
         }
+        let is_silent = |now: SystemTime| {
+            kind.modified().is_ok_and(|last| now.duration_since(last).is_ok_and(|time| time > SILENCE))
+        };
+        if !now.is_none_or(is_silent) {
+            return;
+        }
         let Ok(file) = File::open(path) else { return };
         // Locked until the file is removed, so that only one run removes it. The path may name another file by now, so
         // the inodes are compared.
-        let is_free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let is_free = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => false,
+            locked => locked.is_ok() || now.is_some(),
+        };
         let is_same = || {
             let (opened, there) = (file.metadata().ok()?, path.symlink_metadata().ok()?);
             Some((opened.dev(), opened.ino()) == (there.dev(), there.ino()))
@@ -97,15 +142,18 @@ mod linux {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{lock_created, remove_abandoned};
+pub(crate) use linux::lock_created;
+#[cfg(target_os = "linux")]
+pub use linux::remove_abandoned;
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn lock_created(_: &File) -> bool {
     true
 }
 
+/// Does nothing: this system does not tell which runs have ended.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn remove_abandoned(_: &Path) {}
+pub fn remove_abandoned(_: &Path) {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -141,5 +189,24 @@ mod tests {
         drop(scratch);
         output.commit(IfExists::Fail).expect("it is still there");
         assert_eq!(names(), [".torch2carton-link", "kept", "out"]);
+    }
+
+    #[test]
+    fn on_several_machines_what_was_silent_for_long_is_removed() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join(".torch2carton-left.partial");
+        let file = File::create(&path).expect("a temporary folder");
+        let now = std::time::SystemTime::now();
+        let minutes = |count: u64| now - std::time::Duration::from_secs(60 * count);
+        file.set_modified(minutes(50)).expect("a file");
+        linux::remove_if_abandoned(&path, Some(now));
+        assert!(path.exists(), "its machine may be at work");
+        file.set_modified(minutes(500)).expect("a file");
+        linux::give_sign_of_life(&path);
+        linux::remove_if_abandoned(&path, Some(now));
+        assert!(path.exists(), "its machine gave a sign");
+        file.set_modified(minutes(70)).expect("a file");
+        linux::remove_if_abandoned(&path, Some(now));
+        assert!(!path.exists());
     }
 }

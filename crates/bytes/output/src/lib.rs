@@ -50,6 +50,7 @@ mod stream;
 mod unfinished;
 mod writeback;
 
+pub use abandoned::remove_abandoned;
 pub use byte_source::{Error, Result};
 pub use commit::{CommitTarget, FileContent, OutputFiles, PlannedFile, commit};
 pub use destination::Destination;

@@ -20,6 +20,12 @@ fn paths() -> MutexGuard<'static, Vec<PathBuf>> {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns the paths of all temporary files and folders of this process.
+#[cfg(target_os = "linux")]
+pub(crate) fn unfinished_paths() -> Vec<PathBuf> {
+    paths().clone()
+}
+
 /// Removes every unfinished [`OutputFile`](crate::OutputFile) and [`Scratch`](crate::Scratch) of this process, for a program
 /// that is about to end on a signal.
 ///

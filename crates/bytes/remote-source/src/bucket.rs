@@ -15,7 +15,7 @@ use crate::answer::{RequestedBytes, Version};
 use crate::client::Client;
 use crate::connector::{Condition, NO_ETAG};
 use crate::credentials::StoreBuilder;
-use crate::retry::pause;
+use crate::retry::{pause, pause_before};
 use crate::slot::Slot;
 use crate::target::Part;
 use crate::{BucketAddress, BucketService, Error, Result};
@@ -89,7 +89,7 @@ impl Bucket {
         let mut received = self.client.buffers.take(end.saturating_sub(part.range.start));
         received.extend(&part.bytes);
         while part.range.start.saturating_add(received.len()) < end {
-            pause(1, None, &address, &|| self.client.options.is_stopped())?;
+            pause(pause_before(1), &|| self.client.options.is_stopped())?;
             let rest = RequestedBytes::Range(part.range.start.saturating_add(received.len())..end);
             let next = self.fetch_once(key, &rest, Some(&part.version), &address)?;
             received.extend(&next.bytes);

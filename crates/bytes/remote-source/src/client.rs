@@ -129,7 +129,7 @@ impl Client {
                     });
                 }
                 Err(failure) => {
-                    tries.try_again(failure, received.len() > before, &target.address, &is_stopped)?;
+                    tries.try_again(failure, received.len() > before, self.options.timeout, &is_stopped)?;
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Client {
                 }
                 Err(failure) => {
                     let has_more = (number, received.as_ref().map_or(0, RangeBuffer::len)) != before;
-                    tries.try_again(failure, has_more, &target.address, &is_stopped)?;
+                    tries.try_again(failure, has_more, self.options.timeout, &is_stopped)?;
                 }
             }
         }
@@ -208,7 +208,7 @@ impl Client {
             match outcome {
                 Ok(document) => return Ok(document),
                 Err(failure) => {
-                    tries.try_again(failure, false, &target.address, &|| self.options.is_stopped())?;
+                    tries.try_again(failure, false, self.options.timeout, &|| self.options.is_stopped())?;
                 }
             }
         }
@@ -319,7 +319,8 @@ fn check_status(response: Response<Body>, target: &RangeTarget) -> Result<Respon
     let address = target.address.clone();
     let error = match status {
         401 | 403 => Error::Denied { address, status, message, has_token: target.token.is_some() },
-        404 | 410 => Error::NotFound { address, message },
+        404 => Error::NotFound { address, message },
+        410 => Error::Gone { address, message },
         _ => Error::Status { address, status, message },
     };
     Err(Failure { error, pause })

@@ -25,7 +25,7 @@ use crate::body::{DOCUMENT_LEN, slowest};
 use crate::client::Client;
 use crate::guard::PrivateAddress;
 use crate::range_buffers::RangeBuffers;
-use crate::retry::{PAUSE_MAX, retry_after};
+use crate::retry::{pause, retry_after};
 use crate::{BucketService, Error, Result};
 
 /// Hosts of the services that give an instance in a cloud its credentials.
@@ -199,7 +199,7 @@ impl Connector {
         // A store refuses an answer without these, and nothing here needs them.
         parts.headers.entry(header::LAST_MODIFIED).or_insert(HeaderValue::from_static(NO_TIME));
         parts.headers.entry(header::ETAG).or_insert(HeaderValue::from_static(NO_ETAG));
-        wait_as_asked(parts.status.as_u16(), &parts.headers, &address)?;
+        self.wait_as_asked(parts.status.as_u16(), &parts.headers, &address)?;
         if range.is_some() && parts.status == 200 {
             return Err(Error::NoRanges { address });
         }
@@ -285,6 +285,20 @@ impl Connector {
 }
 
 impl Connector {
+    /// Waits for the time that an answer asks for, before the object store tries again.
+    fn wait_as_asked(&self, status: u16, headers: &HeaderMap, address: &str) -> Result<()> {
+        if !matches!(status, 429 | 503) {
+            return Ok(());
+        }
+        let asked = headers.get(header::RETRY_AFTER).and_then(|text| retry_after(text.to_str().ok()?));
+        let Some(seconds) = asked else { return Ok(()) };
+        let (options, time) = (&self.client.options, Duration::from_secs(seconds));
+        if time > options.timeout {
+            return Err(Error::Wait { address: address.to_owned(), status, seconds });
+        }
+        pause(time, &|| options.is_stopped())
+    }
+
     /// Asks Amazon for the region of a bucket; `None` if it does not say.
     pub(crate) fn region_of(&self, bucket: &str) -> Option<String> {
         if self.client.options.offline {
@@ -361,22 +375,4 @@ fn range_len(headers: &HeaderMap) -> Option<u64> {
         return last.parse().ok();
     }
     last.parse::<u64>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
-}
-
-/// Waits for the time that an answer asks for, before the object store tries again.
-fn wait_as_asked(status: u16, headers: &HeaderMap, address: &str) -> Result<()> {
-    if !matches!(status, 429 | 503) {
-        return Ok(());
-    }
-    let asked = headers.get(header::RETRY_AFTER).and_then(|seconds| retry_after(seconds.to_str().ok()?));
-    match asked.map(Duration::from_secs) {
-        Some(pause) if pause > PAUSE_MAX => {
-            Err(Error::Wait { address: address.to_owned(), seconds: pause.as_secs() })
-        }
-        Some(pause) => {
-            std::thread::sleep(pause);
-            Ok(())
-        }
-        None => Ok(()),
-    }
 }

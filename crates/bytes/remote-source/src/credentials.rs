@@ -78,8 +78,8 @@ fn is_set(names: &[&str]) -> bool {
 }
 
 /// Retries of the question whether an instance has credentials: most machines are none, and do not answer.
-fn no_retries() -> RetryConfig {
-    RetryConfig { max_retries: 0, ..retries() }
+fn no_retries(timeout: Duration) -> RetryConfig {
+    RetryConfig { max_retries: 0, ..retries(timeout) }
 }
 
 fn has_credential<C: Send + Sync>(provider: &dyn CredentialProvider<Credential = C>) -> bool {
@@ -88,10 +88,11 @@ fn has_credential<C: Send + Sync>(provider: &dyn CredentialProvider<Credential =
 }
 
 fn open_amazon(bucket: &str, connector: &Connector) -> Result<StoreBuilder> {
+    let timeout = connector.client.options.timeout;
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .with_http_connector(connector.clone())
-        .with_retry(retries());
+        .with_retry(retries(timeout));
     // The variable of one service comes before the one of all.
     if let Some(endpoint) = variable("AWS_ENDPOINT_URL_S3") {
         builder = builder.with_endpoint(endpoint);
@@ -133,7 +134,7 @@ fn open_amazon(bucket: &str, connector: &Connector) -> Result<StoreBuilder> {
     if !is_known {
         let is_disabled =
             variable("AWS_EC2_METADATA_DISABLED").is_some_and(|it| it.eq_ignore_ascii_case("true"));
-        let of_instance = || builder.clone().with_retry(no_retries()).build();
+        let of_instance = || builder.clone().with_retry(no_retries(timeout)).build();
         let is_instance =
             !is_disabled && of_instance().is_ok_and(|store| has_credential(&**store.credentials()));
         if !is_instance {
@@ -178,10 +179,11 @@ fn container_url(text: &str) -> Result<String> {
 }
 
 fn open_google(bucket: &str, connector: Connector) -> Result<StoreBuilder> {
+    let timeout = connector.client.options.timeout;
     let mut builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(bucket)
         .with_http_connector(connector)
-        .with_retry(retries());
+        .with_retry(retries(timeout));
     if let Some(emulator) = variable("STORAGE_EMULATOR_HOST") {
         let url = if emulator.contains("://") { emulator } else { format!("http://{emulator}") };
         return Ok(StoreBuilder::Google(unsigned(builder.with_base_url(url.trim_end_matches('/')))));
@@ -191,7 +193,7 @@ fn open_google(bucket: &str, connector: Connector) -> Result<StoreBuilder> {
         || is_set(&["GOOGLE_SERVICE_ACCOUNT_KEY", "SERVICE_ACCOUNT", "GOOGLE_SKIP_SIGNATURE"])
         || google_file().is_some_and(|path| path.is_file());
     if !is_known {
-        let store = builder.clone().with_retry(no_retries()).build();
+        let store = builder.clone().with_retry(no_retries(timeout)).build();
         if !store.is_ok_and(|store| has_credential(&**store.credentials())) {
             builder = unsigned(builder);
         }
@@ -217,10 +219,11 @@ fn google_file() -> Option<PathBuf> {
 }
 
 fn open_azure(container: &str, connector: Connector) -> Result<StoreBuilder> {
+    let timeout = connector.client.options.timeout;
     let mut builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(container)
         .with_http_connector(connector)
-        .with_retry(retries());
+        .with_retry(retries(timeout));
     let has = |key: AzureConfigKey| builder.get_config_value(&key).is_some();
     let is_known = [
         AzureConfigKey::AccessKey,
@@ -233,7 +236,7 @@ fn open_azure(container: &str, connector: Connector) -> Result<StoreBuilder> {
     .any(has);
     let is_emulator = builder.get_config_value(&AzureConfigKey::UseEmulator).is_some_and(|it| it == "true");
     if !is_known && !is_emulator {
-        let store = builder.clone().with_retry(no_retries()).build();
+        let store = builder.clone().with_retry(no_retries(timeout)).build();
         if !store.is_ok_and(|store| has_credential(&**store.credentials())) {
             builder = builder.with_skip_signature(true);
         }
@@ -244,12 +247,12 @@ fn open_azure(container: &str, connector: Connector) -> Result<StoreBuilder> {
     Ok(StoreBuilder::Azure(builder.with_credentials(Arc::clone(&credentials)), (credentials, account)))
 }
 
-/// Returns how often and for how long the store tries again, like [`crate::retry`].
-fn retries() -> RetryConfig {
+/// Returns how often and for how long the store tries again, like [`crate::retry`]. The service may ask for a pause of `timeout`.
+fn retries(timeout: Duration) -> RetryConfig {
     let backoff = BackoffConfig {
         init_backoff: Duration::from_millis(200),
         max_backoff: Duration::from_secs(5),
         base: 2.0,
     };
-    RetryConfig { backoff, max_retries: 4, retry_timeout: Duration::from_secs(120) }
+    RetryConfig { backoff, max_retries: 4, retry_timeout: timeout.saturating_add(Duration::from_secs(120)) }
 }

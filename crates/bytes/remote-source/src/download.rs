@@ -97,7 +97,7 @@ impl Downloader {
             }
             let there = out.metadata().map_err(write_error)?.len();
             let is_stopped = || work.advance(there).is_err();
-            tries.try_again(failure, there > most, &target.address, &is_stopped)?;
+            tries.try_again(failure, there > most, self.client.options.timeout, &is_stopped)?;
             most = most.max(there);
         }
     }

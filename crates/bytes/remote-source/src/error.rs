@@ -46,12 +46,15 @@ pub enum Error {
     /// There is no such file.
     #[error("{address} does not exist{}", reason(.message))]
     NotFound { address: String, message: String },
+    /// There was such a file, and it was removed for good.
+    #[error("{address} does not exist any more: the server answers 410, gone{}", reason(.message))]
+    Gone { address: String, message: String },
     /// The server answers with an error, also after further tries.
-    #[error("{address}: the server answers {status}{}", reason(.message))]
+    #[error("{address}: the server answers {}{}", status_text(*.status), reason(.message))]
     Status { address: String, status: u16, message: String },
     /// The server asks to wait longer than this program waits.
-    #[error("{address}: the server asks to wait for {seconds} s")]
-    Wait { address: String, seconds: u64 },
+    #[error("{address}: the server answers {}, and asks to wait for {seconds} s", status_text(*.status))]
+    Wait { address: String, status: u16, seconds: u64 },
     /// The server sends whole files only.
     #[error("{address}: the server does not send parts of files")]
     NoRanges { address: String },
@@ -104,6 +107,11 @@ fn reason(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(" ({message})") }
 }
 
+/// Formats a status, with the name of one that a caller can do something about.
+fn status_text(status: u16) -> String {
+    if status == 429 { "429, too many requests".to_owned() } else { status.to_string() }
+}
+
 details! {
     Error {
         Input: Address, Repository, Apart, Repeated, TooLarge, Output;
@@ -111,7 +119,7 @@ details! {
         Changed: Changed;
         Cancelled: Cancelled;
         Unsupported: NoRanges, Disabled;
-        Io: Insecure, RedirectScheme, PrivateAddress, Offline, Denied, NotFound, Status, Wait, Answer, Write, Connection, Slow,
+        Io: Insecure, RedirectScheme, PrivateAddress, Offline, Denied, NotFound, Gone, Status, Wait, Answer, Write, Connection, Slow,
             Redirects, Certificates, Conflict, Leftover, Cache;
     }
 }
@@ -127,6 +135,7 @@ impl Error {
             }
             Self::Denied { address, .. }
             | Self::NotFound { address, .. }
+            | Self::Gone { address, .. }
             | Self::Status { address, .. }
             | Self::Wait { address, .. }
             | Self::NoRanges { address }
@@ -137,6 +146,15 @@ impl Error {
             _ => {}
         }
         self
+    }
+
+    /// Returns the error with the time that the server asked to wait, which is too long.
+    #[cfg(feature = "http")]
+    pub(crate) fn with_wait(self, seconds: u64) -> Self {
+        match self {
+            Self::Status { address, status, .. } => Self::Wait { address, status, seconds },
+            error => error,
+        }
     }
 
     /// Returns true if another try may succeed.

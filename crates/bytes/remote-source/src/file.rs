@@ -309,7 +309,10 @@ impl Source for RemoteFile {
         }
         let fetched = match joined.as_slice() {
             // One range after the other, as of the records of an archive, is a sequence.
-            [only] if only.end.saturating_sub(only.start) <= IN_SEQUENCE_MAX => {
+            [only]
+                if only.end.saturating_sub(only.start) <= IN_SEQUENCE_MAX
+                    || self.ahead.is_planned(only.start) =>
+            {
                 vec![self.read_in_sequence(only)?]
             }
             joined => self.ahead.fetch_all(joined)?,
@@ -333,6 +336,11 @@ impl Source for RemoteFile {
 
     fn has_latency(&self) -> bool {
         true
+    }
+
+    fn will_read(&self, ranges: &[Range<u64>]) {
+        let range_of = |(start, bytes): &(u64, Bytes)| *start..start.saturating_add(bytes.len() as u64);
+        self.ahead.plan(ranges, self.edges.iter().map(range_of));
     }
 
     /// Returns `Ok`: each answer is compared with the version that was opened.

@@ -136,7 +136,10 @@ impl RemoteFolder {
                     Ok(file) => Ok(Some(Arc::new(file))),
                     // A bucket that does not let everybody list it answers 403 for files that are not there.
                     Err(
-                        Error::NotFound { .. } | Error::Denied { status: 403, .. } | Error::Offline { .. },
+                        Error::NotFound { .. }
+                        | Error::Gone { .. }
+                        | Error::Denied { status: 403, .. }
+                        | Error::Offline { .. },
                     ) => Ok(None),
                     Err(error) => Err(error),
                 }

@@ -68,6 +68,8 @@ mod options;
 #[cfg(feature = "buckets")]
 mod outputs;
 #[cfg(feature = "http")]
+mod planned;
+#[cfg(feature = "http")]
 mod proxies;
 #[cfg(feature = "http")]
 mod range_buffers;
@@ -79,6 +81,8 @@ mod retry;
 mod slot;
 #[cfg(feature = "http")]
 mod target;
+#[cfg(feature = "buckets")]
+mod temporary;
 mod traffic;
 #[cfg(feature = "buckets")]
 mod upload;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -12,6 +12,7 @@ use crate::answer::Version;
 use crate::client::Client;
 use crate::fetcher::Fetcher;
 use crate::memory_gate::MemoryGate;
+use crate::planned::{PlannedReads, SKIP_MAX};
 use crate::range_buffers::{CHUNK, PIECE};
 use crate::slot::{Slot, start_thread};
 
@@ -27,16 +28,14 @@ const BUDGET_MIN: u64 = 2 * CHUNK;
 const STREAMS_MAX: usize = 4;
 /// Largest number of places where streams began that are known.
 const STARTS_MAX: usize = 10_000;
-/// Distance up to which a reader that skips bytes continues its stream: a record's header and padding.
-const SKIP_MAX: u64 = 64 << 10;
 /// Largest number of ranges that are requested at the same time by [`ReadAhead::fetch_all`].
 const PARALLEL_MAX: usize = 8;
 
 /// Range of the file that is requested or received.
 #[derive(Debug)]
-struct Chunk {
-    range: Range<u64>,
-    slot: Arc<Slot>,
+pub(crate) struct Chunk {
+    pub(crate) range: Range<u64>,
+    pub(crate) slot: Arc<Slot>,
 }
 
 /// Consecutive chunks for one sequential reader.
@@ -55,6 +54,8 @@ struct Streams {
     open: Vec<Stream>,
     /// Where streams began. Others do not read ahead into what is there, which is read already.
     starts: BTreeSet<u64>,
+    /// What a reader said it will read, which no stream reads ahead.
+    planned: PlannedReads,
 }
 
 /// Requests what sequential readers of one file will ask for.
@@ -74,6 +75,20 @@ impl ReadAhead {
         Self { fetcher, version, end, streams: Mutex::default(), gate: Arc::default() }
     }
 
+    /// Plans to read `ranges` in this order, but none of `known`.
+    pub(crate) fn plan(&self, ranges: &[Range<u64>], known: impl Iterator<Item = Range<u64>>) {
+        self.lock().planned = PlannedReads::new(ranges, known, self.fetcher.run_len());
+    }
+
+    /// Returns true if it is planned to read the byte at `at`.
+    pub(crate) fn is_planned(&self, at: u64) -> bool {
+        self.lock().planned.has(at)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Fills `buffer`, and requests what follows if the reader is sequential.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let mut rest = buffer;
@@ -81,11 +96,10 @@ impl ReadAhead {
         while !rest.is_empty() {
             let (range, slot) = self.chunk_at(at, rest.len() as u64);
             let bytes = self.wait(&slot)?;
-            let from = usize::try_from(at.saturating_sub(range.start)).unwrap_or(usize::MAX);
-            let bytes = bytes.get(from..).unwrap_or_default();
-            let len = bytes.len().min(rest.len());
+            let bytes = self.consume(&bytes, range.start, at..at.saturating_add(rest.len() as u64));
+            let len = bytes.len();
             let (now, later) = rest.split_at_mut(len);
-            now.copy_from_slice(bytes.get(..len).unwrap_or_default());
+            now.copy_from_slice(&bytes);
             rest = later;
             at = at.saturating_add(len as u64);
         }
@@ -99,20 +113,23 @@ impl ReadAhead {
         if wanted.end > range.end {
             return Ok(None);
         }
-        let bytes = self.wait(&slot)?;
-        let at = |offset: u64| usize::try_from(offset.saturating_sub(range.start)).ok();
-        let part = at(wanted.start).zip(at(wanted.end)).filter(|(_, to)| *to <= bytes.len());
-        Ok(part.map(|(from, to)| bytes.slice(from..to)))
+        Ok(Some(self.consume(&self.wait(&slot)?, range.start, wanted.clone())))
     }
 
     /// Returns the first bytes of a range, as far as a chunk has them, and requests what follows if the reader is sequential.
     pub(crate) fn first_of(&self, wanted: &Range<u64>) -> Result<Bytes> {
         let len = wanted.end.saturating_sub(wanted.start);
         let (range, slot) = self.chunk_at(wanted.start, len);
-        let bytes = self.wait(&slot)?;
-        let at = |offset: u64| usize::try_from(offset.saturating_sub(range.start)).unwrap_or(usize::MAX);
-        let (from, to) = (at(wanted.start), at(wanted.end).min(bytes.len()));
-        Ok(if from < to { bytes.slice(from..to) } else { Bytes::new() })
+        Ok(self.consume(&self.wait(&slot)?, range.start, wanted.clone()))
+    }
+
+    /// Returns the first bytes of the range `wanted`, as far as a chunk from `start` on has them, and counts them as read.
+    fn consume(&self, chunk: &Bytes, start: u64, wanted: Range<u64>) -> Bytes {
+        let at = |offset: u64| usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX);
+        let (from, to) = (at(wanted.start), at(wanted.end).min(chunk.len()));
+        let bytes = if from < to { chunk.slice(from..to) } else { Bytes::new() };
+        self.lock().planned.consume(wanted.start, &bytes);
+        bytes
     }
 
     /// Requests exactly these ranges in parallel.
@@ -175,6 +192,14 @@ impl ReadAhead {
         chunks
     }
 
+    /// Requests a range, which arrives in pieces if it is long.
+    fn request_chunks(&self, range: Range<u64>) -> Vec<Chunk> {
+        if range.end.saturating_sub(range.start) > PIECE && self.fetcher.has_pieces() {
+            return self.request_run(pieces_of(range));
+        }
+        vec![Chunk { slot: self.request(range.clone()), range }]
+    }
+
     fn request(&self, range: Range<u64>) -> Arc<Slot> {
         let (fetcher, version) = (Arc::clone(&self.fetcher), Arc::clone(&self.version));
         Slot::start(move || fetcher.fetch(range, &version))
@@ -182,8 +207,20 @@ impl ReadAhead {
 
     /// Returns the chunk that has the byte at `at`, of which the reader wants `wanted` bytes.
     fn chunk_at(&self, at: u64, wanted: u64) -> (Range<u64>, Arc<Slot>) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let Streams { open: streams, starts } = &mut *streams;
+        let run_len = self.fetcher.run_len();
+        let ahead = if run_len > CHUNK {
+            // Pieces wait for memory, so two ranges are requested.
+            run_len.saturating_mul(2)
+        } else {
+            Self::budget(&self.fetcher.client)
+        };
+        let mut streams = self.lock();
+        let Streams { open: streams, starts, planned } = &mut *streams;
+        if let Some(found) = planned.chunk_at((at, wanted), ahead, &mut |range| self.request_chunks(range)) {
+            return found;
+        }
+        let planned = planned.next_start(at).unwrap_or(self.end);
+        let wanted = wanted.min(planned.max(at).saturating_sub(at)).max(1);
         let continues = |stream: &Stream| {
             let start = stream.chunks.front().map_or(stream.end, |chunk| chunk.range.start);
             start <= at && at <= stream.end.saturating_add(SKIP_MAX)
@@ -213,20 +250,14 @@ impl ReadAhead {
         let others: u64 =
             streams.iter().flat_map(|stream| &stream.chunks).map(len).fold(0, u64::saturating_add);
         let mut kept = stream.chunks.iter().map(len).fold(others, u64::saturating_add);
-        let run_len = self.fetcher.run_len();
-        let ahead = if run_len > CHUNK {
-            // Pieces wait for memory, so two ranges are requested.
-            run_len.saturating_mul(2)
-        } else {
-            Self::budget(&self.fetcher.client)
-        };
-        while stream.end < self.end {
+        let end = self.end.min(planned);
+        while stream.end < end {
             let has_chunks = !stream.chunks.is_empty();
             if has_chunks && starts.contains(&stream.end) {
                 break;
             }
             let known = starts.range(stream.end.saturating_add(1)..).next().copied();
-            let limit = known.unwrap_or(self.end).min(self.end);
+            let limit = known.unwrap_or(end).min(end);
             let len = if stream.next_len < CHUNK { stream.next_len } else { run_len };
             let range = stream.end..stream.end.saturating_add(len).min(limit);
             kept = kept.saturating_add(range.end.saturating_sub(range.start));
@@ -234,11 +265,7 @@ impl ReadAhead {
                 break;
             }
             stream.end = range.end;
-            if len >= CHUNK && self.fetcher.has_pieces() {
-                stream.chunks.extend(self.request_run(pieces_of(range)));
-            } else {
-                stream.chunks.push_back(Chunk { slot: self.request(range.clone()), range });
-            }
+            stream.chunks.extend(self.request_chunks(range));
             stream.next_len = stream.next_len.saturating_mul(2).min(CHUNK);
             // Request more only once the first ranges show that they are read.
             if stream.next_len < CHUNK {

@@ -10,8 +10,6 @@ use crate::{Error, Result};
 const TRIES_MAX: u32 = 5;
 /// Pause before the second try; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// Longest pause that a server may ask for.
-pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Interval at which a pause looks whether it has been stopped.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -27,12 +25,15 @@ impl From<Error> for Failure {
     }
 }
 
-/// Number of tries in a row that failed without a new byte.
+/// Number of tries in a row that failed without a new byte, and the time in seconds that the server asked to wait before them.
 #[derive(Debug, Default)]
-pub(crate) struct Tries(u32);
+pub(crate) struct Tries {
+    failed: u32,
+    waited: u64,
+}
 
 impl Tries {
-    /// Waits before the next try.
+    /// Waits before the next try. A pause that the server asks for is no failure while all of them are within the timeout.
     ///
     /// # Errors
     /// The error of the failed try if another one would not help, or too many have failed; [`Error::Wait`]; [`Error::Cancelled`] when
@@ -41,18 +42,34 @@ impl Tries {
         &mut self,
         Failure { error, pause: asked }: Failure,
         has_new_bytes: bool,
-        address: &str,
+        timeout: Duration,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<()> {
         if has_new_bytes {
-            self.0 = 0;
+            *self = Self::default();
         }
-        self.0 = self.0.saturating_add(1);
-        if !error.is_passing() || self.0 >= TRIES_MAX {
+        if !error.is_passing() {
             return Err(error);
         }
-        pause(self.0, asked, address, is_stopped)
+        if let Some(seconds) = asked {
+            self.waited = self.waited.saturating_add(seconds);
+            if Duration::from_secs(self.waited) > timeout {
+                return Err(error.with_wait(seconds));
+            }
+        }
+        if asked.is_none_or(|seconds| seconds == 0) {
+            self.failed = self.failed.saturating_add(1);
+        }
+        if self.failed >= TRIES_MAX {
+            return Err(error);
+        }
+        pause(asked.map_or_else(|| pause_before(self.failed), Duration::from_secs), is_stopped)
     }
+}
+
+/// Returns the pause before the next try after `failed` ones.
+pub(crate) fn pause_before(failed: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1)))
 }
 
 /// Parses the time in seconds that a server asks to wait: a number, or a date.
@@ -62,27 +79,20 @@ pub(crate) fn retry_after(text: &str) -> Option<u64> {
         return Some(text.parse().unwrap_or(u64::MAX));
     }
     let date = httpdate::parse_http_date(text).ok()?;
-    // A date that has passed is a clock that differs.
-    Some(date.duration_since(SystemTime::now()).map_or(0, |left| left.as_secs()))
+    // A date that has passed is a clock that differs. A part of a second is waited for as a whole one.
+    Some(date.duration_since(SystemTime::now()).map_or(0, whole_seconds))
 }
 
-/// Waits before try number `tries`, as long as the server asked for.
+/// Rounds up.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
+}
+
+/// Waits.
 ///
 /// # Errors
-/// [`Error::Wait`] if the server asked for more than half a minute.
-pub(crate) fn pause(
-    tries: u32,
-    asked: Option<u64>,
-    address: &str,
-    is_stopped: &dyn Fn() -> bool,
-) -> Result<()> {
-    let pause = match asked {
-        Some(seconds) if Duration::from_secs(seconds) > PAUSE_MAX => {
-            return Err(Error::Wait { address: address.to_owned(), seconds });
-        }
-        Some(seconds) => Duration::from_secs(seconds),
-        None => FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(tries.saturating_sub(1))),
-    };
+/// [`Error::Cancelled`] when `is_stopped` returns true.
+pub(crate) fn pause(pause: Duration, is_stopped: &dyn Fn() -> bool) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < pause {
         if is_stopped() {

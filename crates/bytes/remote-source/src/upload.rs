@@ -24,6 +24,7 @@ use crate::bucket::{Bucket, MARK, block_on};
 use crate::connector::Condition;
 use crate::range_buffers::RangeBuffer;
 use crate::slot::Slot;
+use crate::temporary::{folder_of, is_abandoned, temporary_key};
 use crate::{Error, Result};
 
 const PARTS_MAX: u64 = 10_000;
@@ -308,6 +309,7 @@ impl Shared {
         });
         let deleted = self.delete_temporary();
         self.has_temporary.store(false, Ordering::SeqCst);
+        self.delete_abandoned();
         let leftover = |reason| Error::Leftover { temporary: shown.to_owned(), reason: Box::new(reason) };
         copied.and(deleted.map_err(leftover))
     }
@@ -317,6 +319,27 @@ impl Shared {
         match block_on(shown, self.store.delete(path)) {
             Err(Error::NotFound { .. }) => Ok(()),
             deleted => deleted,
+        }
+    }
+
+    /// Deletes the temporary objects in the folder of the target that other runs left, except any that cannot be deleted. A folder is not
+    /// searched twice in a row.
+    fn delete_abandoned(&self) {
+        static SEARCHED: Mutex<Option<String>> = Mutex::new(None);
+        let folder = folder_of(&self.key).trim_end_matches('/');
+        let shown = self.bucket.address_of(folder);
+        let is_searched = SEARCHED.lock().unwrap_or_else(PoisonError::into_inner).replace(shown.clone());
+        let Some(path) = self.bucket.path_of(folder).ok().filter(|_| is_searched.as_ref() != Some(&shown))
+        else {
+            return;
+        };
+        let Ok(listed) = block_on(&shown, self.store.list_with_delimiter(Some(&path))) else { return };
+        let now = SystemTime::now();
+        for object in listed.objects {
+            let name = object.location.filename().unwrap_or_default();
+            if is_abandoned(name, object.last_modified.into(), now) {
+                let _ = block_on(&shown, self.store.delete(&object.location));
+            }
         }
     }
 
@@ -363,21 +386,9 @@ impl Shared {
     }
 }
 
-/// Returns the name of a temporary object in the folder of an object.
-fn temporary_key(key: &str, id: &str) -> String {
-    let folder = key.rfind('/').and_then(|slash| key.get(..=slash)).unwrap_or_default();
-    format!("{folder}.torch2carton-{id}.partial")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_temporary_object_is_next_to_its_target() {
-        assert_eq!(temporary_key("a/b/c.pth", "1f"), "a/b/.torch2carton-1f.partial");
-        assert_eq!(temporary_key("c.pth", "1f"), ".torch2carton-1f.partial");
-    }
 
     #[test]
     fn parts_fit_the_limits() {

@@ -203,6 +203,17 @@ impl Storage {
         }
     }
 
+    /// Returns what is read of a source when a range of the bytes is: all that the checksum covers, if that is compared. `None` for
+    /// owned and computed storages.
+    pub(crate) fn source_read(&self, range: Range<u64>) -> Option<(&Arc<dyn Source>, Range<u64>)> {
+        let StoredRange { source, range: all, sum } = self.in_source()?;
+        if let Some((_, whole)) = sum.filter(|_| range == (0..self.len())) {
+            return Some((source, whole));
+        }
+        let at = |offset: u64| all.start.saturating_add(offset).min(all.end);
+        Some((source, at(range.start)..at(range.end)))
+    }
+
     /// Returns the name of the record, for messages; empty if it has none.
     fn record_name(&self) -> String {
         match &self.bytes {

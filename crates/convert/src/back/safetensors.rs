@@ -11,6 +11,7 @@ use safetensors_format::{
     shard_file_name, split_into_shards,
 };
 use serde::{Deserialize, Serialize};
+use tensor::announce_reads;
 
 use super::ties::{TieHandling, TiePlan};
 use super::{
@@ -209,6 +210,8 @@ fn plan_files<'j>(
             SafetensorsArchive::new(tensors, &metadata).map_err(byte_source::Error::from)?,
         ));
     }
+    let written = models.iter().flat_map(|(_, archive)| archive.tensors());
+    announce_reads(written.map(|(_, tensor)| (tensor.storage(), tensor.span())));
     let mut documents = if job.is_folder { folder::plan_documents(job) } else { OutputDocuments::default() };
     if count > 1 {
         documents.add(job.target.join(INDEX_FILE), build_index(&models).to_json());

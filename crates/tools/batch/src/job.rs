@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use byte_source::{Cancelled, ErrorKind, Observer};
-use output::{OutputRecord, RemoteAddress, file_name};
+use output::{OutputRecord, RemoteAddress, file_name, parent_folder};
 use serde::{Deserialize, Serialize};
 
 use crate::repeated::{SeenTensors, TensorKey};
@@ -118,6 +118,12 @@ impl BatchJob {
         let Some(output) = planned.output() else { return kept(earlier.clone(), ResultState::Kept) };
         if earlier.output.as_deref() != Some(&output.path().display().to_string()) {
             return Ok(None);
+        }
+        // Another process may have made the output after one was lost. A folder has the temporary files in it, a file next to it.
+        let is_remote = RemoteAddress::from_path(output.path()).is_some();
+        let folder = if output.path().is_dir() { output.path() } else { parent_folder(output.path()) };
+        if !is_remote {
+            output::remove_abandoned(folder);
         }
         let (made_from, files) = (earlier.made_from.clone(), earlier.files.clone());
         let record = OutputRecord { output: file_name(output.path()), made_from, files };

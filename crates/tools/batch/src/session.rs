@@ -70,6 +70,7 @@ impl Batch {
         if let Some(folder) = settings.folder.as_ref().filter(is_local) {
             let failed = |reason| FileError::Create { path: folder.clone(), reason };
             std::fs::create_dir_all(folder).map_err(failed)?;
+            output::remove_abandoned(folder);
         }
         let (counts, tensors) = (BatchCounts::default(), SeenTensors::default());
         Ok(Self { source, total, results: Results { file, encode, counts, tensors } })

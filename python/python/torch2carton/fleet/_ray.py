@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
+import socket
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from .. import _native
-from .._errors import Error, MissingPackageError
+from .._errors import Error, IoError, MissingPackageError
 from ._driver import Job, LostError, run_job
 
 #: Tasks with the cluster for each of its cores: some wait there, so that a core gets the next one at once.
@@ -18,6 +21,12 @@ _TASKS_MIN = 8
 _PERIOD = 10.0
 #: Seconds that cancelled tasks have to end.
 _CANCEL = 5.0
+#: Seconds for a connection to a cluster, and for its first answer.
+_ANSWER = 7.0
+#: Port of Ray's clients, for an address that has none.
+_CLIENT_PORT = 10001
+#: What a client of HTTP/2 sends first, with empty settings, and the type of the frame with which each server begins.
+_PREFACE, _SETTINGS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 4
 
 
 def import_ray() -> Any:
@@ -27,6 +36,29 @@ def import_ray() -> Any:
     except ImportError as error:
         text = "a fleet needs Ray, which is not installed: pip install 'torch2carton[ray]'"
         raise MissingPackageError(text) from error
+
+
+def check_answer(address: str, seconds: float = _ANSWER) -> None:
+    """Checks that a cluster answers at an address, for which Ray itself waits for minutes.
+
+    Raises:
+        IoError: nothing answers there, or something else does
+    """
+    place = urlsplit(address if "://" in address else f"//{address}")
+    if place.scheme not in ("", "ray") or not (place.scheme or ":" in address):
+        return  # such as `auto`, which Ray finds by itself
+    try:
+        with socket.create_connection((place.hostname or "", place.port or _CLIENT_PORT), seconds) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") != "0":
+                return
+            connection.settimeout(seconds)
+            connection.sendall(_PREFACE)
+            answer = connection.recv(9)
+            if len(answer) < 4 or answer[3] != _SETTINGS:
+                raise OSError("what answers is not Ray")
+    except (OSError, ValueError) as error:
+        text = f"no cluster of Ray answers at {address}: {error or type(error).__name__}; check --ray-address and RAY_ADDRESS"
+        raise IoError(text) from error
 
 
 @functools.lru_cache(maxsize=4)
@@ -53,7 +85,11 @@ class RayCluster:
         self._ray = import_ray()
         self._is_own = not self._ray.is_initialized()
         if self._is_own:
-            self._ray.init(address=address, logging_level="warning", log_to_driver=False)
+            check_answer(address or os.environ.get("RAY_ADDRESS") or "local")
+            try:
+                self._ray.init(address=address, logging_level="warning", log_to_driver=False)
+            except (OSError, RuntimeError) as error:
+                raise IoError(f"no cluster of Ray can be used at {address or 'RAY_ADDRESS'}: {_first_line(error)}") from error
         self._request = self._ray.put(request)
         self._folder = folder
         self._task = self._ray.remote(_run)

@@ -2,12 +2,13 @@
 
 use std::io::{Error as IoError, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use byte_source::Source;
-use remote_source::{Address, Error, RemoteFile, RemoteOptions};
+use byte_source::{Sink, Source};
+use remote_source::{Address, Error, RemoteFile, RemoteOptions, Traffic};
 
 use crate::server::{Request, Server, head, send_range, send_status};
 
@@ -266,6 +267,56 @@ fn passing_failures_are_tried_again() {
 }
 
 #[test]
+fn a_pause_that_is_asked_for_is_waited_for_within_the_timeout() {
+    let file = bytes(1000);
+    let server = Server::start("127.0.0.1", move |number, request, stream| {
+        assert_eq!(request.header("user-agent"), Some(concat!("torch2carton/", env!("CARGO_PKG_VERSION"))));
+        match number {
+            0 => send_status(stream, "429 Too Many Requests", "Retry-After: 1\r\n"),
+            1 => {
+                let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_millis(1500));
+                send_status(stream, "503 Service Unavailable", &format!("Retry-After: {date}\r\n"))
+            }
+            _ => send_range(stream, request, &file, "\"v\""),
+        }
+    });
+    let mut options = options();
+    options.timeout = Duration::from_secs(4);
+    let start = Instant::now();
+    open(&format!("{}/a.safetensors", server.url), &options).expect("the third request succeeds");
+    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+    // The pauses are longer than the timeout, all of them together.
+    let server = Server::start("127.0.0.1", |_, _, stream| {
+        send_status(stream, "429 Too Many Requests", "Retry-After: 1\r\n")
+    });
+    options.timeout = Duration::from_secs(2);
+    let error = open(&format!("{}/a.safetensors", server.url), &options).expect_err("it never sends it");
+    assert!(matches!(error, Error::Wait { status: 429, seconds: 1, .. }), "{error}");
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[test]
+fn what_is_announced_is_requested_once() {
+    let file = bytes(20_000_000);
+    let server = Server::of_file(file.clone());
+    let source = open(&format!("{}/a.safetensors", server.url), &options()).expect("it answers");
+    // Neighbours, in an order that is not that of the file, and not all of it.
+    let record = |number: u64| 1_000_000 + number * 300_000..1_000_000 + number * 300_000 + 299_900;
+    let order: Vec<Range<u64>> = (0..50).map(|number| record(number * 7 % 50)).collect();
+    source.will_read(&order);
+    for range in &order {
+        let at = usize::try_from(range.start).expect("small");
+        let mut read: Vec<u8> = Vec::new();
+        let taken = byte_source::each_window(&source, range.clone(), |window| Sink::write(&mut read, window));
+        taken.expect("inside");
+        assert!(read == file[at..at + 299_900]);
+    }
+    let Traffic { bytes, requests } = source.traffic();
+    assert!(bytes <= (512 << 10) + 50 * 300_000, "{bytes} bytes");
+    assert!(requests <= 52, "{requests} requests");
+}
+
+#[test]
 fn wrong_answers_are_errors() {
     type Answer = fn(&Request, &mut TcpStream) -> std::io::Result<()>;
     let cases: &[(&str, Answer, &str)] = &[
@@ -314,7 +365,12 @@ fn wrong_answers_are_errors() {
             },
             "Content-Length is 2, expected 3",
         ),
-        ("gone", |_, stream| send_status(stream, "404 Not Found", ""), "does not exist"),
+        ("missing", |_, stream| send_status(stream, "404 Not Found", ""), "does not exist"),
+        (
+            "gone",
+            |_, stream| send_status(stream, "410 Gone", ""),
+            "does not exist any more: the server answers 410, gone",
+        ),
         (
             "gated",
             |_, stream| send_status(stream, "403 Forbidden", "X-Error-Message: Access is restricted.\r\n"),
@@ -323,7 +379,7 @@ fn wrong_answers_are_errors() {
         (
             "an hour",
             |_, stream| send_status(stream, "429 Too Many Requests", "Retry-After: 3600\r\n"),
-            "asks to wait for 3600 s",
+            "answers 429, too many requests, and asks to wait for 3600 s",
         ),
         ("loop", |_, stream| send_status(stream, "302 Found", "Location: /a\r\n"), "redirects more than 10"),
         ("nowhere", |_, stream| send_status(stream, "302 Found", ""), "names no URL"),

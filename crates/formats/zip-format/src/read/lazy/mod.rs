@@ -387,6 +387,20 @@ impl Source for LazyHeaders {
         self.file.has_latency()
     }
 
+    fn will_read(&self, ranges: &[Range<u64>]) {
+        let with_header = |range: &Range<u64>| {
+            let Some(place) = self.entry_containing(range.start) else { return range.clone() };
+            let Some(LocatedEntry { extra, surplus, surplus_offset }) = place.found.get() else {
+                let is_near = range.start.saturating_sub(place.data.start) <= HEADER_DISTANCE_MAX;
+                return if is_near { place.range_with_header(range.end) } else { range.clone() };
+            };
+            let kept =
+                if surplus.is_empty() { 0 } else { surplus_offset.saturating_add(surplus.len() as u64) };
+            range.start.max(kept).saturating_add(*extra)..range.end.saturating_add(*extra)
+        };
+        self.file.will_read(&ranges.iter().map(with_header).collect::<Vec<_>>());
+    }
+
     fn file(&self) -> Option<(&File, u64)> {
         self.file.file()
     }
