@@ -37,7 +37,7 @@ class Checkpoint(Mapping[str, Tensor]):
 
     @property
     def format(self) -> str:
-        """The format of the files: `zip`, `torchscript`, `legacy`, `tar`, `pickle`, `safetensors` or `carton`."""
+        """The format of the files: `zip`, `torchscript`, `legacy`, `tar`, `pickle`, `safetensors`, `gguf` or `carton`."""
         return self._native.format
 
     @property

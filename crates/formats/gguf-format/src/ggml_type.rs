@@ -29,24 +29,30 @@ const fn block(id: u32, name: &'static str, block_len: u64, block_bytes: u64) ->
     GgmlType { id, name, block_len, block_bytes, dtype: None, words: None }
 }
 
-const fn words(words: &'static [u64], block: GgmlType) -> GgmlType {
-    GgmlType { words: Some(words), ..block }
+const fn words(
+    words: &'static [u64],
+    id: u32,
+    name: &'static str,
+    block_len: u64,
+    block_bytes: u64,
+) -> GgmlType {
+    GgmlType { words: Some(words), ..block(id, name, block_len, block_bytes) }
 }
 
 static TYPES: &[GgmlType] = &[
     element(0, "F32", Dtype::Float32, 4),
     element(1, "F16", Dtype::Float16, 2),
-    words(&[0], block(2, "Q4_0", 32, 18)),
+    words(&[0], 2, "Q4_0", 32, 18),
     block(3, "Q4_1", 32, 20),
     block(6, "Q5_0", 32, 22),
     block(7, "Q5_1", 32, 24),
-    words(&[0], block(8, "Q8_0", 32, 34)),
+    words(&[0], 8, "Q8_0", 32, 34),
     block(9, "Q8_1", 32, 40),
     block(10, "Q2_K", 256, 84),
     block(11, "Q3_K", 256, 110),
-    words(&[0, 2], block(12, "Q4_K", 256, 144)),
+    words(&[0, 2], 12, "Q4_K", 256, 144),
     block(13, "Q5_K", 256, 176),
-    words(&[208], block(14, "Q6_K", 256, 210)),
+    words(&[208], 14, "Q6_K", 256, 210),
     block(15, "Q8_K", 256, 292),
     block(16, "IQ2_XXS", 256, 66),
     block(17, "IQ2_XS", 256, 74),
@@ -65,8 +71,8 @@ static TYPES: &[GgmlType] = &[
     element(30, "BF16", Dtype::BFloat16, 2),
     block(34, "TQ1_0", 256, 54),
     block(35, "TQ2_0", 256, 66),
-    words(&[], block(39, "MXFP4", 32, 17)),
-    words(&[], block(40, "NVFP4", 64, 36)),
+    words(&[], 39, "MXFP4", 32, 17),
+    words(&[], 40, "NVFP4", 64, 36),
     block(41, "Q1_0", 128, 18),
 ];
 

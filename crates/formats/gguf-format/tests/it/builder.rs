@@ -67,8 +67,8 @@ impl File {
         self
     }
 
-    pub(crate) fn with_magic(mut self, magic: &[u8; 4]) -> Self {
-        self.bytes[..4].copy_from_slice(magic);
+    pub(crate) fn with_magic(mut self, magic: [u8; 4]) -> Self {
+        self.bytes[..4].copy_from_slice(&magic);
         self
     }
 

@@ -122,5 +122,5 @@ fn other_versions_are_named() {
     assert_eq!(version(4), "it has version 4 of GGUF, and only versions 2 and 3 are read");
     assert_eq!(version(0), "it has version 0 of GGUF, and only versions 2 and 3 are read");
     File::little(0, 0).with_version(2).parse().expect("version 2");
-    assert_eq!(File::little(0, 0).with_magic(b"GGML").error(), "it does not start with `GGUF`");
+    assert_eq!(File::little(0, 0).with_magic(*b"GGML").error(), "it does not start with `GGUF`");
 }

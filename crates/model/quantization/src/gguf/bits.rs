@@ -34,17 +34,42 @@ pub(super) fn word32(field: &[u8], at: usize) -> u32 {
     u32::from(word(field, 2 * at)) | (u32::from(word(field, 2 * at + 1)) << 16)
 }
 
-/// Returns the code with this index of a field of codes of `BITS` bits. The codes of `WIDTH` bytes are consecutive: first those in the
-/// lowest bits of each byte, then the next ones.
-pub(super) fn code<const WIDTH: usize, const BITS: usize>(field: &[u8], at: usize) -> u8 {
-    let group = WIDTH * (8 / BITS);
-    let within = at % group;
-    (byte(field, at / group * WIDTH + within % WIDTH) >> (BITS * (within / WIDTH))) & ((1 << BITS) - 1)
+/// Returns the codes of `BITS` bits in a field. Those of `WIDTH` bytes are consecutive: first those in the lowest bits of each byte, then
+/// the next ones.
+pub(super) fn codes<const WIDTH: usize, const BITS: usize, const LEN: usize>(field: &[u8]) -> [u8; LEN] {
+    let mut codes = [0; LEN];
+    let groups = codes.chunks_exact_mut(WIDTH * (8 / BITS));
+    for (codes, bytes) in groups.zip(field.chunks_exact(WIDTH)) {
+        for (at, codes) in codes.chunks_exact_mut(WIDTH).enumerate() {
+            for (code, byte) in codes.iter_mut().zip(bytes) {
+                *code = (byte >> (BITS * at)) & ((1 << BITS) - 1);
+            }
+        }
+    }
+    codes
 }
 
-/// Computes each number of a block from its index.
-pub(super) fn fill(out: &mut [f32], number: impl Fn(usize) -> f32) {
-    out.iter_mut().enumerate().for_each(|(at, out)| *out = number(at));
+/// Returns the codes with more bits, from `shift` on.
+pub(super) fn joined<const LEN: usize>(mut low: [u8; LEN], high: &[u8; LEN], shift: u32) -> [u8; LEN] {
+    low.iter_mut().zip(high).for_each(|(low, high)| *low |= high << shift);
+    low
+}
+
+/// Computes each number of a block, or of a group, from its code.
+pub(super) fn fill(out: &mut [f32], codes: &[u8], number: impl Fn(u8) -> f32) {
+    out.iter_mut().zip(codes).for_each(|(out, code)| *out = number(*code));
+}
+
+/// Computes the numbers of a block from the scales of each group and the codes.
+pub(super) fn fill_groups<S: Copy>(
+    out: &mut [f32],
+    codes: &[u8],
+    scales: &[S],
+    number: impl Fn(S, u8) -> f32,
+) {
+    let size = codes.len().checked_div(scales.len()).unwrap_or(1).max(1);
+    let groups = out.chunks_exact_mut(size).zip(codes.chunks_exact(size));
+    groups.zip(scales).for_each(|((out, codes), scale)| fill(out, codes, |code| number(*scale, code)));
 }
 
 /// Returns the code minus `middle`.

@@ -2,12 +2,34 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "numbers are floats, and indices are those of a block")]
 
-use super::bits::{byte, code, fill, take, take_scale, word, word32};
+use super::bits::{byte, codes, take, take_scale, word, word32};
 use super::grids::{self, Grid};
 
-/// Returns −1 or 1 for a bit of a byte.
-fn sign(signs: u8, bit: usize) -> f32 {
-    if (signs >> bit) & 1 == 0 { 1.0 } else { -1.0 }
+/// Computes numbers from points of `SIZE` coordinates: `point` returns the number of a point and what `number` takes besides a
+/// coordinate and its index.
+fn fill_points<const SIZE: usize, P: Copy>(
+    out: &mut [f32],
+    grid: &Grid,
+    point: impl Fn(usize) -> (usize, P),
+    number: impl Fn(P, f32, usize) -> f32,
+) {
+    for (at, out) in out.as_chunks_mut::<SIZE>().0.iter_mut().enumerate() {
+        let (point, with) = point(at);
+        let coordinates = grid.0.as_chunks::<SIZE>().0.get(point).unwrap_or(&[0.0; SIZE]);
+        for (index, (out, coordinate)) in out.iter_mut().zip(coordinates).enumerate() {
+            *out = number(with, *coordinate, index);
+        }
+    }
+}
+
+/// Multiplies a coordinate by the scale, and by −1 if its bit of the signs is set.
+fn signed((scale, signs): (f32, u8), coordinate: f32, index: usize) -> f32 {
+    scale * coordinate * if (signs >> index) & 1 == 0 { 1.0 } else { -1.0 }
+}
+
+/// Adds the shift to a coordinate, and multiplies the sum by the scale.
+fn shifted((scale, shift): (f32, f32), coordinate: f32, _: usize) -> f32 {
+    scale * (coordinate + shift)
 }
 
 /// Returns eight signs of which seven are stored: the number of minus signs is even.
@@ -16,94 +38,102 @@ fn even_signs(seven: u32) -> u8 {
     seven | (u8::try_from(seven.count_ones() & 1).unwrap_or(0) << 7)
 }
 
+/// Returns the number in the highest four bits.
+fn high_nibble(packed: u32) -> f32 {
+    f32::from(u8::try_from(packed >> 28).unwrap_or(0))
+}
+
+/// Returns the number of a point from its low byte and its higher bits.
+fn joined(low: &[u8], high: &[u8], at: usize) -> usize {
+    usize::from(byte(low, at)) | (usize::from(byte(high, at)) << 8)
+}
+
+/// Returns the scale of each 16 numbers of the types of two bits.
+fn scales_of_two_bits(scale: f32, packed: &[u8]) -> [f32; 16] {
+    codes::<1, 4, 16>(packed).map(|it| scale * (0.5 + f32::from(it)) * 0.25)
+}
+
+fn scale_at(scales: &[f32], at: usize) -> f32 {
+    scales.get(at).copied().unwrap_or(0.0)
+}
+
 pub(super) fn iq2_xxs(mut block: &[u8], out: &mut [f32]) {
-    let (scale, grid) = (take_scale(&mut block), &*grids::IQ2_XXS);
-    fill(out, |at| {
-        let packed = word32(block, at / 32 * 2 + 1);
-        let scale = scale * (0.5 + small(packed >> 28)) * 0.25;
-        let signs = even_signs(packed >> (7 * (at / 8 % 4)));
-        let point = usize::from(byte(block, at / 32 * 8 + at / 8 % 4));
-        scale * grid.at::<8>(point, at) * sign(signs, at % 8)
-    });
+    let scale = take_scale(&mut block);
+    let point = |at: usize| {
+        let packed = word32(block, at / 4 * 2 + 1);
+        let scale = scale * (0.5 + high_nibble(packed)) * 0.25;
+        (usize::from(byte(block, at / 4 * 8 + at % 4)), (scale, even_signs(packed >> (7 * (at % 4)))))
+    };
+    fill_points::<8, _>(out, &grids::IQ2_XXS, point, signed);
 }
 
 pub(super) fn iq2_xs(mut block: &[u8], out: &mut [f32]) {
-    let (scale, points, grid) = (take_scale(&mut block), take::<64>(&mut block), &*grids::IQ2_XS);
-    fill(out, |at| {
-        let scale = scale * (0.5 + f32::from(code::<1, 4>(block, at / 16))) * 0.25;
-        let packed = word(&points, at / 8);
-        let signs = even_signs(u32::from(packed >> 9));
-        scale * grid.at::<8>(usize::from(packed & 511), at) * sign(signs, at % 8)
-    });
+    let (scale, points) = (take_scale(&mut block), take::<64>(&mut block));
+    let scales = scales_of_two_bits(scale, block);
+    let point = |at: usize| {
+        let packed = word(&points, at);
+        (usize::from(packed & 511), (scale_at(&scales, at / 2), even_signs(u32::from(packed >> 9))))
+    };
+    fill_points::<8, _>(out, &grids::IQ2_XS, point, signed);
 }
 
 pub(super) fn iq2_s(mut block: &[u8], out: &mut [f32]) {
     let (scale, points, signs) = (take_scale(&mut block), take::<32>(&mut block), take::<32>(&mut block));
-    let (high, grid) = (take::<8>(&mut block), &*grids::IQ2_S);
-    fill(out, |at| {
-        let scale = scale * (0.5 + f32::from(code::<1, 4>(block, at / 16))) * 0.25;
-        let point = usize::from(byte(&points, at / 8)) | (usize::from(code::<1, 2>(&high, at / 8)) << 8);
-        scale * grid.at::<8>(point, at) * sign(byte(&signs, at / 8), at % 8)
-    });
+    let high = codes::<1, 2, 32>(&take::<8>(&mut block));
+    let scales = scales_of_two_bits(scale, block);
+    let point = |at: usize| (joined(&points, &high, at), (scale_at(&scales, at / 2), byte(&signs, at)));
+    fill_points::<8, _>(out, &grids::IQ2_S, point, signed);
 }
 
 pub(super) fn iq3_xxs(mut block: &[u8], out: &mut [f32]) {
-    let (scale, points, grid) = (take_scale(&mut block), take::<64>(&mut block), &*grids::IQ3_XXS);
-    fill(out, |at| {
-        let packed = word32(block, at / 32);
-        let scale = scale * (0.5 + small(packed >> 28)) * 0.5;
-        let signs = even_signs(packed >> (7 * (at / 8 % 4)));
-        scale * grid.at::<4>(usize::from(byte(&points, at / 4)), at) * sign(signs, at % 8)
-    });
+    let (scale, points) = (take_scale(&mut block), take::<64>(&mut block));
+    let point = |at: usize| {
+        let packed = word32(block, at / 8);
+        let scale = scale * (0.5 + high_nibble(packed)) * 0.5;
+        let signs = even_signs(packed >> (7 * (at / 2 % 4)));
+        (usize::from(byte(&points, at)), (scale, signs >> (at % 2 * 4)))
+    };
+    fill_points::<4, _>(out, &grids::IQ3_XXS, point, signed);
 }
 
 pub(super) fn iq3_s(mut block: &[u8], out: &mut [f32]) {
-    let (scale, points, high) = (take_scale(&mut block), take::<64>(&mut block), take::<8>(&mut block));
-    let (signs, grid) = (take::<32>(&mut block), &*grids::IQ3_S);
-    fill(out, |at| {
-        let scale = scale * f32::from(1 + 2 * code::<1, 4>(block, at / 32));
-        let point = usize::from(byte(&points, at / 4)) | (usize::from(code::<1, 1>(&high, at / 4)) << 8);
-        scale * grid.at::<4>(point, at) * sign(byte(&signs, at / 8), at % 8)
-    });
+    let (scale, points) = (take_scale(&mut block), take::<64>(&mut block));
+    let high = codes::<1, 1, 64>(&take::<8>(&mut block));
+    let signs = take::<32>(&mut block);
+    let scales = codes::<1, 4, 8>(block).map(|it| scale * f32::from(1 + 2 * it));
+    let point = |at: usize| {
+        (joined(&points, &high, at), (scale_at(&scales, at / 8), byte(&signs, at / 2) >> (at % 2 * 4)))
+    };
+    fill_points::<4, _>(out, &grids::IQ3_S, point, signed);
 }
 
-/// What is added to each number of a group, or taken away.
+/// What is added to each coordinate of a group, or taken away.
 const SHIFT: f32 = 0.125;
 
 pub(super) fn iq1_s(mut block: &[u8], out: &mut [f32]) {
-    let (scale, points, grid) = (take_scale(&mut block), take::<32>(&mut block), &*grids::IQ1_S);
-    fill(out, |at| {
-        let packed = word(block, at / 32);
+    let (scale, points) = (take_scale(&mut block), take::<32>(&mut block));
+    let point = |at: usize| {
+        let packed = word(block, at / 4);
         let scale = scale * f32::from(2 * ((packed >> 12) & 7) + 1);
         let shift = if packed & 0x8000 == 0 { SHIFT } else { -SHIFT };
-        let high = usize::from((packed >> (3 * (at / 8 % 4))) & 7);
-        scale * (grid.at::<8>(usize::from(byte(&points, at / 8)) | (high << 8), at) + shift)
-    });
+        let high = usize::from((packed >> (3 * (at % 4))) & 7);
+        (usize::from(byte(&points, at)) | (high << 8), (scale, shift))
+    };
+    fill_points::<8, _>(out, &grids::IQ1_S, point, shifted);
 }
 
 pub(super) fn iq1_m(mut block: &[u8], out: &mut [f32]) {
-    let (points, high, grid) = (take::<32>(&mut block), take::<16>(&mut block), &*grids::IQ1_S);
+    let (points, high) = (take::<32>(&mut block), codes::<1, 4, 32>(&take::<16>(&mut block)));
     // The scale is in the highest bits of the four words of scales.
     let nibbles = [0, 1, 2, 3].map(|at| (word(block, at) >> 12) << (4 * at));
     let scale = nibbles.iter().fold(0, |bits, nibble| bits | nibble).to_le_bytes();
     let scale = take_scale(&mut scale.as_slice());
-    fill(out, |at| {
-        let scales = word(block, at / 64) >> (3 * (at / 16 % 4));
-        let high = code::<1, 4>(&high, at / 8);
+    let point = |at: usize| {
+        let scales = word(block, at / 8) >> (3 * (at / 2 % 4));
+        let high = byte(&high, at);
         let shift = if high & 8 == 0 { SHIFT } else { -SHIFT };
-        let point = usize::from(byte(&points, at / 8)) | (usize::from(high & 7) << 8);
-        scale * f32::from(2 * (scales & 7) + 1) * (grid.at::<8>(point, at) + shift)
-    });
-}
-
-/// Returns a number of four bits.
-fn small(bits: u32) -> f32 {
-    f32::from(u8::try_from(bits).unwrap_or(0))
-}
-
-impl Grid {
-    /// Returns the coordinate of a point that the number with this index has; points have `SIZE` coordinates.
-    fn at<const SIZE: usize>(&self, point: usize, index: usize) -> f32 {
-        self.0.get(point * SIZE + index % SIZE).copied().unwrap_or(0.0)
-    }
+        let point = usize::from(byte(&points, at)) | (usize::from(high & 7) << 8);
+        (point, (scale * f32::from(2 * (scales & 7) + 1), shift))
+    };
+    fill_points::<8, _>(out, &grids::IQ1_S, point, shifted);
 }

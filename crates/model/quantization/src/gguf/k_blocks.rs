@@ -2,32 +2,29 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "numbers are floats, and indices are those of a block")]
 
-use super::bits::{byte, centred, code, fill, take, take_scale};
+use super::bits::{byte, centred, codes, fill_groups, joined, take, take_scale};
 use super::small_blocks::{NON_LINEAR, value};
 
+/// A code times a scale, minus the least number of its group.
+fn affine((scale, least): (f32, f32), code: u8) -> f32 {
+    scale * f32::from(code) - least
+}
+
 pub(super) fn q2_k(mut block: &[u8], out: &mut [f32]) {
-    let (scales, codes) = (take::<16>(&mut block), take::<64>(&mut block));
+    let (scales, numbers) = (take::<16>(&mut block), codes::<32, 2, 256>(&take::<64>(&mut block)));
     let (scale, least) = (take_scale(&mut block), take_scale(&mut block));
     let groups = scales.map(|it| (scale * f32::from(it & 15), least * f32::from(it >> 4)));
-    fill(out, |at| {
-        let (scale, least) = groups.get(at / 16).copied().unwrap_or_default();
-        scale * f32::from(code::<32, 2>(&codes, at)) - least
-    });
+    fill_groups(out, &numbers, &groups, affine);
 }
 
 pub(super) fn q3_k(mut block: &[u8], out: &mut [f32]) {
-    let (high, codes) = (take::<32>(&mut block), take::<64>(&mut block));
-    let (low_scales, high_scales) = (take::<8>(&mut block), take::<4>(&mut block));
+    let high = codes::<32, 1, 256>(&take::<32>(&mut block));
+    let numbers = joined(codes::<32, 2, 256>(&take::<64>(&mut block)), &high, 2);
+    let low_scales = codes::<8, 4, 16>(&take::<8>(&mut block));
+    let scales = joined(low_scales, &codes::<4, 2, 16>(&take::<4>(&mut block)), 4);
     let scale = take_scale(&mut block);
-    let mut scales = [0.0; 16];
-    fill(&mut scales, |at| {
-        scale * centred(code::<8, 4>(&low_scales, at) | (code::<4, 2>(&high_scales, at) << 4), 32)
-    });
-    fill(out, |at| {
-        // A number without its high bit is 4 less.
-        let number = code::<32, 2>(&codes, at) | (code::<32, 1>(&high, at) << 2);
-        scales.get(at / 16).copied().unwrap_or(0.0) * centred(number, 4)
-    });
+    let scales = scales.map(|it| scale * centred(it, 32));
+    fill_groups(out, &numbers, &scales, |scale, code| scale * centred(code, 4));
 }
 
 /// Returns the scale and the least number of each group of 32, from 6 bits each.
@@ -36,7 +33,7 @@ fn scales_and_least(scale: f32, least: f32, packed: [u8; 12]) -> [(f32, f32); 8]
     for (at, group) in groups.iter_mut().enumerate() {
         let six_bits = |field: usize, nibble: u8| {
             let first = byte(&packed, field + at % 4);
-            f32::from(if at < 4 { first & 63 } else { nibble | ((first >> 2) & 48) })
+            f32::from(if at < 4 { first & 63 } else { nibble | ((first >> 2) & 0x30) })
         };
         let nibbles = byte(&packed, 8 + at % 4);
         *group = (scale * six_bits(0, nibbles & 15), least * six_bits(4, nibbles >> 4));
@@ -47,41 +44,29 @@ fn scales_and_least(scale: f32, least: f32, packed: [u8; 12]) -> [(f32, f32); 8]
 pub(super) fn q4_k(mut block: &[u8], out: &mut [f32]) {
     let (scale, least) = (take_scale(&mut block), take_scale(&mut block));
     let groups = scales_and_least(scale, least, take(&mut block));
-    fill(out, |at| {
-        let (scale, least) = groups.get(at / 32).copied().unwrap_or_default();
-        scale * f32::from(code::<32, 4>(block, at)) - least
-    });
+    fill_groups(out, &codes::<32, 4, 256>(block), &groups, affine);
 }
 
 pub(super) fn q5_k(mut block: &[u8], out: &mut [f32]) {
     let (scale, least) = (take_scale(&mut block), take_scale(&mut block));
     let groups = scales_and_least(scale, least, take(&mut block));
-    let high = take::<32>(&mut block);
-    fill(out, |at| {
-        let (scale, least) = groups.get(at / 32).copied().unwrap_or_default();
-        scale * f32::from(code::<32, 4>(block, at) | (code::<32, 1>(&high, at) << 4)) - least
-    });
+    let high = codes::<32, 1, 256>(&take::<32>(&mut block));
+    fill_groups(out, &joined(codes::<32, 4, 256>(block), &high, 4), &groups, affine);
 }
 
 pub(super) fn q6_k(mut block: &[u8], out: &mut [f32]) {
-    let (low, high) = (take::<128>(&mut block), take::<64>(&mut block));
+    let low = codes::<64, 4, 256>(&take::<128>(&mut block));
+    let numbers = joined(low, &codes::<32, 2, 256>(&take::<64>(&mut block)), 4);
     let scales = take::<16>(&mut block);
     let scale = take_scale(&mut block);
     let scales = scales.map(|it| scale * f32::from(it.cast_signed()));
-    fill(out, |at| {
-        let number = code::<64, 4>(&low, at) | (code::<32, 2>(&high, at) << 4);
-        scales.get(at / 16).copied().unwrap_or(0.0) * centred(number, 32)
-    });
+    fill_groups(out, &numbers, &scales, |scale, code| scale * centred(code, 32));
 }
 
 pub(super) fn iq4_xs(mut block: &[u8], out: &mut [f32]) {
     let scale = take_scale(&mut block);
-    let (high_scales, low_scales) = (take::<2>(&mut block), take::<4>(&mut block));
-    let mut scales = [0.0; 8];
-    fill(&mut scales, |at| {
-        scale * centred(code::<1, 4>(&low_scales, at) | (code::<1, 2>(&high_scales, at) << 4), 32)
-    });
-    fill(out, |at| {
-        scales.get(at / 32).copied().unwrap_or(0.0) * value(&NON_LINEAR, code::<16, 4>(block, at))
-    });
+    let high_scales = codes::<1, 2, 8>(&take::<2>(&mut block));
+    let scales = joined(codes::<1, 4, 8>(&take::<4>(&mut block)), &high_scales, 4);
+    let scales = scales.map(|it| scale * centred(it, 32));
+    fill_groups(out, &codes::<16, 4, 256>(block), &scales, |scale, code| scale * value(&NON_LINEAR, code));
 }

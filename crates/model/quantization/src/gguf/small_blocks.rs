@@ -1,8 +1,8 @@
 //! Blocks with one scale, or one scale for a few numbers: the first types, ternary ones, and those of four-bit floats.
 
-#![expect(clippy::arithmetic_side_effects, reason = "numbers are floats, and indices are those of a block")]
+#![expect(clippy::arithmetic_side_effects, reason = "numbers are floats")]
 
-use super::bits::{byte, centred, code, fill, take, take_scale};
+use super::bits::{centred, codes, fill, fill_groups, joined, take, take_scale};
 
 /// Values of the codes of `IQ4_NL`, which `IQ4_XS` has, too.
 pub(super) static NON_LINEAR: [f32; 16] = [
@@ -18,50 +18,63 @@ pub(super) fn value(table: &[f32; 16], code: u8) -> f32 {
 
 pub(super) fn q4_0(mut block: &[u8], out: &mut [f32]) {
     let scale = take_scale(&mut block);
-    fill(out, |at| scale * centred(code::<16, 4>(block, at), 8));
+    fill(out, &codes::<16, 4, 32>(block), |code| scale * centred(code, 8));
 }
 
 pub(super) fn q4_1(mut block: &[u8], out: &mut [f32]) {
     let (scale, least) = (take_scale(&mut block), take_scale(&mut block));
-    fill(out, |at| scale * f32::from(code::<16, 4>(block, at)) + least);
+    fill(out, &codes::<16, 4, 32>(block), |code| scale * f32::from(code) + least);
+}
+
+/// Takes codes of five bits: first the highest bits.
+fn five_bits(mut rest: &[u8]) -> [u8; 32] {
+    let high = codes::<1, 1, 32>(&take::<4>(&mut rest));
+    joined(codes::<16, 4, 32>(rest), &high, 4)
 }
 
 pub(super) fn q5_0(mut block: &[u8], out: &mut [f32]) {
-    let (scale, high) = (take_scale(&mut block), take::<4>(&mut block));
-    fill(out, |at| scale * centred(code::<16, 4>(block, at) | (code::<1, 1>(&high, at) << 4), 16));
+    let scale = take_scale(&mut block);
+    fill(out, &five_bits(block), |code| scale * centred(code, 16));
 }
 
 pub(super) fn q5_1(mut block: &[u8], out: &mut [f32]) {
-    let (scale, least, high) = (take_scale(&mut block), take_scale(&mut block), take::<4>(&mut block));
-    fill(out, |at| scale * f32::from(code::<16, 4>(block, at) | (code::<1, 1>(&high, at) << 4)) + least);
+    let (scale, least) = (take_scale(&mut block), take_scale(&mut block));
+    fill(out, &five_bits(block), |code| scale * f32::from(code) + least);
 }
 
 pub(super) fn q8_0(mut block: &[u8], out: &mut [f32]) {
     let scale = take_scale(&mut block);
-    fill(out, |at| f32::from(byte(block, at).cast_signed()) * scale);
+    fill(out, block, |code| f32::from(code.cast_signed()) * scale);
 }
 
 /// Five numbers in a byte, as digits to the base of three: of 32 bytes, of 16, and the last four bytes have four.
 pub(super) fn tq1_0(mut block: &[u8], out: &mut [f32]) {
-    let digits = take::<52>(&mut block);
+    let mut digits = [0; 256];
+    let mut rest = digits.as_mut_slice();
+    for (bytes, count) in [
+        (&take::<32>(&mut block)[..], 160),
+        (&take::<16>(&mut block)[..], 80),
+        (&take::<4>(&mut block)[..], 16),
+    ] {
+        let (part, later) = std::mem::take(&mut rest).split_at_mut_checked(count).unwrap_or_default();
+        rest = later;
+        let mut power = 1_u8;
+        for digits in part.chunks_exact_mut(bytes.len()) {
+            for (digit, byte) in digits.iter_mut().zip(bytes) {
+                let [_, high] = (u16::from(byte.wrapping_mul(power)) * 3).to_le_bytes();
+                *digit = high;
+            }
+            power = power.wrapping_mul(3);
+        }
+    }
     let scale = take_scale(&mut block);
-    let digit = |at: usize| {
-        let (start, width, within) = match at {
-            0..160 => (0, 32, at),
-            160..240 => (32, 16, at - 160),
-            _ => (48, 4, at - 240),
-        };
-        let first = byte(&digits, start + within % width);
-        let shifted = (0..within / width).fold(first, |digits, _| digits.wrapping_mul(3));
-        u8::try_from((u16::from(shifted) * 3) >> 8).unwrap_or(0)
-    };
-    fill(out, |at| scale * centred(digit(at), 1));
+    fill(out, &digits, |digit| scale * centred(digit, 1));
 }
 
 pub(super) fn tq2_0(mut block: &[u8], out: &mut [f32]) {
-    let codes = take::<64>(&mut block);
+    let digits = codes::<32, 2, 256>(&take::<64>(&mut block));
     let scale = take_scale(&mut block);
-    fill(out, |at| scale * centred(code::<32, 2>(&codes, at), 1));
+    fill(out, &digits, |digit| scale * centred(digit, 1));
 }
 
 pub(super) fn mxfp4(mut block: &[u8], out: &mut [f32]) {
@@ -69,14 +82,12 @@ pub(super) fn mxfp4(mut block: &[u8], out: &mut [f32]) {
     // Half of the power of two, because the values are doubled; the two least ones are not normal.
     let bits = if exponent < 2 { 0x0020_0000 << exponent } else { (u32::from(exponent) - 1) << 23 };
     let scale = f32::from_bits(bits);
-    fill(out, |at| scale * value(&DOUBLED_E2M1, code::<16, 4>(block, at)));
+    fill(out, &codes::<16, 4, 32>(block), |code| scale * value(&DOUBLED_E2M1, code));
 }
 
 pub(super) fn nvfp4(mut block: &[u8], out: &mut [f32]) {
     let scales = take::<4>(&mut block).map(half_of_e4m3);
-    fill(out, |at| {
-        scales.get(at / 16).copied().unwrap_or(0.0) * value(&DOUBLED_E2M1, code::<8, 4>(block, at))
-    });
+    fill_groups(out, &codes::<8, 4, 64>(block), &scales, |scale, code| scale * value(&DOUBLED_E2M1, code));
 }
 
 /// Returns half of an eight-bit float without a sign. 127 stands for zero, and the highest bit for nothing.
@@ -91,5 +102,5 @@ fn half_of_e4m3(bits: u8) -> f32 {
 
 pub(super) fn iq4_nl(mut block: &[u8], out: &mut [f32]) {
     let scale = take_scale(&mut block);
-    fill(out, |at| scale * value(&NON_LINEAR, code::<16, 4>(block, at)));
+    fill(out, &codes::<16, 4, 32>(block), |code| scale * value(&NON_LINEAR, code));
 }

@@ -1,5 +1,7 @@
 //! Blocks of GGUF: the numbers of random blocks have the hashes of those that the Python package `gguf` 0.19.0 computes.
 
+#![expect(clippy::arithmetic_side_effects, reason = "the sizes are those of the table")]
+
 use byte_source::{Blob, hex, sha256};
 use quantization::{QuantizationDocuments, recognise};
 use tensor::{CompoundKind, Dtype, Storage, Tensor, Tensors, contiguous_strides};
