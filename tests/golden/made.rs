@@ -18,6 +18,7 @@ pub(crate) enum Value {
     View(u64, Vec<u64>, Vec<u64>),
     Int(i64),
     Dict(Vec<(String, Value)>),
+    Tuple(Vec<Value>),
     /// So many of the same number.
     Repeated(i64, usize),
 }
@@ -81,6 +82,11 @@ impl Pickler {
             Value::Repeated(number, count) => {
                 self.writer.mark();
                 (0..*count).for_each(|_| self.writer.int(*number));
+                self.writer.tuple();
+            }
+            Value::Tuple(items) => {
+                self.writer.mark();
+                items.iter().for_each(|item| self.value(item));
                 self.writer.tuple();
             }
             Value::Dict(items) => {

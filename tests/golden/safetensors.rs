@@ -240,3 +240,46 @@ fn a_folder_that_could_not_be_filled_is_not_left() {
     let (status, text) = run(root, &["x.pth", "--to", "safetensors", "-o", "out", "--no-clobber"]);
     assert_eq!((status, text.contains("out/model.safetensors exists")), (Some(1), true), "{text}");
 }
+
+#[test]
+fn values_are_kept_next_to_the_tensors() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(
+        &root.join("a.pth"),
+        &dict(&[
+            ("weight", dict(&[("w", tensor(1))])),
+            ("sr", Value::Int(40)),
+            ("config", Value::Tuple(vec![Value::Int(7)])),
+        ]),
+    );
+    let convert = |args: &[&str]| run(root, &[&["a.pth", "--keep-values", "-o"], args].concat());
+    let values = |path: &str| -> Vec<(String, i64)> {
+        let text = std::fs::read_to_string(root.join(path)).expect("it was written");
+        let document: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        let rows = document["values"].as_array().expect("a list");
+        let row = |row: &serde_json::Value| {
+            (row["path"].as_str().expect("a text").to_owned(), row["value"].as_i64().expect("a number"))
+        };
+        rows.iter().map(row).collect()
+    };
+    let expected = [("sr".to_owned(), 40), ("config.0".to_owned(), 7)];
+    let (status, text) = convert(&["x.safetensors"]);
+    assert!(status == Some(0) && !text.contains("left out"), "{text}");
+    assert!(text.contains("files     x.safetensors, x.checkpoint.json\n"), "{text}");
+    assert_eq!(values("x.checkpoint.json"), expected);
+    assert_eq!(convert(&["x.safetensors"]).0, Some(0), "the program's own files are replaced");
+    let (status, text) = convert(&["x.safetensors", "--no-clobber"]);
+    assert!(status == Some(1) && text.contains("exists"), "{text}");
+    assert_eq!(convert(&["folder", "--to", "safetensors"]).0, Some(0));
+    assert_eq!(values("folder/checkpoint.json"), expected);
+    // A file of someone else stays, and nothing is written.
+    write(root.join("y.checkpoint.json"), "{}");
+    let (status, text) = convert(&["y.safetensors"]);
+    assert!(status == Some(1) && text.contains("y.checkpoint.json"), "{text}");
+    assert!(!root.join("y.safetensors").exists());
+    // Without values there is no file.
+    write_pth(&root.join("b.pth"), &dict(&[("w", tensor(1))]));
+    ok(root, &["b.pth", "--keep-values", "-o", "b.safetensors"]);
+    assert!(!root.join("b.checkpoint.json").exists());
+}

@@ -61,11 +61,38 @@ fn several_keys_of_weights_are_named_as_they_are_typed() {
     assert!(text.contains("tensors are under `run.last.net_ema`; check --key"), "{text}");
     assert_eq!(taken(root, &["deep.pth", "--key", "state_dict.model_ema"]).0, ["w"]);
     let (names, notes) = taken(root, &["deeper.pth"]);
-    assert_eq!(names, ["w"]);
-    assert_eq!(
-        notes,
-        ["using key `last.net` (1 tensor); left out 1 (2 B) under `last.ema net`, 1 (4 B) under `best`"]
+    // Another branch has tensors, too.
+    assert_eq!(names, ["last.net.w", "last.ema net.w", "best.net"]);
+    assert_eq!(notes, ["all tensors are kept under their full names: 2 under `last`, 1 under `best`"]);
+}
+
+/// An optimizer's state, as `torch.optim` returns it.
+fn moments() -> Value {
+    let groups = Value::Tuple(vec![dict(&[("lr", Value::Int(1))])]);
+    dict(&[("state", dict(&[("0", one("exp_avg", 5))])), ("param_groups", groups)])
+}
+
+#[test]
+fn several_sets_are_kept_and_optimizers_are_not() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.pth"), &dict(&[("g", one("w", 1)), ("d", one("w", 2)), ("g_optim", moments())]));
+    write_pth(&root.join("b.pth"), &dict(&[("generator", one("w", 1)), ("optim", moments())]));
+    write_pth(&root.join("c.pth"), &Value::Tuple(vec![one("w", 1), moments()]));
+    write_pth(
+        &root.join("d.pth"),
+        &dict(&[("student", dict(&[("model", one("w", 1))])), ("teacher", dict(&[("model", one("w", 2))]))]),
     );
+    let text = |file: &str| run(root, &[file, "-o", "x.safetensors", "--dry-run"]).1;
+    insta::assert_snapshot!(["a.pth", "b.pth", "c.pth", "d.pth"].map(text).concat());
+    // The digest of a file is that of all its sets.
+    let digest = |file: &str| ok(root, &["digest", file]);
+    let before = digest("d.pth");
+    write_pth(
+        &root.join("d.pth"),
+        &dict(&[("student", dict(&[("model", one("w", 1))])), ("teacher", dict(&[("model", one("w", 3))]))]),
+    );
+    assert_ne!(before, digest("d.pth"));
 }
 
 #[test]
@@ -119,6 +146,37 @@ fn a_removed_prefix_is_counted() {
 }
 
 #[test]
+fn a_prefix_that_keeps_names_apart_stays() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(
+        &root.join("a.pth"),
+        &dict(&[("_orig_mod.a", tensor(1)), ("a", tensor(2)), ("_orig_mod.b", tensor(3))]),
+    );
+    for args in [["a.pth", "-o", "x.safetensors"], ["a.pth", "-o", "x.pth"], ["digest", "a.pth", "--lines"]] {
+        let (status, text) = run(root, &[&args[..], &["--strip-prefix", "_orig_mod."]].concat());
+        let expected = "`_orig_mod.a` and `a` would both be called `a`; check --strip-prefix";
+        assert!(status == Some(1) && text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn wrappers_inside_names_are_one_hint() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let names = ["model._orig_mod.a", "model.b._checkpoint_wrapped_module.w", "loss"];
+    write_pth(&root.join("a.pth"), &dict(&names.map(|name| (name, tensor(1)))));
+    let (_, text) = run(root, &["a.pth", "-o", "x.safetensors", "--dry-run"]);
+    let flag = r"'_checkpoint_wrapped_module\.|_orig_mod\.='";
+    let note = format!(
+        "note: wrappers add `_orig_mod.` and `_checkpoint_wrapped_module.` to 2 of 3 names; --rename {flag} removes them\n"
+    );
+    assert!(text.contains(&note), "{text}");
+    let (names, notes) = taken(root, &["a.pth", "--rename", flag.trim_matches('\'')]);
+    assert_eq!((names, notes), (["model.a", "model.b.w", "loss"].map(str::to_owned).into(), Vec::new()));
+}
+
+#[test]
 fn a_dry_run_lists_old_and_new_names() {
     let scratch = scratch();
     let root = scratch.path();
@@ -132,4 +190,28 @@ fn a_dry_run_lists_old_and_new_names() {
     let report = json(root, &["llama", "--names", "hf", "--dry-run", "--json", "-o", "hf"]);
     assert_eq!(report["listing"][0]["from"], "tok_embeddings.weight");
     assert_eq!(report["listing"][0]["name"], "model.embed_tokens.weight");
+}
+
+#[test]
+fn one_of_two_tensors_of_a_name_is_chosen() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.pth"), &dict(&[("a", one("b", 1)), ("a.b", tensor(2)), ("c", tensor(3))]));
+    let text = ok(root, &["inspect", "a.pth"]);
+    let note = "two tensors have the name `a.b`: ['a']['b'], and ['a.b'], which is listed as `a.b#2`";
+    assert!(text.contains("\na.b#2  uint8  [2]") && text.contains(note), "{text}");
+    let (status, text) = run(root, &["a.pth", "-o", "x.safetensors"]);
+    let error =
+        "two tensors have the name `a.b`: ['a']['b'] and ['a.b']; --exclude 'a.b#2' leaves out the second";
+    assert!(status == Some(1) && text.contains(error), "{text}");
+    assert_ne!(run(root, &["digest", "a.pth"]).0, Some(0));
+    let length = |exclude: &str| {
+        let report =
+            json(root, &["a.pth", "--exclude", exclude, "--dry-run", "--json", "-o", "x.safetensors"]);
+        let rows = report["listing"].as_array().expect("a list").clone();
+        let row = rows.iter().find(|row| row["name"] == "a.b").expect("it is kept");
+        (rows.len(), row["shape"].clone())
+    };
+    assert_eq!(length("a.b#2"), (2, serde_json::json!([1])));
+    assert_eq!(length("a.b"), (2, serde_json::json!([2])));
 }

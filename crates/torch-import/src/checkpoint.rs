@@ -26,6 +26,9 @@ use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
 use crate::{CheckpointNote, Container, Global, Problem, Result, wrapper};
 
+/// Maximum number of tensors that are listed with a number, because an earlier one has their name.
+const TWINS_MAX: usize = 8;
+
 /// Number of objects of a pickle from which a thread is worth its start.
 const LARGE_HEAP: usize = 1 << 16;
 
@@ -44,8 +47,22 @@ pub struct Checkpoint {
     pub optimizer_keys: Vec<String>,
     /// Key under which a trainer keeps the weights once more, in another precision; they are taken on request only.
     pub copy_key: Option<String>,
+    /// Tensors whose name an earlier one has.
+    pub twins: Vec<TwinName>,
     /// Objects that the values refer to, over the bytes of the file; empty if the file has no pickle.
     pub(crate) pickles: Vec<LoadedPickle>,
+}
+
+/// Two tensors that have the same name, such as `a.b` for `['a']['b']` and for `['a.b']`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TwinName {
+    pub name: String,
+    /// Name under which the second tensor is listed.
+    pub listed: String,
+    /// Path of the first tensor, as Python subscripts.
+    pub first: String,
+    /// Path of the second tensor, as Python subscripts.
+    pub second: String,
 }
 
 self_cell!(
@@ -74,7 +91,7 @@ impl Checkpoint {
     /// Reads the pickle of `container` and rebuilds its tensors as views of the storages.
     ///
     /// # Errors
-    /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, or two
+    /// When the pickle is damaged, a tensor cannot be rebuilt or does not fit its storage, or many
     /// tensors have the same name.
     pub fn read(container: &Container) -> Result<Self> {
         Self::read_with_observer(container, &())
@@ -143,17 +160,25 @@ impl Checkpoint {
         let walk = || Walk::new(heap, rebuilder(), observer, &limits, container.storages_len());
         let mut first = walk();
         first.run(root)?;
-        let items = std::mem::take(&mut first.found_items);
-        if let Some((name, duplicates)) = find_duplicate_name(&items) {
-            // The second walk for the paths is needed only for the error.
+        let mut items = std::mem::take(&mut first.found_items);
+        let mut twins: Vec<TwinName> = Vec::new();
+        while let Some((name, duplicates)) = find_duplicate_name(&items) {
+            // The second walk for the paths is needed only here.
             let mut paths = walk().item_paths(root, duplicates)?.into_iter();
             let (first, second) = (paths.next().unwrap_or_default(), paths.next().unwrap_or_default());
-            return Err(Problem::Duplicate { name, first, second }.into());
+            let number = twins.iter().filter(|twin| twin.name == name).count().saturating_add(2);
+            let item = items.get_mut(duplicates[1]).filter(|item| item.name == name);
+            let Some(item) = item.filter(|_| twins.len() < TWINS_MAX) else {
+                return Err(Problem::Duplicate { name, first, second }.into());
+            };
+            item.set_number(number);
+            twins.push(TwinName { name, listed: item.name.clone(), first, second });
         }
         first.rebuilder.refuse_shared_conflicts()?;
         let left_out = find_omissions::find_omissions(&mut first, container, root)?;
-        let notes = first.notes();
-        Ok(Self { items, left_out, notes, ..Self::default() })
+        let mut notes = first.notes();
+        notes.extend(twins.iter().cloned().map(CheckpointNote::SameName));
+        Ok(Self { items, left_out, notes, twins, ..Self::default() })
     }
 
     /// Returns the classes and functions that the pickle names.

@@ -23,21 +23,34 @@ pub(crate) const KEY_LEVELS: usize = 4;
 
 /// Positions in a name at which its first parts end, if these are keys of a dict at the root and of dicts in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyEnds([u32; KEY_LEVELS]);
+pub(crate) struct KeyEnds {
+    ends: [u32; KEY_LEVELS],
+    /// True if the value of the root is a module, whose members are no keys.
+    pub(crate) in_module_of_root: bool,
+}
 
 impl KeyEnds {
-    pub(crate) const NONE: Self = Self([Self::ABSENT; KEY_LEVELS]);
+    pub(crate) const NONE: Self = Self { ends: [Self::ABSENT; KEY_LEVELS], in_module_of_root: false };
     const ABSENT: u32 = u32::MAX;
 
     /// Sets the end of part number `part`, counted from 0; `None` if the part is not a key.
     pub(crate) fn set(&mut self, part: usize, end: Option<usize>) {
-        if let Some(slot) = self.0.get_mut(part) {
+        if let Some(slot) = self.ends.get_mut(part) {
             *slot = end.and_then(|end| u32::try_from(end).ok()).unwrap_or(Self::ABSENT);
         }
     }
 
+    /// Moves the ends at a position, of a name that becomes longer.
+    fn move_end(&mut self, from: usize, to: usize) {
+        for part in 0..KEY_LEVELS {
+            if self.get(part) == Some(from) {
+                self.set(part, Some(to));
+            }
+        }
+    }
+
     fn get(self, part: usize) -> Option<usize> {
-        self.0.get(part).filter(|end| **end != Self::ABSENT).map(|end| *end as usize)
+        self.ends.get(part).filter(|end| **end != Self::ABSENT).map(|end| *end as usize)
     }
 }
 
@@ -89,8 +102,8 @@ impl CheckpointItem {
         Self { name, content: ItemContent::Tensor(tensor), keys: KeyEnds::NONE }
     }
 
-    /// Returns the key of the root dict under which the item is nested; `None` if the root is not a dict, or the item
-    /// is a direct value of it.
+    /// Returns the key of the root dict, or the index in the root list, under which the item is nested; `None` if the root is neither,
+    /// or the item is a direct value of it.
     pub fn root_key(&self) -> Option<&str> {
         self.name_before(self.keys.get(0)?)
     }
@@ -109,9 +122,21 @@ impl CheckpointItem {
         ends.try_fold("", |_, key| key)
     }
 
+    /// Appends the number of this item among those of its name.
+    pub(crate) fn set_number(&mut self, number: usize) {
+        let before = self.name.len();
+        self.name.push_str(&format!("#{number}"));
+        self.keys.move_end(before, self.name.len());
+    }
+
     /// Returns the start of the name, if more of the name follows.
     fn name_before(&self, end: usize) -> Option<&str> {
         (end < self.name.len()).then(|| self.name.get(..end)).flatten()
+    }
+
+    /// Returns true if the item is in a dict or a module that is a value of the root.
+    pub fn is_in_dict_of_root(&self) -> bool {
+        self.root_key().is_some() && (self.keys.in_module_of_root || self.keys.get(1).is_some())
     }
 
     /// Returns true if the item is a direct value of the root dict.

@@ -54,7 +54,7 @@ mod wrapper;
 pub use annotate::annotate;
 pub use assembly::{CheckpointAssembly, ItemPath};
 pub use byte_source::{Error, Result};
-pub use checkpoint::Checkpoint;
+pub use checkpoint::{Checkpoint, TwinName};
 pub use compound::CompoundItem;
 pub use container::formats::{CONTAINERS, containers, is_checkpoint_extension, register_container};
 pub use container::{Container, ContainerContents, ContainerFormat};

@@ -3,7 +3,7 @@
 //! Facts: `Module.state_dict` in `torch/nn/modules/module.py`; the `_save_to_state_dict` and `__getstate__` of
 //! `torch/ao/nn/quantized`, `torch/ao/nn/sparse/quantized` and their former locations in `torch/nn`;
 //! `_save_packed_weight` in `torch/ao/quantization/fx/_lower_to_native_backend.py`; `reduce_graph_module` in
-//! `torch/fx/graph_module.py`.
+//! `torch/fx/graph_module.py`; `_reconstruct_persistent_obj` in `torch_utils/persistence.py` of StyleGAN 2 and 3, and of EDM.
 
 use std::borrow::Cow;
 
@@ -201,6 +201,11 @@ fn attributes(heap: &Heap<'_>, instance: &Instance) -> Option<Vec<(ObjectId, Obj
     let dict = match heap.global(instance.callable) {
         Some(("torch.fx.graph_module", name)) if name.starts_with("reduce_") => {
             *heap.items(instance.args)?.iter().find(|arg| heap.entries(**arg).is_some())?
+        }
+        // A class that travels with its code: the only argument is a dict with the state.
+        Some((module, "_reconstruct_persistent_obj")) if module.ends_with("persistence") => {
+            let meta = heap.entries(*heap.items(instance.args)?.first()?)?;
+            find_attribute(heap, meta, "state")?.1
         }
         _ => *instance.state().last()?,
     };

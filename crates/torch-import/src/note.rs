@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::TwinName;
+
 /// A harmless irregularity of a file, or contents of it that are not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,6 +37,8 @@ pub enum CheckpointNote {
         /// Code unit of the first surrogate.
         first: u16,
     },
+    /// Two tensors have the same name, and the second is listed with a number.
+    SameName(TwinName),
     /// Shards after the first have values, which are not merged.
     ValuesLeftOut {
         /// File names of the shards.
@@ -84,6 +88,13 @@ impl fmt::Display for CheckpointNote {
                     f,
                     "{keys} key{s} {have} a lone surrogate, which UTF-8 cannot represent: names have an escape, such as \
                      `\\u{first:04x}`, instead"
+                )
+            }
+            Self::SameName(TwinName { name, listed, first, second }) => {
+                let (name, listed) = (name.escape_debug(), listed.escape_debug());
+                write!(
+                    f,
+                    "two tensors have the name `{name}`: {first}, and {second}, which is listed as `{listed}`"
                 )
             }
             Self::ValuesLeftOut { files, count } => {

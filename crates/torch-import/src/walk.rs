@@ -10,7 +10,7 @@ use crate::dicts::{self, Child, ChildStep, Children};
 use crate::item::{CheckpointItem, CheckpointValue, ItemContent, KEY_LEVELS, KeyEnds, ValueExtent};
 use crate::limits::{CheckpointLimits, LimitBudget, ObjectSet};
 use crate::rebuild::{Rebuilder, Rebuilt};
-use crate::{CheckpointNote, Error, Problem, Result, key};
+use crate::{CheckpointNote, Error, Problem, Result, key, modules};
 
 /// Number of visits between two looks at the observer.
 const VISITS_PER_CHECK: u32 = 1 << 14;
@@ -28,7 +28,7 @@ pub(crate) struct Walk<'h> {
     parts: usize,
     /// Parts of `name` that are keys of dicts.
     keys: KeyEnds,
-    root_is_dict: bool,
+    root: Root,
     /// Containers on the current path; a container inside itself is a cycle.
     on_path: ObjectSet,
     /// Completed containers without tensors.
@@ -55,6 +55,14 @@ pub(crate) struct Walk<'h> {
     paths: Vec<String>,
 }
 
+/// The root object, whose keys or indices lead to the parts of a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Root {
+    Dict,
+    List,
+    Other,
+}
+
 /// A container on the current path.
 struct PathLevel<'h> {
     id: ObjectId,
@@ -66,6 +74,8 @@ struct PathLevel<'h> {
     parent_path_len: (usize, usize),
     /// Number of tensors found before the container.
     tensors: usize,
+    /// True for a module near the root.
+    is_module: bool,
 }
 
 impl<'h> Walk<'h> {
@@ -86,7 +96,7 @@ impl<'h> Walk<'h> {
             name: String::new(),
             parts: 0,
             keys: KeyEnds::NONE,
-            root_is_dict: false,
+            root: Root::Other,
             on_path: marks(),
             without_tensors: marks(),
             below_max_depth: marks(),
@@ -112,7 +122,11 @@ impl<'h> Walk<'h> {
     /// # Errors
     /// When a tensor cannot be rebuilt, a limit is exceeded, or the observer stops the walk.
     pub(crate) fn run(&mut self, root: ObjectId) -> Result<()> {
-        self.root_is_dict = dicts::is_dict(self.heap, root);
+        self.root = match self.heap.get(root) {
+            Object::List(_) | Object::Tuple(_) => Root::List,
+            _ if dicts::is_dict(self.heap, root) => Root::Dict,
+            _ => Root::Other,
+        };
         self.visit(Child::new(ChildStep::OnlyChild, root))?;
         let mut visits = 0_u32;
         while let Some(level) = self.levels.last_mut() {
@@ -214,6 +228,8 @@ impl<'h> Walk<'h> {
         self.tensor_names.spend(self.name.len().saturating_sub(before.0), self.heap.offset(id))?;
         self.on_path.insert(id);
         let tensors = self.tensors;
+        let is_module = self.parts < KEY_LEVELS
+            && self.heap.instance(id).is_some_and(|instance| modules::is_module(self.heap, instance));
         self.levels.push(PathLevel {
             id,
             children,
@@ -221,6 +237,7 @@ impl<'h> Walk<'h> {
             step: ChildStep::OnlyChild,
             parent_path_len: before,
             tensors,
+            is_module,
         });
         Ok(())
     }
@@ -288,7 +305,18 @@ impl<'h> Walk<'h> {
         }
         self.name.push_str(&part);
         if self.parts < KEY_LEVELS {
-            let is_key = self.root_is_dict && matches!(step, ChildStep::Key(_) | ChildStep::Nan(..));
+            let is_in_module = self.levels.last().is_some_and(|level| level.is_module);
+            let is_key = match step {
+                ChildStep::Key(_) | ChildStep::Nan(..) if is_in_module => false,
+                ChildStep::Key(_) | ChildStep::Nan(..) => {
+                    self.root == Root::Dict || self.root == Root::List && self.parts > 0
+                }
+                ChildStep::Index(_) => self.root == Root::List && self.parts == 0,
+                _ => false,
+            };
+            if self.parts == 1 {
+                self.keys.in_module_of_root = is_in_module;
+            }
             self.keys.set(self.parts, is_key.then_some(self.name.len()));
         }
         self.parts = self.parts.saturating_add(1);

@@ -531,6 +531,7 @@ def convert(
     cast: str | Iterable[str] | dict[str, str] | None = None,
     ties: str | None = None,
     max_shard_size: str | int | None = None,
+    keep_values: bool = False,
     max_expansion: int | None = None,
     progress: Progress = None,
 ) -> Conversion:
@@ -564,7 +565,7 @@ def convert(
         include=_texts(include), exclude=_texts(exclude), strip_prefix=strip_prefix, rename=_pairs(rename), names=names,
         merge=_weighted(merge), add=_weighted(add), average=[_portable(path) for path in _paths(average)], common=common,
         dequantize=dequantize, dtype=dtype, cast=_pairs(cast), ties=ties, max_shard_size=max_shard_size,
-        max_expansion=max_expansion,
+        keep_values=keep_values, max_expansion=max_expansion,
     )  # fmt: skip
     with reporting(progress) as report_progress:
         report = json.loads(_native.convert(_paths(src), options, progress=report_progress))

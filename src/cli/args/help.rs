@@ -21,6 +21,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "json",
             "single",
             "ties",
+            "keep-values",
         ],
     ),
     (

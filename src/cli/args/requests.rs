@@ -64,6 +64,7 @@ fn convert_rows() -> Vec<(&'static str, Json)> {
         ("--output-type y=int64[]", json!({ "output_type": ["y=int64[]"] })),
         ("--output-names a,b", json!({ "output_names": ["a", "b"] })),
         ("--no-wrap", json!({ "no_wrap": true })),
+        ("--keep-values", json!({ "keep_values": true })),
         ("--ties duplicate", json!({ "ties": "duplicate" })),
         ("--max-shard-size 5GB", json!({ "max_shard_size": 5_000_000_000_u64 })),
     ]

@@ -42,6 +42,9 @@ pub(crate) fn open_advice(problem: &open::Problem, place: &Place) -> String {
         Problem::NoData { .. } | Problem::CannotCast { .. } => {
             place.tensor.as_deref().map_or_else(String::new, exclude_advice)
         }
+        Problem::TwoOfOneName { listed, .. } => {
+            format!("; --exclude {} leaves out the second", shell_quoted(listed))
+        }
         Problem::CodesCast { .. } => "; --dequantize computes the weights, in any dtype".to_owned(),
         problem => advice_on(problem.code()).to_owned(),
     }
@@ -262,9 +265,19 @@ pub(crate) fn open_note_text(note: &open::Note, file: &str) -> String {
             format!("; --misc {} keeps it", shell_quoted_path(path))
         }
         Note::UsingKey { left_out, .. } if !left_out.is_empty() => "; --key '' keeps everything".to_owned(),
+        Note::SetsKept { keys } => {
+            let flags: Vec<String> =
+                keys.iter().map(|(key, _)| format!("--key {}", shell_quoted(key))).collect();
+            let (last, others) = flags.split_last().map_or(("", &[][..]), |(last, it)| (last.as_str(), it));
+            format!("; {} or {last} takes one of them", others.join(", "))
+        }
         Note::OptimizerLeftOut { keys, .. } => {
             let key = keys.first().map_or("", String::as_str);
             format!("; --key {} takes them, --key '' everything", shell_quoted(key))
+        }
+        Note::WrapperParts { parts, pattern: Some(pattern), .. } => {
+            let them = if parts.len() == 1 { "it" } else { "them" };
+            format!("; --rename {} removes {them}", shell_quoted(&format!("{pattern}=")))
         }
         Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
         _ => String::new(),

@@ -46,6 +46,7 @@ const ADVICE: &[(&str, &str)] = &[
     ("open::NothingRenamed", "; check --rename"),
     ("open::OutsideFile", "; copy the files of all ranks again"),
     ("open::SameName", "; check --rename"),
+    ("open::SameNameWithoutPrefix", "; check --strip-prefix"),
     ("open::Unfinished", "; wait until the save ends, or pass an earlier step"),
     ("output::CreateIn", "; choose another place with -o"),
     ("output::Exists", "; choose another path with -o, or replace it with --force instead of --no-clobber"),

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use byte_source::format_count;
-use open::{TargetLayout, path_json, size_text};
+use open::{TargetLayout, VALUES_PATH, path_json, size_text};
 use safetensors_format::{
     FORMAT_KEY, FORMAT_PYTORCH, INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported,
     shard_file_name, split_into_shards,
@@ -48,6 +48,11 @@ pub struct SafetensorsOptions {
     #[serde(deserialize_with = "size_text::deserialize")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "SIZE", value_parser = open::parse_size))]
     pub max_shard_size: Option<u64>,
+    /// Write the values that are not tensors as JSON next to safetensors
+    ///
+    /// The file is checkpoint.json in a folder, and model.checkpoint.json next to model.safetensors
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub keep_values: bool,
     /// A file to keep in misc/, or next to safetensors in a folder; repeatable
     #[serde(with = "path_json::list")]
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath))]
@@ -65,6 +70,12 @@ impl SafetensorsOptions {
     #[must_use]
     pub fn ties(self, ties: TieHandling) -> Self {
         Self { ties, ..self }
+    }
+
+    /// Keeps the values that are not tensors, as JSON next to the tensors.
+    #[must_use]
+    pub fn keep_values(self) -> Self {
+        Self { keep_values: true, ..self }
     }
 
     /// Adds a file to copy into a folder.
@@ -120,7 +131,7 @@ impl Output for SafetensorsOptions {
     fn plan<'p>(
         &'p self,
         job: &OutputJob<'p>,
-        _: NonTensorParts,
+        kept: NonTensorParts,
         notes: &mut NoteCollector<'_>,
     ) -> Result<OutputPlan<'p>> {
         job.reject_unsupported("safetensors", is_dtype_supported)?;
@@ -138,10 +149,17 @@ impl Output for SafetensorsOptions {
                 job.tensors.compounds().iter().take(SHOWN).map(|compound| compound.name.clone()).collect();
             notes.push(Note::PartsSeparated { count: job.tensors.compounds().len(), names });
         }
-        if job.values > 0 {
+        if job.values > 0 && kept.values.is_none() {
             notes.push(Note::ValuesLeftOut { values: job.values });
         }
         let mut files = plan_files(job, &tied, self.max_shard_size)?;
+        if let Some(values) = kept.values {
+            let path = values_path(job);
+            if !job.is_folder {
+                job.destination.check_target(&path, &job.inputs(), job.if_exists)?;
+            }
+            files.documents.add(path, values);
+        }
         let report = SafetensorsReport {
             files: files.names(),
             ties: tied
@@ -168,6 +186,10 @@ impl Output for SafetensorsOptions {
         self.target_layout
     }
 
+    fn keeps_values(&self) -> bool {
+        self.keep_values
+    }
+
     fn misc(&self) -> &[PathBuf] {
         &self.misc
     }
@@ -175,6 +197,12 @@ impl Output for SafetensorsOptions {
     fn is_complete(&self, output: &Path) -> bool {
         can_open_checkpoint(output)
     }
+}
+
+/// Returns the path of the JSON with the values that are not tensors.
+fn values_path(job: &OutputJob<'_>) -> PathBuf {
+    let name = Path::new(VALUES_PATH).file_name().unwrap_or_default();
+    if job.is_folder { job.target.join(name) } else { job.target.with_extension(name) }
 }
 
 /// Lays out the files: shards first, then the documents and the index.

@@ -92,18 +92,34 @@ pub enum Problem {
         name: String,
     },
     /// Two renamed tensors would have the same name.
-    #[error(
-        "`{}` and `{}` would both be called `{}`",
-        first.escape_debug(),
-        second.escape_debug(),
-        name.escape_debug()
-    )]
+    #[error("{}", same_name_text(name, first, second))]
     SameName {
         /// Common name after renaming.
         name: String,
         /// Name of the first tensor before renaming.
         first: String,
         /// Name of the second tensor before renaming.
+        second: String,
+    },
+    /// Two tensors of the input have the same name, and both are selected.
+    #[error("two tensors have the name `{}`: {first} and {second}", name.escape_debug())]
+    TwoOfOneName {
+        name: String,
+        /// Path of the first tensor, as Python subscripts.
+        first: String,
+        /// Path of the second tensor, as Python subscripts.
+        second: String,
+        /// Name of the second tensor in a listing.
+        listed: String,
+    },
+    /// Two tensors would have the same name without the prefix to remove.
+    #[error("{}", same_name_text(name, first, second))]
+    SameNameWithoutPrefix {
+        /// Common name without the prefix.
+        name: String,
+        /// Name of the first tensor in the input.
+        first: String,
+        /// Name of the second tensor in the input.
         second: String,
     },
     /// Several keys of the root dict contain weights.
@@ -133,9 +149,10 @@ pub enum Problem {
 
 details! {
     Problem => Problem::place {
-        Input: NoAdapter, AdapterAlone, DangerousGlobal, UnknownGlobal, NoTensors, SeveralKeys, NoData, Document;
+        Input: NoAdapter, AdapterAlone, DangerousGlobal, UnknownGlobal, NoTensors, SeveralKeys, TwoOfOneName, NoData,
+            Document;
         Option: NoTensorsUnderKey, DigestExpansion, AllTensorsExcluded, NoSuchPrefix, NothingRenamed, EmptyName, SameName,
-            CannotCast, CodesCast;
+            SameNameWithoutPrefix, CannotCast, CodesCast;
         Unsupported: Dimensions, TooManyElements, NotNumbers;
     }
 }
@@ -150,6 +167,11 @@ impl Problem {
             _ => Place::default(),
         }
     }
+}
+
+fn same_name_text(name: &str, first: &str, second: &str) -> String {
+    let [name, first, second] = [name, first, second].map(str::escape_debug);
+    format!("`{first}` and `{second}` would both be called `{name}`")
 }
 
 /// Adds the path of the carton that is opened. A document that does not follow the specification is a wrong input.

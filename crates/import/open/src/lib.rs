@@ -35,6 +35,7 @@ mod steps;
 mod totals;
 pub mod trainers;
 mod values;
+mod weights;
 
 pub use adapter::{AdapterReport, MergeKind, MergeReports, MergedTensor, SumReport, SummedFile};
 pub use byte_source::{Error, Result};
@@ -61,8 +62,9 @@ pub use steps::dequantize::{
     Dequantize, DequantizedReport, encode_descriptions, read_documents, take_documents,
 };
 pub use steps::merge::{ADAPTER_CONFIG, Merge, WeightedPath, tensor_file};
+pub use steps::name_patterns::NamePatterns;
 pub use steps::rename::{Rename, check_renames};
-pub use steps::select::{NamePatterns, Selection};
+pub use steps::select::Selection;
 pub use steps::sum::{CheckpointSum, Sum};
 pub use steps::translate::{TargetLayout, Translate, decoder_options, in_checkpoint, lone_shard};
 pub use steps::{Context, Step, StepReport};

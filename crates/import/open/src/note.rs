@@ -26,6 +26,11 @@ pub enum Note {
         /// Name (empty for the root itself), number of tensors, and bytes of each other key.
         left_out: Vec<(String, u64, u64)>,
     },
+    /// Several keys of the root hold weights, and all are kept under their full names.
+    SetsKept {
+        /// Name and number of tensors of each key.
+        keys: Vec<(String, u64)>,
+    },
     /// The state of a trainer's optimizer is left out.
     OptimizerLeftOut {
         /// Paths of its dicts.
@@ -34,6 +39,17 @@ pub enum Note {
     },
     /// All tensor names begin with the prefix that a wrapper adds.
     CommonPrefix { prefix: String },
+    /// Wrappers of modules add parts to names.
+    WrapperParts {
+        /// The parts, each with its dot.
+        parts: Vec<String>,
+        /// Number of names that have some of them.
+        names: usize,
+        /// Number of all names.
+        of: usize,
+        /// Regular expression for the parts; `None` if names would be equal without them.
+        pattern: Option<String>,
+    },
     /// The prefix was removed from the start of names.
     PrefixRemoved {
         prefix: String,
@@ -100,11 +116,21 @@ impl fmt::Display for Note {
             Self::LayoutTranslation(note) => note.fmt(f),
             Self::ValuesUnread { reason } => write_values_unread(f, reason),
             Self::UsingKey { key, tensors, left_out } => write_using_key(f, key, *tensors, left_out),
+            Self::SetsKept { keys } => write_sets_kept(f, keys),
             Self::OptimizerLeftOut { keys, tensors } => {
                 let tensors = format_things(*tensors, "tensor");
                 write!(f, "the optimizer's {tensors} under {} are left out", keys.join(" and "))
             }
             Self::CommonPrefix { prefix } => write!(f, "every name starts with `{prefix}`"),
+            Self::WrapperParts { parts, names, of, pattern } => {
+                write!(
+                    f,
+                    "wrappers add `{}` to {names} of {}",
+                    parts.join("` and `"),
+                    format_things(*of, "name")
+                )?;
+                if pattern.is_none() { f.write_str(", and without it names would be equal") } else { Ok(()) }
+            }
             Self::PrefixRemoved { prefix, names, of } => write_prefix_removed(f, prefix, *names, *of),
             Self::UnusedBytes { bytes } => {
                 write!(f, "{} of storages are not written, because no tensor uses them", format_bytes(*bytes))
@@ -169,6 +195,15 @@ fn write_using_key(
         } else {
             write!(f, "under `{key}`")?;
         }
+    }
+    Ok(())
+}
+
+fn write_sets_kept(f: &mut fmt::Formatter<'_>, keys: &[(String, u64)]) -> fmt::Result {
+    f.write_str("all tensors are kept under their full names: ")?;
+    for (index, (key, tensors)) in keys.iter().enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        write!(f, "{separator}{} under `{key}`", group_thousands(*tensors))?;
     }
     Ok(())
 }

@@ -239,6 +239,13 @@ pub(super) fn meta<'h>(rebuilder: &Rebuilder<'h>, args: CallArgs<'h>) -> Result<
     Ok(CompoundItem { kind: CompoundKind::Meta { what }, dtype, shape, parts: Vec::new(), shard: None })
 }
 
+/// Returns the tensor of a lazy module's parameter, whose shape nothing knows before the module is called.
+pub(super) fn uninitialized() -> CompoundItem {
+    let what = "an uninitialised parameter of a lazy module".to_owned();
+    let kind = CompoundKind::Meta { what };
+    CompoundItem { kind, dtype: Dtype::Float32, shape: Vec::new(), parts: Vec::new(), shard: None }
+}
+
 /// Applies the conj and neg bits in the metadata of a tensor to its values.
 pub(super) fn apply_sign_bits(call: CallSnapshot<'_>, tensor: Tensor, metadata: ObjectId) -> Result<Tensor> {
     if call.is_none(metadata) {

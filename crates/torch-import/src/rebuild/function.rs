@@ -38,6 +38,8 @@ pub(crate) enum RebuildFunction {
     Jagged,
     /// `_rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad)`
     Meta,
+    /// `UninitializedParameter(requires_grad)` and `UninitializedBuffer`, of a module that was never called
+    Uninitialized,
     /// `_rebuild_wrapper_subclass(class, dtype, size, stride, offset, layout, device, requires_grad)`
     WrapperSubclass,
     /// A tensor class whose state is `(storage, offset, size, stride)`, before PyTorch 0.2
@@ -62,6 +64,7 @@ impl RebuildFunction {
             ("torch._utils", "_rebuild_parameter")
             | ("torch.nn.parameter", "Parameter" | "Buffer")
             | ("torch.autograd.variable", "Variable") => Self::Wrapper,
+            ("torch.nn.parameter", "UninitializedParameter" | "UninitializedBuffer") => Self::Uninitialized,
             ("torch._utils", "_rebuild_parameter_with_state") => Self::ParameterWithState,
             (
                 "torch._utils",

@@ -259,6 +259,7 @@ impl<'h> Rebuilder<'h> {
             RebuildFunction::Nested => made(compound::nested(self, args)?),
             RebuildFunction::Jagged => made(compound::jagged(self, args)?),
             RebuildFunction::Meta => made(compound::meta(self, args)?),
+            RebuildFunction::Uninitialized => made(compound::uninitialized()),
             RebuildFunction::WrapperSubclass => made(subclass::without_attributes(self, args)?),
             // Arrays of objects and of text are values, not tensors.
             RebuildFunction::NumpyBuffer => {

@@ -32,12 +32,13 @@ pub(crate) mod cast;
 pub(crate) mod cast_options;
 pub(crate) mod dequantize;
 pub(crate) mod merge;
+pub(crate) mod name_patterns;
 pub(crate) mod rename;
 pub(crate) mod select;
 pub(crate) mod sum;
 pub(crate) mod translate;
 mod translated_base;
-mod weight_keys;
+mod twins;
 
 use std::fmt;
 use std::path::Path;

@@ -11,7 +11,7 @@ use regex::Regex;
 
 use tensor::Tensors;
 
-use crate::{Context, InvalidOption, Model, Problem, Result, Step, StepReport};
+use crate::{Context, InvalidOption, Model, Note, Problem, Result, Step, StepReport};
 
 /// Replacement in tensor names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +101,10 @@ pub fn check_renames(renames: &[Rename]) -> Result<()> {
 impl Step for Vec<Rename> {
     fn apply(&self, model: &mut Model, _: &Context<'_>) -> Result<StepReport> {
         apply_renames(self, model.tensors_mut()).map_err(|error| error.in_file(model.root()))?;
+        if !self.is_empty() {
+            // The hint is how to rename them.
+            model.notes.retain(|note| !matches!(note, Note::WrapperParts { .. }));
+        }
         Ok(StepReport::Names)
     }
 }
@@ -134,18 +138,23 @@ fn apply_renames(renames: &[Rename], tensors: &mut Tensors) -> Result<()> {
         }
     }
     let names: Vec<String> = names.into_iter().map(|(name, part)| name + &part).collect();
-    let mut seen: HashMap<&str, &str> = HashMap::with_capacity(names.len());
-    for (new, old) in names.iter().zip(tensors.names()) {
-        if new.is_empty() {
-            return Err(Problem::EmptyName { name: old.to_owned() }.into());
-        }
-        if let Some(first) = seen.insert(new, old) {
-            let (name, first, second) = (new.clone(), first.to_owned(), old.to_owned());
-            return Err(Problem::SameName { name, first, second }.into());
-        }
+    if let Some((_, old)) = names.iter().zip(tensors.names()).find(|(new, _)| new.is_empty()) {
+        return Err(Problem::EmptyName { name: old.to_owned() }.into());
+    }
+    if let Some([name, first, second]) = same_name(names.iter().map(String::as_str).zip(tensors.names())) {
+        return Err(Problem::SameName { name, first, second }.into());
     }
     tensors.names_mut().zip(names).for_each(|(name, new)| *name = new);
     Ok(())
+}
+
+/// Finds two equal names; returns the name and the two names that it replaces.
+pub(super) fn same_name<'n>(renamed: impl Iterator<Item = (&'n str, &'n str)>) -> Option<[String; 3]> {
+    let mut seen = HashMap::with_capacity(renamed.size_hint().0);
+    let (new, [first, second]) = renamed
+        .map(|(new, old)| (new, [seen.insert(new, old), Some(old)]))
+        .find(|(_, olds)| olds.iter().all(Option::is_some))?;
+    Some([new, first?, second?].map(str::to_owned))
 }
 
 #[cfg(test)]

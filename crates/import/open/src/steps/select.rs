@@ -4,16 +4,21 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 use tensor::{CompoundTensor, StorageId, Tensor, TensorEntry, Tensors};
-use torch_import::{Checkpoint, CheckpointItem, CompoundItem, CompoundKind, ItemContent};
+use torch_import::{
+    Checkpoint, CheckpointItem, CompoundItem, CompoundKind, ItemContent, OmissionReason, OmissionTotal,
+};
 
-use super::weight_keys::{is_weight_key, key_of_weights};
-use crate::{Context, InvalidOption, Model, Note, Problem, Result, Step, StepReport};
+use super::name_patterns::NamePatterns;
+use super::rename::same_name;
+use super::twins::{SelectedTwins, original_name};
+use crate::weights::find::{Weights, find_weights};
+use crate::weights::key_totals::KeyTotal;
+use crate::weights::optimizers::Optimizers;
+use crate::weights::wrapper_names::wrapper_note;
+use crate::{Context, Model, Note, Problem, Result, Step, StepReport};
 
-/// First parts of names that wrappers add to all tensors, besides the keys of weights.
-const WRAPPERS: &[&str] = &["_orig_mod"];
 /// Maximum number of keys that an error names.
 const SHOWN: usize = 8;
 
@@ -84,6 +89,11 @@ impl Selection {
     fn take(&self, model: &mut Model) -> Result<()> {
         let mut origins = model.origins.is_some().then(Vec::new);
         let tensors = select(self, &model.checkpoint, &mut model.notes, origins.as_mut())?;
+        if self.strip_prefix.is_none() {
+            let names: Vec<&str> = tensors.names().collect();
+            let note = wrapper_note(&names, || has_own_prefix(model));
+            model.notes.extend(note);
+        }
         model.set_tensors(tensors, origins);
         Ok(())
     }
@@ -107,6 +117,7 @@ impl Selection {
         let has_origins = origins.is_some();
         let (all, mut tensors) = (model.take_tensors(), Tensors::default());
         let (mut kept_origins, mut stripped) = (Vec::new(), 0_usize);
+        let mut before_strip = Vec::new();
         for entry in all.entries() {
             let (whole, parts): (Option<&CompoundTensor>, Vec<(&str, &Tensor)>) = match entry {
                 TensorEntry::Tensor(name, tensor) => (None, vec![(name, tensor)]),
@@ -125,6 +136,7 @@ impl Selection {
                     stripped = stripped
                         .saturating_add(usize::from(strip.as_ref().is_some_and(|it| below.starts_with(it))));
                     kept.push((output_name(strip.as_deref(), &below), tensor.clone()));
+                    before_strip.push(below);
                     kept_origins.push(origin);
                 }
             }
@@ -137,18 +149,21 @@ impl Selection {
                 _ => tensors.extend(kept),
             }
         }
-        if let Some(prefix) = strip {
-            if stripped == 0 {
-                return Err(Problem::NoSuchPrefix { prefix }.into());
-            }
-            model.notes.push(Note::PrefixRemoved { prefix, names: stripped, of: tensors.len() });
-        }
+        model.notes.extend(prefix_note(strip, stripped, &tensors, &before_strip)?);
         if tensors.is_empty() {
             return Err(Problem::AllTensorsExcluded.into());
         }
         model.set_tensors(tensors, has_origins.then_some(kept_origins));
         Ok(())
     }
+}
+
+/// Returns true if the names are those of the model's class: a document describes it, or they come from a pickled module.
+fn has_own_prefix(model: &Model) -> bool {
+    let is_of_module =
+        |total: &OmissionTotal| matches!(total.reason, OmissionReason::Attribute | OmissionReason::Hook);
+    model.checkpoint.left_out.totals.iter().any(is_of_module)
+        || matches!(model.sources.documents.config(), Ok(Some(text)) if text.contains("\"architectures\""))
 }
 
 /// Returns the name in the output of a tensor whose name relative to the key is `below`.
@@ -169,15 +184,15 @@ fn select(
     mut origins: Option<&mut Vec<Option<String>>>,
 ) -> Result<Tensors> {
     let patterns = NamePatterns::new(&selection.include, &selection.exclude)?;
-    let optimizer = OptimizerState { keys: &checkpoint.optimizer_keys };
+    let optimizers = Optimizers::find(|| checkpoint.items.iter(), &checkpoint.optimizer_keys);
     let is_copy = |item: &CheckpointItem| {
         checkpoint.copy_key.is_some() && item.root_key() == checkpoint.copy_key.as_deref()
     };
     let found = if selection.key.is_some() {
         None
     } else {
-        let is_wanted = |item: &CheckpointItem| patterns.may_select(item) && !is_copy(item);
-        key_of_weights(checkpoint, &is_wanted, notes)?
+        let is_wanted = |item: &&CheckpointItem| patterns.may_select(item) && !is_copy(item);
+        key_of_weights(find_weights(|| checkpoint.items.iter().filter(is_wanted), &optimizers), notes)?
     };
     let omits_optimizer = selection.key.is_none() && found.is_none();
     let key = selection.key.as_ref().or(found.as_ref());
@@ -191,18 +206,25 @@ fn select(
     let mut tensors =
         Tensors::with_capacity(checkpoint.items.iter().filter(|item| item.tensor().is_some()).count());
     let (mut stripped, mut without_data) = (0_usize, None);
+    let mut before_strip = Vec::new();
     if omits_optimizer {
-        notes.extend(optimizer.note(checkpoint));
+        notes.extend(optimizer_note(&optimizers, checkpoint));
     }
     let is_taken = |item: &&CheckpointItem| {
-        rules.key.includes(item) && !(omits_optimizer && (optimizer.includes(item) || is_copy(item)))
+        rules.key.includes(item) && !(omits_optimizer && (optimizers.include(&item.name) || is_copy(item)))
     };
+    let mut twins = SelectedTwins::new(&checkpoint.twins);
     for item in checkpoint.items.iter().filter(is_taken) {
         let take_tensor = |(name, tensor): (Cow<'_, str>, &Tensor)| {
             let below = rules.below(item, &name)?;
+            twins.select(&item.name);
+            let below = &*original_name(&checkpoint.twins, below, item);
             let output_name = output_name(rules.strip.as_deref(), below);
             let has_prefix = rules.strip.as_ref().is_some_and(|prefix| below.starts_with(prefix));
             stripped = stripped.saturating_add(usize::from(has_prefix));
+            if rules.strip.is_some() {
+                before_strip.push(below.to_owned());
+            }
             if let Some(origins) = &mut origins {
                 origins.push(Some(name.into_owned()));
             }
@@ -216,7 +238,7 @@ fn select(
             tensors.extend(item.tensors().filter_map(take_tensor));
             continue;
         };
-        let name = output_name(rules.strip.as_deref(), below);
+        let name = output_name(rules.strip.as_deref(), &original_name(&checkpoint.twins, below, item));
         let CompoundItem { kind, dtype, shape, .. } = compound.as_ref();
         if let CompoundKind::Meta { what } = kind {
             without_data.get_or_insert((name.clone(), what));
@@ -224,12 +246,8 @@ fn select(
         let parts = item.tensors().filter_map(take_tensor);
         tensors.push_compound(name, (kind.clone(), *dtype, shape.clone()), parts);
     }
-    if let Some(prefix) = rules.strip {
-        if stripped == 0 {
-            return Err(Problem::NoSuchPrefix { prefix }.into());
-        }
-        notes.push(Note::PrefixRemoved { prefix, names: stripped, of: tensors.len() });
-    }
+    twins.refuse_pairs()?;
+    notes.extend(prefix_note(rules.strip, stripped, &tensors, &before_strip)?);
     cut_to_spans(&mut tensors, notes);
     if let Some((name, what)) = without_data {
         return Err(Problem::NoData { name, what: what.clone() }.into());
@@ -237,41 +255,66 @@ fn select(
     if tensors.is_empty() {
         return Err(no_tensors_problem(selection, checkpoint).into());
     }
-    if selection.strip_prefix.is_none()
-        && let Some(prefix) = wrapper_prefix(&tensors)
-    {
-        notes.push(Note::CommonPrefix { prefix });
-    }
     Ok(tensors)
 }
 
-/// State of an optimizer, which a trainer keeps next to the weights.
-struct OptimizerState<'c> {
-    /// Paths of the dicts.
-    keys: &'c [String],
+/// Returns the note that a prefix was removed from names, if one is to be removed.
+///
+/// # Errors
+/// When no name began with it, or two names are equal without it.
+fn prefix_note(
+    prefix: Option<String>,
+    names: usize,
+    tensors: &Tensors,
+    before: &[String],
+) -> Result<Option<Note>> {
+    let Some(prefix) = prefix else { return Ok(None) };
+    if names == 0 {
+        return Err(Problem::NoSuchPrefix { prefix }.into());
+    }
+    if let Some([name, first, second]) = same_name(tensors.names().zip(before.iter().map(String::as_str))) {
+        return Err(Problem::SameNameWithoutPrefix { name, first, second }.into());
+    }
+    Ok(Some(Note::PrefixRemoved { prefix, names, of: tensors.len() }))
 }
 
-impl OptimizerState<'_> {
-    fn includes(&self, item: &CheckpointItem) -> bool {
-        let below =
-            |key: &String| item.name.strip_prefix(key.as_str()).is_some_and(|rest| rest.starts_with('.'));
-        self.keys.iter().any(below)
-    }
-
-    /// Returns the note that the tensors are left out; `None` if there are none.
-    fn note(&self, checkpoint: &Checkpoint) -> Option<Note> {
-        let items = checkpoint.items.iter().filter(|item| self.includes(item));
-        let tensors = items.map(|item| item.tensors().count()).fold(0_usize, usize::saturating_add);
-        (tensors > 0).then(|| Note::OptimizerLeftOut { keys: self.keys.to_vec(), tensors })
+/// Returns the key to use, if there is one, and notes what it leaves out.
+///
+/// # Errors
+/// When the weights may be under several keys.
+fn key_of_weights(weights: Weights, notes: &mut Vec<Note>) -> Result<Option<String>> {
+    let totals = |keys: Vec<KeyTotal>| keys.into_iter().map(Into::into).collect();
+    match weights {
+        Weights::Below { key: KeyTotal { key, tensors, .. }, left_out } => {
+            notes.push(Note::UsingKey { key: key.clone(), tensors, left_out: totals(left_out) });
+            Ok(Some(key))
+        }
+        Weights::All { sets } => {
+            if (2..=SHOWN).contains(&sets.len()) {
+                notes
+                    .push(Note::SetsKept { keys: sets.into_iter().map(|it| (it.key, it.tensors)).collect() });
+            }
+            Ok(None)
+        }
+        Weights::OneOf(keys) => Err(Problem::SeveralKeys { keys: totals(keys) }.into()),
     }
 }
 
-/// Returns the prefix of all names, with its dot, if a wrapper or a training script adds it.
-fn wrapper_prefix(tensors: &Tensors) -> Option<String> {
-    let (first, _) = tensors.names().next()?.split_once('.')?;
-    let is_wrapper = WRAPPERS.contains(&first) || is_weight_key(first);
-    let prefix = format!("{first}.");
-    (is_wrapper && tensors.names().all(|name| name.starts_with(&prefix))).then_some(prefix)
+/// Returns the note that the tensors of optimizers are left out; `None` if there are none.
+fn optimizer_note(optimizers: &Optimizers, checkpoint: &Checkpoint) -> Option<Note> {
+    let (mut keys, mut tensors) = (Vec::new(), 0_usize);
+    for item in &checkpoint.items {
+        if let Some(path) = optimizers.path_of(&item.name)
+            && let count @ 1.. = item.tensors().count()
+        {
+            tensors = tensors.saturating_add(count);
+            if keys.last() != Some(&path) && !keys.contains(&path) {
+                keys.push(path);
+            }
+        }
+    }
+    let keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
+    (tensors > 0).then_some(Note::OptimizerLeftOut { keys, tensors })
 }
 
 /// Minimum number of unused bytes at the ends of a storage for which it is cut.
@@ -392,41 +435,6 @@ impl SelectionKey {
     }
 }
 
-/// Patterns that select tensors by name.
-pub struct NamePatterns {
-    include: Option<GlobSet>,
-    exclude: Option<GlobSet>,
-}
-
-impl NamePatterns {
-    /// Compiles globs.
-    ///
-    /// # Errors
-    /// When a glob is malformed.
-    pub fn new(include: &[String], exclude: &[String]) -> Result<Self> {
-        Ok(Self { include: compile_globs(include)?, exclude: compile_globs(exclude)? })
-    }
-
-    /// Returns true if a tensor with these names is selected: in full, as a listing prints it, or relative to the key.
-    pub fn select<'n>(&self, names: impl Iterator<Item = &'n str>) -> bool {
-        if self.include.is_none() && self.exclude.is_none() {
-            return true;
-        }
-        let names: Vec<&str> = names.collect();
-        let matches = |globs: &GlobSet| names.iter().any(|name| globs.is_match(name));
-        self.include.as_ref().is_none_or(matches) && self.exclude.as_ref().is_none_or(|globs| !matches(globs))
-    }
-
-    /// Returns true if a tensor of the item may be selected, whichever key holds the weights.
-    fn may_select(&self, item: &CheckpointItem) -> bool {
-        let below = |key: Option<&str>| item.name.strip_prefix(key?)?.strip_prefix('.');
-        let relative = [below(item.root_key()), below(item.second_key())];
-        let names = [Some(item.name.as_str())].into_iter().chain(relative).flatten();
-        // A pattern may be meant for the parts of a compound tensor.
-        matches!(item.content, ItemContent::Compound(_)) || self.select(names)
-    }
-}
-
 struct SelectionRules {
     key: SelectionKey,
     patterns: NamePatterns,
@@ -444,19 +452,4 @@ impl SelectionRules {
         let names = [Some(below), Some(name), whole, whole_below];
         self.patterns.select(names.into_iter().flatten()).then_some(below)
     }
-}
-
-fn compile_globs(patterns: &[String]) -> Result<Option<GlobSet>> {
-    if patterns.is_empty() {
-        return Ok(None);
-    }
-    let wrong = |pattern: &str, error: &globset::Error| InvalidOption::Pattern {
-        pattern: pattern.to_owned(),
-        reason: error.kind().to_string(),
-    };
-    let mut set = GlobSetBuilder::new();
-    for pattern in patterns {
-        set.add(Glob::new(pattern).map_err(|error| wrong(pattern, &error))?);
-    }
-    Ok(Some(set.build().map_err(|error| wrong(&patterns.join(" "), &error))?))
 }

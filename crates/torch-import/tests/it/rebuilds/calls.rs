@@ -319,6 +319,18 @@ fn list(items: &[&[u8]]) -> Vec<u8> {
     [b"](".to_vec(), items.concat(), b"e".to_vec()].concat()
 }
 
+#[test]
+fn a_parameter_that_is_not_initialised_is_a_tensor_without_data() {
+    for class in ["UninitializedParameter", "UninitializedBuffer"] {
+        let pickle = one(made(&format!("torch.nn.parameter.{class}"), &[b"\x88"]));
+        let kinds = with_checkpoint(&archive(&pickle), |checkpoint| {
+            checkpoint.compounds().map(|(name, it)| (name.to_owned(), it.kind.clone())).collect::<Vec<_>>()
+        });
+        let kinds = kinds.expect("PyTorch reads it");
+        assert!(matches!(kinds.as_slice(), [(name, CompoundKind::Meta { .. })] if name == "a"), "{kinds:?}");
+    }
+}
+
 /// The names of the tensors in a program, and what they are shards of.
 fn shards(pickle: &[u8]) -> (Vec<String>, Vec<Option<String>>) {
     let found = with_checkpoint(&archive(pickle), |checkpoint| {
