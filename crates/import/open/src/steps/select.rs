@@ -13,7 +13,7 @@ use torch_import::{
 use super::name_patterns::NamePatterns;
 use super::rename::same_name;
 use super::twins::{SelectedTwins, original_name};
-use crate::weights::find::{Weights, find_weights};
+use crate::weights::find::{WeightChoice, find_weights};
 use crate::weights::key_totals::KeyTotal;
 use crate::weights::optimizers::Optimizers;
 use crate::weights::wrapper_names::wrapper_note;
@@ -282,21 +282,21 @@ fn prefix_note(
 ///
 /// # Errors
 /// When the weights may be under several keys.
-fn key_of_weights(weights: Weights, notes: &mut Vec<Note>) -> Result<Option<String>> {
+fn key_of_weights(weights: WeightChoice, notes: &mut Vec<Note>) -> Result<Option<String>> {
     let totals = |keys: Vec<KeyTotal>| keys.into_iter().map(Into::into).collect();
     match weights {
-        Weights::Below { key: KeyTotal { key, tensors, .. }, left_out } => {
+        WeightChoice::Below { key: KeyTotal { key, tensors, .. }, left_out } => {
             notes.push(Note::UsingKey { key: key.clone(), tensors, left_out: totals(left_out) });
             Ok(Some(key))
         }
-        Weights::All { sets } => {
+        WeightChoice::All { sets } => {
             if (2..=SHOWN).contains(&sets.len()) {
                 notes
                     .push(Note::SetsKept { keys: sets.into_iter().map(|it| (it.key, it.tensors)).collect() });
             }
             Ok(None)
         }
-        Weights::OneOf(keys) => Err(Problem::SeveralKeys { keys: totals(keys) }.into()),
+        WeightChoice::OneOf(keys) => Err(Problem::SeveralKeys { keys: totals(keys) }.into()),
     }
 }
 

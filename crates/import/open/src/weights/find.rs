@@ -41,7 +41,7 @@ pub(crate) fn is_weight_key(key: &str) -> bool {
 
 /// What the weights of a checkpoint are.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Weights {
+pub(crate) enum WeightChoice {
     /// What is under one key.
     Below { key: KeyTotal, left_out: Vec<KeyTotal> },
     /// All tensors, except those of optimizers. The sets are under these keys of the root.
@@ -54,7 +54,7 @@ pub(crate) enum Weights {
 pub(crate) fn find_weights<'c, L: Leaf + 'c, I: Iterator<Item = &'c L>>(
     leaves: impl Fn() -> I,
     optimizers: &Optimizers,
-) -> Weights {
+) -> WeightChoice {
     let root = |leaf: &'c L| leaf.key_at(0).unwrap_or_default();
     let second = |leaf: &'c L| leaf.key_at(1).or(leaf.key_at(0)).unwrap_or_default();
     // What a key must not leave out.
@@ -65,15 +65,15 @@ pub(crate) fn find_weights<'c, L: Leaf + 'c, I: Iterator<Item = &'c L>>(
     };
     let [mut roots, mut left_out] = KeyTotals::new(leaves(), root).split(is_weight_key);
     if roots.len() > 1 {
-        return Weights::OneOf(roots);
+        return WeightChoice::OneOf(roots);
     }
     if optimizers.is_alone {
-        return Weights::All { sets: Vec::new() };
+        return WeightChoice::All { sets: Vec::new() };
     }
     let own = |leaf: &&L| leaf.total().0 > 0 && !optimizers.include(leaf.name());
     let sets = || {
         let in_dicts = leaves().filter(own).filter(|leaf| leaf.is_in_dict_of_root());
-        Weights::All { sets: KeyTotals::new(in_dicts, root).all() }
+        WeightChoice::All { sets: KeyTotals::new(in_dicts, root).all() }
     };
     if let Some(key) = roots.pop() {
         let is_other_set = |leaf: &L| {
@@ -92,16 +92,16 @@ pub(crate) fn find_weights<'c, L: Leaf + 'c, I: Iterator<Item = &'c L>>(
         // Tensors that are direct values of the root's dict are weights themselves.
         if inner.iter().all(|inner| inner.key != key.key) {
             if inner.len() > 1 {
-                return Weights::OneOf(inner);
+                return WeightChoice::OneOf(inner);
             }
             if let Some(inner) = inner.pop()
                 && !below().any(|leaf| leaf.key_at(1) != Some(inner.key.as_str()) && is_weight(leaf))
             {
                 left_out.extend(rest);
-                return Weights::Below { key: inner, left_out };
+                return WeightChoice::Below { key: inner, left_out };
             }
         }
-        return Weights::Below { key, left_out };
+        return WeightChoice::Below { key, left_out };
     }
     // The outermost level at which there are keys of weights.
     for level in 1..LEVELS {
@@ -112,7 +112,7 @@ pub(crate) fn find_weights<'c, L: Leaf + 'c, I: Iterator<Item = &'c L>>(
         if !found.is_empty() {
             found.push(key);
             if have_one_parent(&found) {
-                return Weights::OneOf(found);
+                return WeightChoice::OneOf(found);
             }
             break;
         }
@@ -120,7 +120,7 @@ pub(crate) fn find_weights<'c, L: Leaf + 'c, I: Iterator<Item = &'c L>>(
         if !outside().any(is_weight) {
             let [mut left_out, rest] = KeyTotals::new(outside(), second).split(is_last_weight_key);
             left_out.extend(rest);
-            return Weights::Below { key, left_out };
+            return WeightChoice::Below { key, left_out };
         }
         break;
     }
@@ -132,7 +132,7 @@ pub(crate) fn find_weights<'c, L: Leaf + 'c, I: Iterator<Item = &'c L>>(
         let (mut key, left_out): (Vec<_>, _) =
             KeyTotals::new(leaves(), root).all().into_iter().partition(|total| total.key == only);
         if let Some(key) = key.pop() {
-            return Weights::Below { key, left_out };
+            return WeightChoice::Below { key, left_out };
         }
     }
     sets()
@@ -197,11 +197,11 @@ mod tests {
             keys.iter().map(|it| format!(" {}:{}", it.key, it.tensors)).collect::<String>()
         };
         match find_weights(|| leaves.iter(), &optimizers) {
-            Weights::Below { key, left_out } => {
+            WeightChoice::Below { key, left_out } => {
                 format!("{}:{} without{}", key.key, key.tensors, text(left_out))
             }
-            Weights::All { sets } => format!("all{}", text(sets)),
-            Weights::OneOf(keys) => format!("one of{}", text(keys)),
+            WeightChoice::All { sets } => format!("all{}", text(sets)),
+            WeightChoice::OneOf(keys) => format!("one of{}", text(keys)),
         }
     }
 

@@ -13,6 +13,8 @@ const WRAPPERS: &[&str] =
 const OUTER_WRAPPERS: &[&str] = &["module", "_module"];
 /// Buffer that `AveragedModel` has next to the module.
 const AVERAGED: &str = "n_averaged";
+/// All parameters of a module in one tensor, of which a rank has a part.
+const FLAT_PARAMETER: &str = "_flat_param";
 /// Maximum number of different chains of wrappers that a note names.
 const SHOWN: usize = 4;
 
@@ -22,6 +24,9 @@ const OWN_PREFIX: &[&str] = &["embed_tokens", "self_attn", "cv1", "dfl"];
 /// Returns a note on the parts that wrappers, or a training script, add to these names. `is_own` says whether `model.` belongs to the
 /// class of the model.
 pub(crate) fn wrapper_note<'n>(names: &[&'n str], is_own: impl FnOnce() -> bool) -> Option<Note> {
+    if names.iter().any(|name| name.ends_with(FLAT_PARAMETER)) {
+        return None;
+    }
     let in_wrapper: Vec<&'n str> = names.iter().copied().filter(|name| *name != AVERAGED).collect();
     let outer = outer_chain(&in_wrapper);
     let mut inner: Vec<&str> = Vec::new();
@@ -158,6 +163,7 @@ mod tests {
                 "m._orig_mod.module.a m._orig_mod.b",
                 "_orig_mod.module. _orig_mod. 2/2 _orig_mod\\.module\\.|_orig_mod\\.",
             ),
+            ("a._fsdp_wrapped_module._flat_param b", ""),
             // A submodule of this name.
             ("a.module.w b.w", ""),
             // The names would be equal.
