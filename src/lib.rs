@@ -89,6 +89,24 @@
 //! # }
 //! ```
 //!
+//! [`check`] compares the tensors of a folder with those that its configuration asks for:
+//!
+//! ```
+//! use torch2carton::check;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let model = folder.path();
+//! # std::fs::write(model.join("config.json"), r#"{"model_type": "llama", "num_hidden_layers": 1}"#)?;
+//! let report = check(model).run(&())?;
+//! for tensor in &report.missing {
+//!     println!("{} {:?}", tensor.name, tensor.shape);
+//! }
+//! # assert_eq!(report.missing.len(), 12);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! [`trace`] writes the instructions of a pickle and what they do:
 //!
 //! ```
@@ -174,6 +192,7 @@
 //! - `buckets`: inputs at `s3://`, `gs://` and `az://`, too, and outputs there: a [`Destination`] with a `remote::BucketOutputs`
 
 mod carton;
+mod check;
 mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -191,6 +210,7 @@ mod verify;
 
 pub use byte_source::{Error, Result};
 pub use carton::Carton;
+pub use check::{Check, check};
 pub use checkpoint::Checkpoint;
 pub use convert::{Convert, convert};
 pub use diff::{Diff, diff};
@@ -216,11 +236,11 @@ pub use ::convert::{
     register_output,
 };
 pub use ::inspect::{
-    Change, ComparedInput, CustomClass, DiffCounts, DiffOptions, DiffReport, DigestReport, ElementChange,
-    FileScan, FirstChange, InputOptions, InspectOptions, InspectReport, Rearrangement, RotaryLayout,
-    RowStatistics, RowView, ScanDepth, ScanOptions, ScanOutcome, ScanSummary, ScannedFile, SideSelections,
-    TensorChange, TensorHash, TensorRow, TensorSummary, TraceListing, TraceOptions, TraceView,
-    ValueDifference, Verdict,
+    Change, CheckOptions, CheckReport, ComparedInput, CustomClass, DiffCounts, DiffOptions, DiffReport,
+    DigestReport, ElementChange, FileScan, FirstChange, InputOptions, InspectOptions, InspectReport,
+    Rearrangement, RotaryLayout, RowStatistics, RowView, ScanDepth, ScanOptions, ScanOutcome, ScanSummary,
+    ScannedFile, SideSelections, TensorChange, TensorHash, TensorRow, TensorSummary, TraceListing,
+    TraceOptions, TraceView, ValueDifference, Verdict,
 };
 pub use byte_source::{
     Action, Blob, BufferSource, Checks, ErrorKind, Folder, Listing, LocalStore, Location, MemoryStore,

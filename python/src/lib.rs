@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use crate::tensor::Tensor;
     #[pymodule_export]
-    use crate::verbs::{TraceLines, convert, diff, digest, inspect, main, scan, trace, verify};
+    use crate::verbs::{TraceLines, check, convert, diff, digest, inspect, main, scan, trace, verify};
     #[pymodule_export]
     use crate::views::report;
 

@@ -122,6 +122,15 @@ pub(crate) fn verify(
     report(py, progress, None, |observer| torch2carton::Verify::from(request).run(observer))
 }
 
+/// Compares the tensors of an input with its configuration, and returns the report as JSON.
+#[pyfunction]
+#[pyo3(signature = (path, *, progress))]
+pub(crate) fn check(py: Python<'_>, path: PathBuf, progress: Progress<'_, '_>) -> PyResult<String> {
+    let input =
+        py.detach(|| cli::locate_input(&path)).map_err(|error| errors::exception(py, &error, None))?;
+    report(py, progress, None, |observer| torch2carton::check(input).run(observer))
+}
+
 /// Compares two inputs and returns the report as JSON.
 #[pyfunction]
 #[pyo3(signature = (a, b, options, *, progress))]

@@ -105,7 +105,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     cli.color.write_global();
     let quiet = cli.quiet;
-    let has_own_statuses = matches!(cli.command, Command::Scan(_) | Command::Diff(_));
+    let has_own_statuses = matches!(cli.command, Command::Scan(_) | Command::Check(_) | Command::Diff(_));
     let done = match cli.command {
         Command::Convert(args) => signals::watch_signals().and_then(|()| commands::convert(&args, quiet)),
         Command::Batch(args) => signals::watch_signals().and_then(|()| commands::batch(args, quiet)),
@@ -113,6 +113,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Report(args) => commands::report(&args, quiet),
         Command::Trace(args) => commands::trace(&args),
         Command::Scan(args) => commands::scan(&args, quiet),
+        Command::Check(args) => commands::check(&args, quiet),
         Command::Diff(args) => commands::diff(&args, quiet),
         Command::Digest(args) => commands::digest(&args, quiet),
         Command::Run(args) => commands::run(&args, quiet),

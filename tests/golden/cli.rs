@@ -8,13 +8,14 @@ use serde_json::Value as Json;
 use crate::carton_tools::{ok, run, scratch, write};
 use crate::made::{Value, dict, tensor, write_pth};
 
-const SUBCOMMANDS: [&str; 17] = [
+const SUBCOMMANDS: [&str; 18] = [
     "convert",
     "batch",
     "inspect",
     "trace",
     "report",
     "scan",
+    "check",
     "diff",
     "digest",
     "run",

@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from ._serialize import deserialize as deserialize
     from ._serialize import serialize as serialize
     from ._serialize import serialize_file as serialize_file
+    from ._verbs import Completeness as Completeness
     from ._verbs import Conversion as Conversion
     from ._verbs import Difference as Difference
     from ._verbs import Inspection as Inspection
     from ._verbs import Scan as Scan
     from ._verbs import Step as Step
     from ._verbs import Verification as Verification
+    from ._verbs import check as check
     from ._verbs import convert as convert
     from ._verbs import diff as diff
     from ._verbs import digest as digest
@@ -81,8 +83,8 @@ _MODULES = {
     "_safe_open": ("safe_open",),
     "_serialize": ("TensorSpec", "deserialize", "serialize", "serialize_file"),
     "_verbs": (
-        "Conversion", "Difference", "Inspection", "Scan", "Step", "Verification", "convert", "diff", "digest", "inspect",
-        "scan", "trace", "verify",
+        "Completeness", "Conversion", "Difference", "Inspection", "Scan", "Step", "Verification", "check", "convert", "diff",
+        "digest", "inspect", "scan", "trace", "verify",
     ),
     "_views": ("Histogram", "Page", "Statistics", "report"),
     "torch": ("load_file", "save", "save_file"),
@@ -90,10 +92,10 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "CancelledError", "Carton", "ChangedError", "Checkpoint", "Conversion", "DamagedError", "Difference", "Error",
+    "CancelledError", "Carton", "ChangedError", "Checkpoint", "Completeness", "Conversion", "DamagedError", "Difference", "Error",
     "Generation", "Global", "Histogram", "InputError", "Inspection", "InternalError", "IoError", "MissingPackageError",
     "NotFoundError", "Object", "OptionError", "Page", "SafetensorError", "Scan", "Statistics", "Step", "Tensor", "TensorSpec",
-    "UnsupportedError", "Verification", "__version__", "convert", "deserialize", "diff", "digest", "inspect", "load", "load_file",
+    "UnsupportedError", "Verification", "__version__", "check", "convert", "deserialize", "diff", "digest", "inspect", "load", "load_file",
     "open", "report", "run", "safe_open", "save", "save_file", "scan", "serialize", "serialize_file", "trace", "verify",
 ]
 

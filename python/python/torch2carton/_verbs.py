@@ -1,4 +1,4 @@
-"""`convert`, `diff`, `digest`, `inspect`, `scan`, `trace` and `verify`: the verbs of the command line, with results as frozen dataclasses.
+"""`check`, `convert`, `diff`, `digest`, `inspect`, `scan`, `trace` and `verify`: the verbs of the command line, with results as frozen dataclasses.
 
 Each result has the most used members as attributes, and the whole report of `--json` as `report`.
 """
@@ -223,6 +223,63 @@ class Verification:
     def __bool__(self) -> bool:
         """True if there are no findings."""
         return self.ok
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """What a folder or a carton has of its model. Each tensor is in one list, under its name in the folder.
+
+    Attributes:
+        file: the path
+        whole: whether every tensor is there, once, and nothing else
+        model_type: the `model_type` of the configuration
+        layout: `released`, or `modules` if the names are those in memory
+        missing: the shapes of the tensors that are missing, by their names
+        unexpected: the names that the model does not have
+        misshaped: a pair of shapes for each tensor of another shape: the one that it has and the one expected
+        report: all of it, as `torch2carton check --json` prints it
+    """
+
+    file: str
+    whole: bool
+    model_type: str
+    layout: str
+    missing: dict[str, list[int]]
+    unexpected: list[str]
+    misshaped: dict[str, tuple[list[int], list[int]]]
+    report: dict[str, Any] = field(repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        """True if it is whole."""
+        return self.whole
+
+
+def check(path: Path, *, progress: Progress = None) -> Completeness:
+    """Compares the tensors of a folder with those that its configuration asks for. Only headers are read.
+
+    Args:
+        path: a folder with a config.json, a carton, or a file with a config.json next to it
+        progress: a callable or a progress bar of tqdm
+
+    Raises:
+        InputError: there is no config.json
+        UnsupportedError: the model type is not known
+
+    >>> torch2carton.check("llama").missing
+    {}
+    """
+    with reporting(progress) as report_progress:
+        report = json.loads(_native.check(_path(path), progress=report_progress))
+    return Completeness(
+        file=report["file"],
+        whole=report["whole"],
+        model_type=report["model_type"],
+        layout=report["layout"],
+        missing={row["name"]: row["shape"] for row in report["missing"]},
+        unexpected=report["unexpected"],
+        misshaped={row["name"]: (row["shape"], row["expected"]) for row in report["misshaped"]},
+        report=report,
+    )
 
 
 def verify(

@@ -2,6 +2,7 @@
 
 mod batch;
 mod carton;
+mod check;
 mod compare;
 mod convert;
 pub(crate) mod help;
@@ -24,6 +25,7 @@ pub(crate) use batch::BatchArgs;
 #[cfg(feature = "download")]
 pub(crate) use carton::Resolve;
 pub(crate) use carton::{Pack, Shrink, Unpack, Verify};
+pub(crate) use check::Check;
 pub(crate) use compare::{Diff, Digest};
 pub(crate) use convert::Convert;
 pub(crate) use inspect::{FailOn, Inspect};
@@ -49,8 +51,8 @@ Examples:
 `torch2carton FILE` is short for `torch2carton convert FILE`, whose --help lists
 more options. Nothing in a checkpoint is ever executed.
 Exit status: 0 done, 1 a file cannot be converted or is not what it should be,
-2 bad usage, 128 + N ended by signal N. `scan` and `diff` have their own: see
-their --help.";
+2 bad usage, 128 + N ended by signal N. `scan`, `check` and `diff` have their own:
+see their --help.";
 
 /// Converts PyTorch checkpoints into cartons that run, or into safetensors, without Python and without executing anything
 /// from the file.
@@ -109,6 +111,8 @@ pub(crate) enum Command {
     Report(Report),
     /// Report what a file would execute if it were unpickled
     Scan(Scan),
+    /// Report whether every tensor of a model is there
+    Check(Check),
     /// Report what differs between two checkpoints or cartons
     Diff(Diff),
     /// Print one hash for the tensors of a checkpoint or carton, whatever its format

@@ -2,6 +2,7 @@
 
 mod batch;
 mod carton_commands;
+mod check;
 mod completions;
 mod convert;
 mod convert_each;
@@ -23,6 +24,7 @@ mod run;
 mod run_overview;
 mod run_tests;
 mod run_text;
+mod sarif;
 mod scan;
 mod scan_headline;
 mod scan_sarif;
@@ -42,6 +44,7 @@ use serde::Serialize;
 use crate::cli::args::RemoteArgs;
 
 pub(crate) use batch::{batch, encode_batch_line};
+pub(crate) use check::check;
 pub(crate) use completions::completions;
 pub(crate) use convert::convert;
 pub(crate) use diff::diff;

@@ -1,20 +1,17 @@
-//! Scans as a SARIF document, which code hosts show next to the files.
-//!
-//! Facts: SARIF 2.1.0 (OASIS); GitHub's documentation of its support for SARIF, which wants a line of each file and shows
-//! `security-severity`. A crate of SARIF's types is not used: it generates all of the schema's types to write a dozen.
+//! Scans as a SARIF document.
 
-use std::path::{Component, Path};
+use std::path::Path;
 
 use inspect::{CUSTOM_CODE_NOTE, FileScan, GlobalUse, Risk, ScanOutcome, ScannedFile, Verdict};
-use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
+use super::sarif::{SarifLog, rule_json};
 use super::scan_headline::{call_text, unread_rows};
 
 /// Findings of all files.
 #[derive(Default)]
 pub(super) struct SarifResults {
-    results: Vec<SarifResult>,
+    results: SarifLog,
     /// Kinds of irregularities that were found, each of which is a rule after those of `RULES`.
     kinds: Vec<&'static str>,
 }
@@ -59,20 +56,6 @@ const RULES: [(&str, &str, &str, &str, &str); 6] = [
     ),
 ];
 
-/// Finding in the form that SARIF calls a result.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SarifResult {
-    rule_id: String,
-    rule_index: usize,
-    level: &'static str,
-    message: Json,
-    locations: [Json; 1],
-    partial_fingerprints: Json,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    properties: Map<String, Json>,
-}
-
 impl SarifResults {
     pub(super) fn add(&mut self, file: &FileScan) {
         match &file.outcome {
@@ -107,20 +90,7 @@ impl SarifResults {
             ))
         };
         let rules = RULES.iter().copied().map(rule_json).chain(self.kinds.iter().map(irregular));
-        let rules: Vec<Json> = rules.collect();
-        json!({
-            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-            "version": "2.1.0",
-            "runs": [{
-                "tool": {"driver": {
-                    "name": env!("CARGO_PKG_NAME"),
-                    "semanticVersion": env!("CARGO_PKG_VERSION"),
-                    "rules": rules,
-                }},
-                "invocations": [{"executionSuccessful": true, "exitCode": status}],
-                "results": self.results,
-            }],
-        })
+        self.results.into_log(rules.collect(), status)
     }
 
     fn add_scan(&mut self, file: &Path, scan: &ScannedFile) {
@@ -136,7 +106,7 @@ impl SarifResults {
                 self.kinds.len().saturating_sub(1)
             });
             let rule = (irregular_rule(finding.kind), RULES.len().saturating_add(at), "error");
-            self.push(file, rule, &finding.text, Map::new());
+            self.results.push(file, rule, &finding.text, Map::new());
         }
         for reason in unread_rows(scan) {
             self.add_text(file, "not-scanned", &reason);
@@ -170,78 +140,12 @@ impl SarifResults {
 
     fn add_result(&mut self, file: &Path, rule: &str, text: &str, properties: Map<String, Json>) {
         if let Some((at, (_, level, ..))) = RULES.iter().enumerate().find(|(_, (id, ..))| *id == rule) {
-            self.push(file, (rule.to_owned(), at, level), text, properties);
+            self.results.push(file, (rule.to_owned(), at, level), text, properties);
         }
-    }
-
-    fn push(
-        &mut self,
-        file: &Path,
-        (rule_id, rule_index, level): (String, usize, &'static str),
-        text: &str,
-        properties: Map<String, Json>,
-    ) {
-        // Hosts recognise a finding of an earlier scan by its fingerprint.
-        let fingerprint = format!("{rule_id}: {text}");
-        self.results.push(SarifResult {
-            rule_id,
-            rule_index,
-            level,
-            message: json!({ "text": text }),
-            // The file has no lines, but hosts want one.
-            locations: [json!({"physicalLocation": {
-                "artifactLocation": {"uri": uri(file)},
-                "region": {"startLine": 1},
-            }})],
-            partial_fingerprints: json!({ "finding/v1": fingerprint }),
-            properties,
-        });
     }
 }
 
 /// Returns the id of the rule for a kind of irregularities.
 fn irregular_rule(kind: &str) -> String {
     format!("irregular-{kind}")
-}
-
-fn rule_json((id, level, severity, name, description): (&str, &str, &str, &str, &str)) -> Json {
-    json!({
-        "id": id,
-        "shortDescription": {"text": name},
-        "fullDescription": {"text": description},
-        "defaultConfiguration": {"level": level},
-        "properties": {"tags": ["security"], "security-severity": severity},
-    })
-}
-
-/// Returns the path as a URI: relative to the root of the repository, if the path is relative.
-fn uri(path: &Path) -> String {
-    let start = if path.is_absolute() { "file://" } else { "" };
-    let parts = path.components().filter(|part| !matches!(part, Component::CurDir));
-    let parts = parts.map(|part| match part {
-        Component::RootDir => String::new(),
-        part => percent_encoded(part.as_os_str().as_encoded_bytes()),
-    });
-    format!("{start}{}", parts.collect::<Vec<_>>().join("/"))
-}
-
-/// Encodes all bytes but the unreserved characters of RFC 3986.
-fn percent_encoded(bytes: &[u8]) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    bytes
-        .iter()
-        .map(|byte| if is_plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_becomes_a_uri() {
-        assert_eq!(uri(Path::new("./models/a b#1?.pth")), "models/a%20b%231%3F.pth");
-        assert_eq!(uri(Path::new("/tmp/ü.pth")), "file:///tmp/%C3%BC.pth");
-        assert_eq!(uri(Path::new("../a:b.pth")), "../a%3Ab.pth");
-    }
 }

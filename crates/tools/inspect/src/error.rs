@@ -24,6 +24,12 @@ pub enum Problem {
         /// Most similar name of a tensor or value.
         similar: Option<String>,
     },
+    /// Nothing says what tensors an input needs.
+    #[error("it has no config.json, which says what tensors its model has")]
+    NoConfiguration,
+    /// A configuration does not say what tensors its model has.
+    #[error("{reason}")]
+    Configuration { reason: families::Error },
     /// A pickle cannot be parsed.
     #[error("{reason}")]
     Pickle { reason: pickle_vm::Error },
@@ -32,6 +38,8 @@ pub enum Problem {
 details! {
     Problem => Problem::place {
         Option: SeveralPickles, NoNameMatches, NoSuchName;
+        Input: NoConfiguration;
+        Unsupported: Configuration;
         {pickle_kind => reason}: Pickle;
     }
 }
@@ -40,7 +48,10 @@ impl Problem {
     fn place(&self) -> Place {
         match self {
             Self::SeveralPickles { path, .. } => Place::file(path),
-            Self::NoNameMatches | Self::NoSuchName { .. } => Place::default(),
+            Self::NoNameMatches
+            | Self::NoSuchName { .. }
+            | Self::NoConfiguration
+            | Self::Configuration { .. } => Place::default(),
             Self::Pickle { reason } => Place::offset(reason.offset),
         }
     }

@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+mod check;
 mod compare;
 mod error;
 mod inspect;
@@ -31,6 +32,7 @@ mod trace;
 
 pub use byte_source::Observer;
 pub use byte_source::{Error, Result};
+pub use check::{CheckOptions, CheckReport, RepeatedTensor, UnindexedFile, check};
 pub use compare::diff::diff;
 pub use compare::diff_options::{DiffOptions, SideSelections};
 pub use compare::digest::{DigestReport, digest};
@@ -41,6 +43,7 @@ pub use compare::report::{
     Change, ComparedInput, DiffCounts, DiffReport, TensorChange, TensorSummary, ValueDifference,
 };
 pub use error::Problem;
+pub use families::{MisshapedTensor, MissingTensor, TensorGroup};
 pub use inspect::module_tree::{TreeRow, module_tree};
 pub use inspect::named::{NamedContent, NamedItem, find_named};
 pub use inspect::quantized::RowQuantization;

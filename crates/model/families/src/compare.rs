@@ -1,0 +1,273 @@
+//! Compares the tensors of a folder with those that its model has.
+
+use std::collections::BTreeMap;
+
+use foldhash::{HashMap, HashMapExt};
+use serde::Serialize;
+
+use crate::groups::{self, TensorGroup};
+use crate::model::{Layout, Model};
+use crate::tree::{HOLE, Kind};
+
+/// Numbers of a name that a pattern can have.
+const NUMBERS_MAX: usize = 4;
+
+/// A tensor that a model has and a folder lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MissingTensor {
+    /// Name in the folder's layout.
+    pub name: String,
+    /// Shape that the tensor has.
+    pub shape: Vec<u64>,
+}
+
+/// A tensor of another shape than the model's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MisshapedTensor {
+    /// Name in the folder.
+    pub name: String,
+    /// Shape in the folder.
+    pub shape: Vec<u64>,
+    /// Shape that the model has.
+    pub expected: Vec<u64>,
+}
+
+/// Differences between a folder and its model. Each tensor is in one list, once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// `released`, or `modules` if the names are those in memory.
+    pub layout: &'static str,
+    /// Number of tensors that the model has in this layout, without those that a folder may lack.
+    pub expected: usize,
+    pub missing: Vec<MissingTensor>,
+    /// Missing tensors in groups, for people.
+    pub groups: Vec<TensorGroup>,
+    /// Parts that the configuration declares and of which the folder has nothing: `mtp`, `vision`, `audio`.
+    pub absent: Vec<&'static str>,
+    /// Names that the model does not have.
+    pub unexpected: Vec<String>,
+    pub misshaped: Vec<MisshapedTensor>,
+    /// Names of tensors that the folder also has in another layout.
+    pub other_layout: Vec<String>,
+}
+
+impl Comparison {
+    /// Returns the number of differences.
+    pub fn len(&self) -> usize {
+        let lists =
+            [self.missing.len(), self.unexpected.len(), self.misshaped.len(), self.other_layout.len()];
+        lists.into_iter().fold(0, usize::saturating_add)
+    }
+
+    /// Returns true if the folder has what the model has.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A name as a pattern and its numbers.
+struct Numbered {
+    numbers: [u32; NUMBERS_MAX],
+    count: u8,
+}
+
+impl Numbered {
+    fn get(&self) -> &[u32] {
+        self.numbers.get(..usize::from(self.count)).unwrap_or_default()
+    }
+}
+
+/// Writes the pattern of a name into `pattern`.
+fn parse(name: &str, pattern: &mut String) -> Numbered {
+    pattern.clear();
+    let mut numbered = Numbered { numbers: [0; NUMBERS_MAX], count: 0 };
+    for (place, part) in name.split('.').enumerate() {
+        if place > 0 {
+            pattern.push('.');
+        }
+        let is_number =
+            part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
+        let number = if is_number { part.parse().ok() } else { None };
+        match (number, numbered.numbers.get_mut(usize::from(numbered.count))) {
+            (Some(number), Some(slot)) => {
+                *slot = number;
+                numbered.count = numbered.count.saturating_add(1);
+                pattern.push_str(HOLE);
+            }
+            _ => pattern.push_str(part),
+        }
+    }
+    numbered
+}
+
+/// The tensors of a folder, by the patterns of their names.
+struct Found<'a> {
+    tensors: &'a [(&'a str, &'a [u64])],
+    numbers: Vec<Numbered>,
+    patterns: HashMap<String, Vec<u32>>,
+}
+
+impl<'a> Found<'a> {
+    fn new(tensors: &'a [(&'a str, &'a [u64])]) -> Self {
+        let mut patterns: HashMap<String, Vec<u32>> = HashMap::new();
+        let (mut numbers, mut pattern) = (Vec::with_capacity(tensors.len()), String::new());
+        for (place, (name, _)) in (0_u32..).zip(tensors) {
+            numbers.push(parse(name, &mut pattern));
+            match patterns.get_mut(&pattern) {
+                Some(places) => places.push(place),
+                None => {
+                    patterns.insert(pattern.clone(), vec![place]);
+                }
+            }
+        }
+        Self { tensors, numbers, patterns }
+    }
+
+    fn of_pattern(&self, pattern: &str) -> impl Iterator<Item = (usize, &[u32], &'a [u64])> {
+        self.patterns.get(pattern).into_iter().flatten().filter_map(|place| {
+            let place = *place as usize;
+            Some((place, self.numbers.get(place)?.get(), self.tensors.get(place)?.1))
+        })
+    }
+}
+
+/// What a layout lacks and explains.
+struct Match<'l> {
+    layout: &'l Layout,
+    /// Entry and place of each missing tensor.
+    missing: Vec<(usize, usize)>,
+    /// Entry of each tensor of the folder that the layout has.
+    entries: Vec<Option<u32>>,
+    misshaped: Vec<usize>,
+}
+
+impl Match<'_> {
+    fn new<'l>(layout: &'l Layout, found: &Found<'_>, is_open: bool) -> Match<'l> {
+        let mut entries = vec![None; found.tensors.len()];
+        let (mut missing, mut misshaped, mut is_present) = (Vec::new(), Vec::new(), Vec::new());
+        let mut ties: BTreeMap<u8, (bool, usize)> = BTreeMap::new();
+        for (number, entry) in layout.entries.iter().enumerate() {
+            is_present.clear();
+            is_present.resize(entry.count(), false);
+            for (place, numbers, shape) in found.of_pattern(&entry.name) {
+                let Some(slot) = entry.position(numbers).and_then(|at| is_present.get_mut(at)) else {
+                    continue;
+                };
+                *slot = true;
+                if let Some(known) = entries.get_mut(place) {
+                    *known = u32::try_from(number).ok();
+                }
+                if shape != entry.shape && !(is_open && entry.kind == Kind::Linear) {
+                    misshaped.push(place);
+                }
+            }
+            if let Some(tie) = entry.tie {
+                let tied = ties.entry(tie).or_insert((false, number));
+                tied.0 |= is_present.contains(&true);
+            } else if entry.is_required {
+                let absent = is_present.iter().enumerate().filter(|(_, is_present)| !**is_present);
+                missing.extend(absent.map(|(place, _)| (number, place)));
+            }
+        }
+        missing.extend(ties.values().filter(|(is_present, _)| !is_present).map(|(_, number)| (*number, 0)));
+        missing.sort_unstable();
+        misshaped.sort_unstable();
+        Match { layout, missing, entries, misshaped }
+    }
+
+    /// Returns the parts of which all tensors are missing.
+    fn absent_parts(&self) -> Vec<&'static str> {
+        let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for entry in self.layout.entries.iter().filter(|entry| entry.is_required) {
+            let count = counts.entry(entry.part).or_default();
+            count.0 = count.0.saturating_add(entry.count());
+        }
+        for (entry, _) in &self.missing {
+            if let Some(count) = self.layout.entries.get(*entry).and_then(|entry| counts.get_mut(entry.part))
+            {
+                count.1 = count.1.saturating_add(1);
+            }
+        }
+        let absent = counts.into_iter().filter(|(part, (all, missing))| !part.is_empty() && all == missing);
+        absent.map(|(part, _)| part).collect()
+    }
+
+    /// Returns the number of differences, of which each tensor of the folder that is unknown is one.
+    fn cost(&self) -> usize {
+        let unknown = self.entries.iter().filter(|entry| entry.is_none()).count();
+        self.missing.len().saturating_add(self.misshaped.len()).saturating_add(unknown)
+    }
+}
+
+impl Model {
+    /// Compares names and shapes with those of the model, in the layout that fits best. A name that stands there several times
+    /// counts once.
+    pub fn compare(&self, tensors: &[(&str, &[u64])]) -> Comparison {
+        let found = Found::new(tensors);
+        let matches: Vec<Match<'_>> =
+            self.layouts.iter().map(|layout| Match::new(layout, &found, self.is_open)).collect();
+        let Some(best) = matches.iter().min_by_key(|found| found.cost()) else {
+            return Comparison::default();
+        };
+        let entries = &best.layout.entries;
+        let mut comparison = Comparison {
+            layout: if best.layout.is_modules { "modules" } else { "released" },
+            expected: entries
+                .iter()
+                .filter(|entry| entry.is_required && entry.tie.is_none())
+                .map(|entry| entry.count())
+                .sum(),
+            groups: groups::of(entries, &best.missing),
+            absent: best.absent_parts(),
+            ..Comparison::default()
+        };
+        comparison.missing = best
+            .missing
+            .iter()
+            .filter_map(|(entry, place)| {
+                let entry = entries.get(*entry)?;
+                Some(MissingTensor { name: entry.name_at(*place), shape: entry.shape.clone() })
+            })
+            .collect();
+        comparison.misshaped = best
+            .misshaped
+            .iter()
+            .filter_map(|place| {
+                let (name, shape) = tensors.get(*place)?;
+                let entry = entries.get((*best.entries.get(*place)?)? as usize)?;
+                Some(MisshapedTensor {
+                    name: (*name).to_owned(),
+                    shape: shape.to_vec(),
+                    expected: entry.shape.clone(),
+                })
+            })
+            .collect();
+        for (place, _) in best.entries.iter().enumerate().filter(|(_, entry)| entry.is_none()) {
+            let Some((name, _)) = tensors.get(place) else { continue };
+            if self.is_open || is_unneeded(name, &self.model_type) {
+                continue;
+            }
+            let in_other = matches.iter().any(|other| other.entries.get(place).is_some_and(Option::is_some));
+            let list = if in_other { &mut comparison.other_layout } else { &mut comparison.unexpected };
+            list.push((*name).to_owned());
+        }
+        comparison
+    }
+}
+
+/// Returns true for a buffer that older files have and no model reads, and for heads that nothing declares.
+fn is_unneeded(name: &str, model_type: &str) -> bool {
+    let ends = ["rotary_emb.inv_freq", "position_ids", "masked_bias"];
+    let of_type = match model_type {
+        "gpt2" => Some("attn.bias"),
+        "gpt_neox" => Some("attention.bias"),
+        _ => None,
+    };
+    name.starts_with("mtp.")
+        || ends.iter().chain(&of_type).any(|end| {
+            name.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with(['.', '_']))
+        })
+}

@@ -1,0 +1,144 @@
+//! A model's configuration with the defaults of its class.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::indices::Indices;
+use crate::size::Size;
+
+/// Largest number of layers, and of experts, that a configuration may give.
+const COUNT_MAX: u64 = 1 << 16;
+
+/// A class of configurations, as `tests/conformance/class_defaults.py` writes it.
+#[derive(Debug, Default, Deserialize)]
+struct Class {
+    /// Attribute that each alias stands for.
+    #[serde(default)]
+    aliases: BTreeMap<String, String>,
+    /// Values of the keys that a file leaves out.
+    values: Map<String, Value>,
+    /// Model types of the parts.
+    #[serde(default)]
+    parts: BTreeMap<String, String>,
+}
+
+static CLASSES: LazyLock<BTreeMap<String, Class>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("class_defaults.json")).expect("a table of classes"));
+
+/// Configuration of a model or of one of its parts.
+#[derive(Debug)]
+pub(crate) struct Config<'a> {
+    pub(crate) model_type: String,
+    written: &'a Map<String, Value>,
+    class: &'static Class,
+    /// First key that is needed and that neither the file nor the class has.
+    absent: &'a RefCell<Option<String>>,
+}
+
+static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+
+impl<'a> Config<'a> {
+    /// Creates the configuration of a model type that the table of classes has.
+    pub(crate) fn new(
+        model_type: &str,
+        written: &'a Map<String, Value>,
+        absent: &'a RefCell<Option<String>>,
+    ) -> Option<Self> {
+        let class = CLASSES.get(model_type)?;
+        Some(Self { model_type: model_type.to_owned(), written, class, absent })
+    }
+
+    /// Returns the value that the file gives, under one of its names.
+    pub(crate) fn written(&self, key: &str) -> Option<&'a Value> {
+        let alias = self.class.aliases.get(key).map(String::as_str);
+        let aliases =
+            self.class.aliases.iter().filter(|(_, real)| *real == key).map(|(alias, _)| alias.as_str());
+        std::iter::once(key).chain(alias).chain(aliases).find_map(|name| self.written.get(name))
+    }
+
+    /// Returns the value; `None` if it is null or absent.
+    pub(crate) fn value(&self, key: &str) -> Option<&'a Value> {
+        let default = || {
+            let key = self.class.aliases.get(key).map_or(key, String::as_str);
+            self.class.values.get(key)
+        };
+        self.written(key).or_else(default).filter(|value| !value.is_null())
+    }
+
+    /// Returns a number that the model needs.
+    pub(crate) fn size(&self, key: &str) -> Size {
+        self.number(key).unwrap_or_else(|| {
+            self.absent.borrow_mut().get_or_insert_with(|| key.to_owned());
+            Size(0)
+        })
+    }
+
+    /// Returns a number, or `None` if it is null, absent or no number.
+    pub(crate) fn number(&self, key: &str) -> Option<Size> {
+        let value = self.value(key)?;
+        value.as_u64().or_else(|| value.as_array()?.first()?.as_u64()).map(Size)
+    }
+
+    /// Returns true if the class has the key, and its value is true.
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        let real = self.class.aliases.get(key).map_or(key, String::as_str);
+        self.class.values.contains_key(real) && self.value(key).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    pub(crate) fn text(&self, key: &str) -> &'a str {
+        self.value(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(crate) fn texts(&self, key: &str) -> Option<Vec<&'a str>> {
+        self.value(key)?.as_array()?.iter().map(Value::as_str).collect()
+    }
+
+    pub(crate) fn numbers(&self, key: &str) -> Option<Vec<u64>> {
+        self.value(key)?.as_array()?.iter().map(Value::as_u64).collect()
+    }
+
+    /// Returns a count of layers or experts, which a file cannot make larger than a model.
+    pub(crate) fn count(&self, key: &str) -> u64 {
+        let count = self.size(key).0;
+        if count > COUNT_MAX {
+            self.absent.borrow_mut().get_or_insert_with(|| key.to_owned());
+        }
+        count.min(COUNT_MAX)
+    }
+
+    pub(crate) fn layers(&self) -> Indices {
+        Indices::below(self.count("num_hidden_layers"))
+    }
+
+    /// Returns the configuration of a part. A part that the file leaves out has the defaults of its class, and the text model of
+    /// older files is the whole file.
+    pub(crate) fn part(&self, key: &str) -> Option<Config<'a>> {
+        let default = self.class.parts.get(key).map(String::as_str);
+        let written = match self.written(key) {
+            Some(Value::Object(map)) => map,
+            None if key == "text_config" && self.written.contains_key("num_hidden_layers") => self.written,
+            _ if default.is_none() => return None,
+            _ => &EMPTY,
+        };
+        let given = written.get("model_type").and_then(Value::as_str);
+        let given = given
+            .filter(|given| *given != self.model_type)
+            .and_then(|given| Config::new(given, written, self.absent));
+        let known = match (key, self.model_type.as_str()) {
+            ("vision_config", "gemma4") => Some("gemma4_vision"),
+            ("audio_config", "gemma4") => Some("gemma4_audio"),
+            _ => default,
+        };
+        given.or_else(|| Config::new(known?, written, self.absent))
+    }
+
+    /// Returns the number of labels of a classifier.
+    pub(crate) fn labels(&self) -> Size {
+        let labels = self.value("id2label").and_then(Value::as_object).map(|labels| labels.len() as u64);
+        labels.or_else(|| self.value("num_labels")?.as_u64()).map_or(Size(2), Size)
+    }
+}

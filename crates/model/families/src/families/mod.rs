@@ -1,0 +1,142 @@
+//! The table of families: what each model type of transformers has.
+
+mod dense;
+mod encoders;
+mod gemma;
+mod gpt;
+mod hybrid;
+mod moe;
+pub(crate) mod multimodal;
+
+use crate::config::Config;
+use crate::decoder::Decoder;
+use crate::rule::{self, Rule};
+use crate::tree::Scope;
+
+pub(crate) use hybrid::qwen_mtp;
+
+/// Tensors of the model without a head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body {
+    Decoder(Decoder),
+    Built(fn(&Config<'_>, &Scope<'_>)),
+}
+
+impl Body {
+    pub(crate) fn add(&self, c: &Config<'_>, s: &Scope<'_>) {
+        match self {
+            Self::Decoder(decoder) => decoder.add(c, s),
+            Self::Built(build) => build(c, s),
+        }
+    }
+}
+
+/// What several model types have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Family {
+    pub(crate) body: Body,
+    /// Module of the body in classes with a head.
+    pub(crate) prefix: &'static str,
+    /// Embedding of the body that a head may be tied to.
+    pub(crate) embedding: &'static str,
+    /// Module of the head of a language model.
+    pub(crate) head: &'static str,
+    /// True if published files also have the names of the body alone.
+    pub(crate) is_bare_too: bool,
+    /// Changes from the names in memory to those that are released.
+    pub(crate) rules: &'static [Rule],
+}
+
+const fn family(body: Decoder, rules: &'static [Rule]) -> Family {
+    Family { body: Body::Decoder(body), ..built(|_, _| {}, rules) }
+}
+
+const fn built(build: fn(&Config<'_>, &Scope<'_>), rules: &'static [Rule]) -> Family {
+    Family {
+        body: Body::Built(build),
+        prefix: "model",
+        embedding: "embed_tokens.weight",
+        head: "lm_head",
+        is_bare_too: false,
+        rules,
+    }
+}
+
+/// Returns the family of a model type.
+pub(crate) fn find(model_type: &str) -> Option<Family> {
+    let row = FAMILIES.iter().find(|(types, _)| types.contains(&model_type))?;
+    Some(row.1)
+}
+
+/// Returns all model types.
+pub(crate) fn model_types() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().flat_map(|(types, _)| types.iter().copied()).chain(multimodal::model_types())
+}
+
+const GPT: Family =
+    Family { prefix: "transformer", embedding: "word_embeddings.weight", ..built(gpt::bloom, &[]) };
+const MAMBA: Family =
+    Family { prefix: "backbone", embedding: "embeddings.weight", ..built(hybrid::mamba, &[]) };
+
+#[rustfmt::skip]
+const FAMILIES: &[(&[&str], Family)] = &[
+    (&["llama", "mistral", "ministral3", "granite", "smollm3", "gemma"], family(dense::PLAIN, &[])),
+    (&["qwen2", "qwen2_vl_text", "qwen2_5_vl_text"], family(dense::QWEN2, &[])),
+    (&["qwen3", "qwen3_vl_text"], family(dense::QWEN3, &[])),
+    (&["gemma2"], family(dense::GEMMA2, &[])),
+    (&["gemma3_text"], family(dense::GEMMA3, &[])),
+    (&["gemma3n_text"], built(gemma::gemma3n, &[])),
+    (&["gemma4_text"], built(gemma::gemma4, &[])),
+    (&["phi"], family(dense::PHI, &[])),
+    (&["phi3"], family(dense::PHI3, &[])),
+    (&["olmo"], family(dense::OLMO, &[])),
+    (&["olmo2", "olmo3"], family(dense::OLMO2, &[])),
+    (&["starcoder2"], family(dense::STARCODER2, &[])),
+    (&["stablelm"], family(dense::STABLELM, &[])),
+    (&["cohere", "cohere2"], family(dense::COHERE, &[])),
+    (&["glm"], family(dense::GLM, &[])),
+    (&["glm4"], family(dense::GLM4, &[])),
+    (&["ernie4_5"], family(dense::ERNIE, &[])),
+    (&["exaone4"], family(dense::EXAONE4, &[])),
+    (&["seed_oss"], family(dense::SEED_OSS, &[])),
+    (&["hunyuan_v1_dense"], family(dense::HUNYUAN, &[])),
+    (&["arcee"], family(dense::ARCEE, &[])),
+    (&["gpt2"], Family { embedding: "wte.weight", is_bare_too: true, body: Body::Built(gpt::gpt2), ..GPT }),
+    (&["gpt_neox"], Family { prefix: "gpt_neox", embedding: "embed_in.weight", ..built(gpt::gpt_neox, rule::GPT_NEOX) }),
+    (&["opt"], Family { embedding: "decoder.embed_tokens.weight", ..built(gpt::opt, &[]) }),
+    (&["bloom"], Family { is_bare_too: true, ..GPT }),
+    (&["falcon"], Family { body: Body::Built(gpt::falcon), ..GPT }),
+    (&["mixtral"], family(moe::MIXTRAL, rule::MIXTRAL)),
+    (&["minimax_m2"], family(moe::MINIMAX, rule::MIXTRAL)),
+    (&["phimoe"], family(moe::PHIMOE, rule::PHIMOE)),
+    (&["qwen2_moe"], family(moe::QWEN2_MOE, rule::QWEN_MOE)),
+    (&["qwen3_moe"], family(moe::QWEN3_MOE, rule::QWEN_MOE)),
+    (&["granitemoe", "granitemoeshared"], family(moe::GRANITEMOE, rule::GRANITE)),
+    (&["olmoe"], family(moe::OLMOE, rule::QWEN_MOE)),
+    (&["gpt_oss"], family(moe::GPT_OSS, &[])),
+    (&["glm4_moe"], family(moe::GLM4_MOE, rule::QWEN_MOE)),
+    (&["glm4_moe_lite"], family(moe::GLM4_MOE_LITE, rule::QWEN_MOE)),
+    (&["deepseek_v2"], family(moe::DEEPSEEK_V2, rule::QWEN_MOE)),
+    (&["deepseek_v3"], family(moe::DEEPSEEK_V3, rule::QWEN_MOE)),
+    (&["ernie4_5_moe"], family(moe::ERNIE_MOE, rule::ERNIE_MOE)),
+    (&["mllama_text_model"], built(multimodal::mllama_text, &[])),
+    (&["qwen3_vl_moe_text"], family(moe::QWEN3_MOE, &[])),
+    (&["llama4_text"], built(gemma::llama4, &[])),
+    (&["lfm2_moe"], built(hybrid::lfm2_moe, rule::LFM2_MOE)),
+    (&["qwen3_next"], built(hybrid::qwen3_next, rule::QWEN_MOE)),
+    (&["qwen3_5_text"], built(hybrid::qwen3_5, &[])),
+    (&["qwen3_5_moe_text"], built(hybrid::qwen3_5_moe, rule::QWEN_MOE)),
+    (&["granitemoehybrid"], built(hybrid::granite, rule::GRANITE)),
+    (&["lfm2"], built(hybrid::lfm2, &[])),
+    (&["mamba"], MAMBA),
+    (&["mamba2"], Family { body: Body::Built(hybrid::mamba2), ..MAMBA }),
+    (&["falcon_h1"], built(hybrid::falcon_h1, &[])),
+    (&["nemotron_h"], Family { embedding: "embeddings.weight", ..built(hybrid::nemotron_h, rule::NEMOTRON_H) }),
+    (&["whisper"], Family { embedding: "decoder.embed_tokens.weight", head: "proj_out", ..built(encoders::whisper, &[]) }),
+    (&["bert"], Family { prefix: "bert", embedding: "embeddings.word_embeddings.weight", ..built(encoders::bert, &[]) }),
+    (&["roberta"], Family { prefix: "roberta", embedding: "embeddings.word_embeddings.weight", ..built(encoders::bert, &[]) }),
+    (&["distilbert"], Family { prefix: "distilbert", embedding: "embeddings.word_embeddings.weight", ..built(encoders::distilbert, &[]) }),
+    (&["t5"], Family { prefix: "", embedding: "shared.weight", ..built(encoders::t5, &[]) }),
+    (&["bart"], Family { embedding: "shared.weight", ..built(encoders::bart, &[]) }),
+    (&["vit"], Family { prefix: "vit", ..built(encoders::vit, rule::VIT) }),
+];

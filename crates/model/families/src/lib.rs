@@ -1,0 +1,39 @@
+//! The table of families: which tensors a model type of transformers has, with their shapes, in each layout of their names.
+//!
+//! A [`Model`] is read from a `config.json`, with the defaults of its class. It has two layouts: the names that are *released*,
+//! and those that the *modules* have in memory. [`Model::compare`] finds what a folder lacks and has too much, from names and
+//! shapes alone.
+//!
+//! ```
+//! use families::Model;
+//!
+//! let config = r#"{"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 8, "intermediate_size": 16,
+//!     "num_attention_heads": 2, "vocab_size": 10, "tie_word_embeddings": true}"#;
+//! let comparison = Model::from_config(config)?.compare(&[("model.norm.weight", &[8])]);
+//! assert_eq!(comparison.missing.len(), 10);
+//! assert_eq!((comparison.groups[1].name.as_str(), comparison.groups[1].tensors), ("model.embed_tokens.weight", 1));
+//! # Ok::<(), families::Error>(())
+//! ```
+//!
+//! Facts: the classes, the conversions of checkpoints and the meta models of transformers 5.23.
+
+mod compare;
+mod config;
+mod decoder;
+mod error;
+mod families;
+mod groups;
+mod heads;
+mod indices;
+mod model;
+mod mtp;
+mod parts;
+mod quantized;
+mod rule;
+mod size;
+mod tree;
+
+pub use compare::{Comparison, MisshapedTensor, MissingTensor};
+pub use error::{Error, Result};
+pub use groups::TensorGroup;
+pub use model::Model;

@@ -1,0 +1,183 @@
+//! The tensors that a configuration asks for, in each layout that a folder may have.
+
+use std::cell::RefCell;
+
+use serde_json::{Map, Value};
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::families::{self, Family, multimodal};
+use crate::heads::{self, Head, Tie};
+use crate::mtp;
+use crate::quantized::Quantization;
+use crate::rule::{self, Rule};
+use crate::tree::{Entry, Scope};
+
+/// Largest number of tensors of a model.
+const TENSORS_MAX: usize = 1 << 21;
+
+/// Rules for the tensors whose names start with a text.
+pub(crate) type Scoped = (String, &'static [Rule]);
+
+/// A model in memory, and how its names differ in files.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) ties: Vec<Tie>,
+    /// For each difference the rules of each form, of which the first is what `save_pretrained` writes.
+    pub(crate) choices: Vec<Vec<Vec<Scoped>>>,
+}
+
+/// Names and shapes of a model's tensors in one layout.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    /// True for the names in memory.
+    pub(crate) is_modules: bool,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// The tensors that a model has according to its configuration.
+///
+/// ```
+/// use families::Model;
+///
+/// let model = Model::from_config(r#"{"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 8,
+///     "intermediate_size": 16, "num_attention_heads": 2, "vocab_size": 10}"#)?;
+/// assert_eq!(model.model_type, "llama");
+/// let names: Vec<String> = model.released().map(|(name, _)| name).collect();
+/// assert!(names.contains(&"model.layers.0.mlp.gate_proj.weight".to_owned()));
+/// # Ok::<(), families::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// `model_type` of the configuration.
+    pub model_type: String,
+    /// Class that the tensors are those of; empty if the configuration names none.
+    pub class: String,
+    /// Layouts of a whole folder, of which the first two are the released names and the names in memory.
+    pub(crate) layouts: Vec<Layout>,
+    /// True if a quantization is not known, so that linear layers may have any shape and any companions.
+    pub(crate) is_open: bool,
+}
+
+impl Model {
+    /// Reads the text of a `config.json`.
+    ///
+    /// # Errors
+    /// When the text is no JSON object, has no model type or one that is not known, names a class that is not known, or lacks a
+    /// value that the model needs.
+    pub fn from_config(text: &str) -> Result<Self> {
+        // Python writes infinities as names, which JSON has not.
+        let map: Map<String, Value> = serde_json::from_str(text).map_err(Error::Json)?;
+        let model_type = map.get("model_type").and_then(Value::as_str).ok_or(Error::NoModelType)?.to_owned();
+        let class = map.get("architectures").and_then(|classes| classes.get(0)?.as_str()).unwrap_or_default();
+        let absent = RefCell::new(None);
+        let unknown = || Error::UnknownModelType { model_type: model_type.clone() };
+        let config = Config::new(&model_type, &map, &absent).ok_or_else(unknown)?;
+        let unknown_class = || Error::UnknownClass { class: class.to_owned() };
+        let head =
+            if class.is_empty() { Head::Language } else { Head::of(class).ok_or_else(unknown_class)? };
+        let (built, text) = match families::find(&model_type) {
+            Some(family) => (text_model(&family, head, &config), None),
+            None if families::model_types().any(|known| known == model_type) => {
+                (multimodal::build(&config, head), config.part("text_config"))
+            }
+            None => return Err(unknown()),
+        };
+        let built = built.ok_or_else(unknown_class)?;
+        let mtp = mtp::entries(text.as_ref().unwrap_or(&config), head);
+        let quantization = Quantization::of(&map);
+        if let Some(key) = absent.take() {
+            return Err(Error::Value { key });
+        }
+        let layouts = layouts(built, &mtp, quantization.as_ref());
+        if layouts.iter().any(|layout| layout.count() > TENSORS_MAX) {
+            return Err(Error::Value { key: "num_hidden_layers".to_owned() });
+        }
+        let is_open = quantization.is_some_and(|quantization| quantization.is_open());
+        Ok(Self { model_type, class: class.to_owned(), layouts, is_open })
+    }
+
+    /// Returns the names and shapes that `save_pretrained` of transformers 5 writes, with those that a folder may lack.
+    pub fn released(&self) -> impl Iterator<Item = (String, &[u64])> {
+        self.layouts.first().into_iter().flat_map(Layout::tensors)
+    }
+
+    /// Returns the names and shapes in memory in transformers 5, with those that a folder may lack.
+    pub fn modules(&self) -> impl Iterator<Item = (String, &[u64])> {
+        self.layouts.get(1).into_iter().flat_map(Layout::tensors)
+    }
+}
+
+impl Layout {
+    fn count(&self) -> usize {
+        self.entries.iter().fold(0, |count, entry| count.saturating_add(entry.count()))
+    }
+
+    fn tensors(&self) -> impl Iterator<Item = (String, &[u64])> {
+        self.entries
+            .iter()
+            .flat_map(|entry| (0..entry.count()).map(|place| (entry.name_at(place), entry.shape.as_slice())))
+    }
+}
+
+/// Builds a model that is no composition of others.
+fn text_model(family: &Family, head: Head, c: &Config<'_>) -> Option<Built> {
+    let entries = RefCell::new(Vec::new());
+    let ties = heads::add(family, head, c, &Scope::new(&entries, ""))?;
+    let is_tied = c.flag("tie_word_embeddings") || c.model_type == "t5";
+    let scoped = |rules: &'static [Rule]| vec![(String::new(), rules)];
+    let mut choices = vec![vec![scoped(family.rules)]];
+    match c.model_type.as_str() {
+        "qwen3_5_text" | "qwen3_5_moe_text" | "gemma3n_text" if head != Head::None => {
+            choices.push(vec![Vec::new(), scoped(rule::IN_MULTIMODAL)]);
+        }
+        _ if family.is_bare_too && head != Head::None => choices.push(vec![Vec::new(), scoped(rule::BARE)]),
+        _ => {}
+    }
+    Some(Built { entries: entries.take(), ties: if is_tied { ties } else { Vec::new() }, choices })
+}
+
+/// Marks the tensors that are one.
+fn tie(entries: &mut [Entry], ties: &[Tie]) {
+    for (number, names) in (0_u8..).zip(ties) {
+        for entry in entries.iter_mut().filter(|entry| names.contains(&entry.name)) {
+            entry.tie = Some(number);
+        }
+    }
+}
+
+fn layouts(built: Built, mtp: &[Entry], quantization: Option<&Quantization>) -> Vec<Layout> {
+    let Built { mut entries, ties, choices } = built;
+    tie(&mut entries, &ties);
+    let apply = |entries: Vec<Entry>, rules: &[Scoped]| {
+        rules
+            .iter()
+            .flat_map(|(scope, rules)| rules.iter().map(move |rule| (scope, rule)))
+            .fold(entries, |entries, (scope, rule)| rule.apply(entries, scope))
+    };
+    let mut forms = vec![entries.clone()];
+    for choice in &choices {
+        forms = choice
+            .iter()
+            .flat_map(|rules| forms.iter().map(move |form| (form.clone(), rules)))
+            .map(|(form, rules)| apply(form, rules))
+            .collect();
+    }
+    let mut layouts: Vec<Layout> =
+        forms.into_iter().map(|entries| Layout { is_modules: false, entries }).collect();
+    layouts.insert(1.min(layouts.len()), Layout { is_modules: true, entries });
+    // The heads that predict several tokens keep the form that they have in any layout of the rest.
+    let numbered = rule::QWEN_MOE.iter().fold(mtp.to_vec(), |entries, rule| rule.apply(entries, ""));
+    let is_stacked = numbered.len() != mtp.len();
+    let with = |layout: &Layout, mtp: &[Entry]| {
+        let mut entries: Vec<Entry> = layout.entries.iter().chain(mtp).cloned().collect();
+        if let Some(quantization) = quantization {
+            quantization.add(&mut entries);
+        }
+        Layout { is_modules: layout.is_modules, entries }
+    };
+    let first = layouts.iter().map(|layout| with(layout, &numbered));
+    let others = layouts.iter().filter(|_| is_stacked).map(|layout| with(layout, mtp));
+    first.chain(others).collect()
+}

@@ -1,0 +1,230 @@
+//! Companions of the weights that a quantization changed, and the shapes of the weights themselves.
+
+use serde_json::{Map, Value};
+
+use crate::tree::{Entry, Kind};
+
+/// Method of a quantization, with the sizes that shapes depend on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Method {
+    /// A scale for each block of rows and columns.
+    Fp8 {
+        block: [u64; 2],
+    },
+    Gptq {
+        bits: u64,
+        group: u64,
+    },
+    Awq {
+        bits: u64,
+        group: u64,
+    },
+    Packed {
+        bits: u64,
+        group: u64,
+    },
+    Nvfp4,
+    /// A scale for each row, or one for the tensor.
+    Rows,
+    Mxfp4,
+    /// Nothing is said about the weights.
+    Other,
+}
+
+/// How the weights of a folder are quantized.
+#[derive(Clone, Debug)]
+pub(crate) struct Quantization {
+    method: Method,
+    /// Modules that are not quantized.
+    ignored: Vec<String>,
+}
+
+impl Quantization {
+    /// Reads `quantization_config`, which may be that of the text model.
+    pub(crate) fn of(config: &Map<String, Value>) -> Option<Self> {
+        let own = |config: &Map<String, Value>| {
+            config.get("quantization_config").and_then(Value::as_object).cloned()
+        };
+        let q = own(config).or_else(|| own(config.get("text_config")?.as_object()?))?;
+        let number = |key: &str, default: u64| q.get(key).and_then(Value::as_u64).unwrap_or(default);
+        let method = match q.get("quant_method").and_then(Value::as_str).unwrap_or_default() {
+            "fp8" | "fbgemm_fp8" if q.get("weight_block_size").is_some_and(Value::is_array) => {
+                let size = |at: usize| q.get("weight_block_size")?.get(at)?.as_u64();
+                Method::Fp8 { block: [size(0).unwrap_or(128), size(1).unwrap_or(128)] }
+            }
+            "gptq" => Method::Gptq { bits: number("bits", 4), group: number("group_size", 128) },
+            "awq" => Method::Awq { bits: number("bits", 4), group: number("group_size", 128) },
+            "mxfp4" => Method::Mxfp4,
+            "compressed-tensors" => {
+                let group = q
+                    .get("config_groups")
+                    .and_then(Value::as_object)
+                    .and_then(|groups| groups.values().next());
+                let weights = group.and_then(|group| group.get("weights"));
+                let field = |key: &str| weights.and_then(|weights| weights.get(key)?.as_u64());
+                let (bits, size) = (field("num_bits").unwrap_or(8), field("group_size").unwrap_or(0));
+                let of_group = group.and_then(|group| group.get("format")).and_then(Value::as_str);
+                match of_group.or_else(|| q.get("format")?.as_str()).unwrap_or_default() {
+                    "pack-quantized" => Method::Packed { bits, group: size },
+                    "nvfp4-pack-quantized" => Method::Nvfp4,
+                    "float-quantized" | "int-quantized" | "naive-quantized" => Method::Rows,
+                    _ => Method::Other,
+                }
+            }
+            _ => Method::Other,
+        };
+        let lists = ["modules_to_not_convert", "ignore", "llm_int8_skip_modules"];
+        let ignored = lists.iter().filter_map(|key| q.get(*key)?.as_array()).flatten();
+        let ignored = ignored.filter_map(Value::as_str).map(str::to_owned).collect();
+        Some(Self { method, ignored })
+    }
+
+    /// Returns true if nothing is known about what stands beside the weights.
+    pub(crate) fn is_open(&self) -> bool {
+        self.method == Method::Other
+    }
+
+    fn is_ignored(&self, module: &str) -> bool {
+        let parts: Vec<&str> = module.split('.').collect();
+        let is_head = matches!(parts.last(), Some(&("lm_head" | "embed_out" | "proj_out")));
+        is_head && self.method != Method::Other
+            || self.ignored.iter().any(|ignored| match ignored.strip_prefix("re:") {
+                Some(pattern) => matches_pattern(pattern, module),
+                None => {
+                    module == ignored
+                        || module.starts_with(&format!("{ignored}."))
+                        || parts.contains(&ignored.as_str())
+                        || module.ends_with(&format!(".{ignored}"))
+                }
+            })
+    }
+
+    /// Changes the linear layers, and adds what stands beside them.
+    pub(crate) fn add(&self, entries: &mut Vec<Entry>) {
+        if self.method == Method::Other {
+            return;
+        }
+        let mut changed = Vec::with_capacity(entries.len());
+        for entry in entries.drain(..) {
+            match entry.kind {
+                Kind::Linear => self.linear(entry, &mut changed),
+                Kind::Stacked => self.stacked(entry, &mut changed),
+                Kind::Other => changed.push(entry),
+            }
+        }
+        *entries = changed;
+    }
+
+    /// Splits an entry into the tensors of modules that are ignored and those that are quantized.
+    fn linear(&self, entry: Entry, changed: &mut Vec<Entry>) {
+        let (Some(module), &[out, input]) = (entry.name.strip_suffix(".weight"), entry.shape.as_slice())
+        else {
+            return changed.push(entry);
+        };
+        let module = module.to_owned();
+        if self.is_ignored(&module) || self.method == Method::Mxfp4 {
+            return changed.push(entry);
+        }
+        for (kept, part) in self.parts(&entry, &module) {
+            if kept {
+                changed.push(part);
+                continue;
+            }
+            let ceil = |size: u64, by: u64| size.div_ceil(by.max(1));
+            let groups = |group: u64| if group == 0 || group > input { 1 } else { ceil(input, group) };
+            let packed = |bits: u64, size: u64| ceil(size.saturating_mul(bits), 32);
+            let mut add = |name: &str, shape: Vec<u64>, is_required: bool| {
+                let name = format!("{module}.{name}");
+                changed.push(Entry { name, shape, kind: Kind::Other, is_required, ..part.clone() });
+            };
+            match self.method {
+                Method::Fp8 { block: [rows, columns] } => {
+                    add("weight", vec![out, input], true);
+                    add("weight_scale_inv", vec![ceil(out, rows), ceil(input, columns)], true);
+                }
+                Method::Gptq { bits, group } => {
+                    add("qweight", vec![packed(bits, input), out], true);
+                    add("qzeros", vec![groups(group), packed(bits, out)], true);
+                    add("scales", vec![groups(group), out], true);
+                    add("g_idx", vec![input], false);
+                }
+                Method::Awq { bits, group } => {
+                    add("qweight", vec![input, packed(bits, out)], true);
+                    add("qzeros", vec![groups(group), packed(bits, out)], true);
+                    add("scales", vec![groups(group), out], true);
+                }
+                Method::Packed { bits, group } => {
+                    add("weight_packed", vec![out, packed(bits, input)], true);
+                    add("weight_scale", vec![out, groups(group)], true);
+                    add("weight_shape", vec![2], true);
+                }
+                Method::Nvfp4 => {
+                    add("weight_packed", vec![out, ceil(input, 2)], true);
+                    add("weight_scale", vec![out, ceil(input, 16)], true);
+                    add("weight_global_scale", vec![1], true);
+                }
+                Method::Rows => {
+                    add("weight", vec![out, input], true);
+                    add("weight_scale", vec![out, 1], true);
+                }
+                Method::Mxfp4 | Method::Other => {}
+            }
+        }
+    }
+
+    /// Returns the tensors of an entry whose modules are ignored by their number, and the others.
+    fn parts(&self, entry: &Entry, module: &str) -> Vec<(bool, Entry)> {
+        let is_numbered = |ignored: &String| ignored.split('.').any(|part| part.parse::<u32>().is_ok());
+        if !self.ignored.iter().any(is_numbered) || entry.at.is_empty() {
+            return vec![(false, entry.clone())];
+        }
+        let Some((first, others)) = entry.at.split_first() else { return Vec::new() };
+        let (ignored, kept) = first.partition(|number| {
+            let module = module.replacen(crate::tree::HOLE, &number.to_string(), 1);
+            self.is_ignored(&module)
+        });
+        let of = |indices| Entry {
+            at: std::iter::once(indices).chain(others.iter().cloned()).collect(),
+            ..entry.clone()
+        };
+        vec![(true, of(ignored)), (false, of(kept))]
+    }
+
+    fn stacked(&self, entry: Entry, changed: &mut Vec<Entry>) {
+        let &[experts, rows, columns] = entry.shape.as_slice() else { return changed.push(entry) };
+        match self.method {
+            Method::Mxfp4 if !self.is_ignored(&entry.name) => {
+                let blocks = columns_of_blocks(rows);
+                let name = |end: &str| format!("{}_{end}", entry.name);
+                let (shape, scales) = (vec![experts, columns, blocks, 16], vec![experts, columns, blocks]);
+                changed.push(Entry { name: name("blocks"), shape, ..entry.clone() });
+                changed.push(Entry { name: name("scales"), shape: scales, ..entry });
+            }
+            Method::Fp8 { block } => {
+                let [height, width] = block.map(|size| size.max(1));
+                let shape = vec![experts, rows.div_ceil(height), columns.div_ceil(width)];
+                changed.push(Entry { name: format!("{}_scale_inv", entry.name), shape, ..entry.clone() });
+                changed.push(entry);
+            }
+            _ => changed.push(entry),
+        }
+    }
+}
+
+/// Returns the number of blocks of 32 values.
+fn columns_of_blocks(values: u64) -> u64 {
+    values.div_ceil(32)
+}
+
+/// Returns true if a module's name is one of those that a simple expression, with `.*` and escaped dots, stands for.
+fn matches_pattern(pattern: &str, module: &str) -> bool {
+    let pattern = pattern.trim_start_matches('^');
+    let is_end = pattern.ends_with('$');
+    let plain = pattern.trim_end_matches('$').replace("\\.", ".");
+    let mut rest = module;
+    for (number, part) in plain.split(".*").enumerate() {
+        let Some(place) = rest.find(part).filter(|place| number > 0 || *place == 0) else { return false };
+        rest = rest.get(place.saturating_add(part.len())..).unwrap_or_default();
+    }
+    !is_end || rest.is_empty()
+}

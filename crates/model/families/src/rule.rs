@@ -1,0 +1,142 @@
+//! Rules that change the names in memory into those that are released.
+
+use crate::indices::Indices;
+use crate::tree::{Entry, HOLE, Kind};
+
+/// Change of tensors. Each has an inverse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Rename,
+    /// The first dimension becomes a number in the name.
+    Unstack,
+    /// The first dimension becomes a number in the name, and the rows of each are two tensors.
+    UnstackHalves,
+    /// Rows of one tensor are two tensors.
+    #[expect(dead_code, reason = "a rule of a layout that is read")]
+    Halves,
+    /// The last two dimensions are exchanged.
+    Transpose,
+}
+
+/// Change of all tensors in whose names a text occurs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    /// Text in a name in memory. It starts at a module, and at the start of the name after a `^`.
+    pub(crate) modules: &'static str,
+    /// Texts in its place in released names.
+    pub(crate) released: &'static [&'static str],
+    pub(crate) operation: Operation,
+}
+
+const fn rename(modules: &'static str, released: &'static [&'static str]) -> Rule {
+    Rule { modules, released, operation: Operation::Rename }
+}
+
+const fn halves(modules: &'static str, released: &'static [&'static str]) -> Rule {
+    Rule { modules, released, operation: Operation::UnstackHalves }
+}
+
+const fn unstack(modules: &'static str, released: &'static [&'static str]) -> Rule {
+    Rule { modules, released, operation: Operation::Unstack }
+}
+
+const GATES: Rule =
+    halves("experts.gate_up_proj", &["experts.{}.gate_proj.weight", "experts.{}.up_proj.weight"]);
+const DOWN: Rule = unstack("experts.down_proj", &["experts.{}.down_proj.weight"]);
+const W1_W3: Rule = halves("experts.gate_up_proj", &["experts.{}.w1.weight", "experts.{}.w3.weight"]);
+const W2: Rule = unstack("experts.down_proj", &["experts.{}.w2.weight"]);
+const SPARSE: Rule = rename("mlp.", &["block_sparse_moe."]);
+
+pub(crate) const QWEN_MOE: &[Rule] = &[GATES, DOWN];
+pub(crate) const MIXTRAL: &[Rule] = &[W1_W3, W2, SPARSE];
+pub(crate) const PHIMOE: &[Rule] = &[W1_W3, W2, rename("mlp.router.", &["mlp.gate."]), SPARSE];
+pub(crate) const LFM2_MOE: &[Rule] = &[W1_W3, W2];
+pub(crate) const GRANITE: &[Rule] = &[
+    rename("block_sparse_moe.experts.gate_up_proj", &["block_sparse_moe.input_linear.weight"]),
+    rename("block_sparse_moe.experts.down_proj", &["block_sparse_moe.output_linear.weight"]),
+    rename("block_sparse_moe.router.weight", &["block_sparse_moe.router.layer.weight"]),
+];
+pub(crate) const ERNIE_MOE: &[Rule] = &[GATES, DOWN, rename("mlp.gate.moe_statics.", &["mlp.moe_statics."])];
+pub(crate) const NEMOTRON_H: &[Rule] =
+    &[unstack("experts.up_proj", &["experts.{}.up_proj.weight"]), DOWN, rename("^model.", &["backbone."])];
+pub(crate) const GPT_NEOX: &[Rule] = &[rename("^lm_head.", &["embed_out."])];
+pub(crate) const VIT: &[Rule] = &[
+    rename("attention.q_proj.", &["attention.attention.query."]),
+    rename("attention.k_proj.", &["attention.attention.key."]),
+    rename("attention.v_proj.", &["attention.attention.value."]),
+    rename("attention.o_proj.", &["attention.output.dense."]),
+    rename("mlp.fc1.", &["intermediate.dense."]),
+    rename("mlp.fc2.", &["output.dense."]),
+    rename("layers.", &["encoder.layer."]),
+];
+
+/// Names that a text model has if it was saved from a multimodal one.
+pub(crate) const IN_MULTIMODAL: &[Rule] = &[rename("^model.", &["model.language_model."])];
+/// Names of the body alone, which the first files had.
+pub(crate) const BARE: &[Rule] = &[rename("^transformer.", &[""])];
+
+/// Published files of some models have the experts [in, out], which loading exchanges.
+pub(crate) const TRANSPOSED: &[Rule] = &[
+    Rule {
+        modules: "experts.gate_up_proj",
+        released: &["experts.gate_up_proj"],
+        operation: Operation::Transpose,
+    },
+    Rule { modules: "experts.down_proj", released: &["experts.down_proj"], operation: Operation::Transpose },
+];
+pub(crate) const LLAVA: &[Rule] = &[
+    rename("^model.language_model.", &["language_model.model."]),
+    rename("^lm_head.", &["language_model.lm_head."]),
+    rename("^model.", &[""]),
+];
+pub(crate) const LLAVA_BARE: &[Rule] = &[rename("^language_model.", &["language_model.model."])];
+pub(crate) const QWEN2_VL: &[Rule] =
+    &[rename("^model.visual.", &["visual."]), rename("^model.language_model.", &["model."])];
+/// Published towers are a module of a module.
+pub(crate) const IN_VISION_MODEL: &[Rule] = &[rename("vision_tower.", &["vision_tower.vision_model."])];
+
+/// Returns the place of a rule's text in a name, which starts at a module.
+fn place(name: &str, text: &str) -> Option<usize> {
+    if let Some(text) = text.strip_prefix('^') {
+        return name.starts_with(text).then_some(0);
+    }
+    name.match_indices(text)
+        .map(|(place, _)| place)
+        .find(|place| name.get(..*place).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+}
+
+impl Rule {
+    /// Applies the rule to the entries whose names start with `scope`.
+    pub(crate) fn apply(&self, entries: Vec<Entry>, scope: &str) -> Vec<Entry> {
+        entries.into_iter().flat_map(|entry| self.changed(entry, scope)).collect()
+    }
+
+    fn changed(&self, entry: Entry, scope: &str) -> Vec<Entry> {
+        let Some(rest) = entry.name.strip_prefix(scope) else { return vec![entry] };
+        let Some(place) = place(rest, self.modules) else { return vec![entry] };
+        let text = self.modules.trim_start_matches('^');
+        let (before, after) = rest.split_at(place);
+        let after = after.get(text.len()..).unwrap_or_default();
+        let holes = (scope.matches(HOLE).count()).saturating_add(before.matches(HOLE).count());
+        let change = |released: &&str| {
+            let mut changed = Entry { name: format!("{scope}{before}{released}{after}"), ..entry.clone() };
+            let shape = &mut changed.shape;
+            if matches!(self.operation, Operation::Unstack | Operation::UnstackHalves) && !shape.is_empty() {
+                changed.at.insert(holes.min(changed.at.len()), Indices::below(shape.remove(0)));
+                changed.kind = Kind::Linear;
+            }
+            if matches!(self.operation, Operation::Halves | Operation::UnstackHalves) {
+                if let Some(rows) = shape.first_mut() {
+                    *rows = rows.checked_div(2).unwrap_or_default();
+                }
+            }
+            if self.operation == Operation::Transpose {
+                if let [.., rows, columns] = shape.as_mut_slice() {
+                    std::mem::swap(rows, columns);
+                }
+            }
+            changed
+        };
+        self.released.iter().map(change).collect()
+    }
+}

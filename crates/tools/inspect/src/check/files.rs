@@ -1,0 +1,183 @@
+//! Files of a checked input, with the names and shapes of their tensors.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use byte_source::{Error, Folder, Location, Observer, Result, Source};
+use open::files::{DOCUMENT_MAX, DocumentCache, ShardPolicy, read_document};
+use open::{Model, OpenOptions};
+use safetensors_format::{Header, INDEX_FILE, SINGLE_MODEL_FILE, is_model_file, is_safetensors};
+use serde::Deserialize;
+
+/// Name of the configuration.
+const CONFIG: &str = "config.json";
+
+/// A file with tensors.
+pub(super) struct CheckedFile {
+    pub(super) name: String,
+    /// False if there is an index that does not name it.
+    pub(super) is_indexed: bool,
+}
+
+/// A tensor of a file.
+pub(super) struct FileTensor {
+    pub(super) name: String,
+    pub(super) shape: Vec<u64>,
+    /// Number of the file.
+    pub(super) file: usize,
+}
+
+/// What is checked.
+pub(super) struct CheckedFiles {
+    /// Text of the configuration, and its path.
+    pub(super) config: (Option<String>, PathBuf),
+    pub(super) files: Vec<CheckedFile>,
+    pub(super) tensors: Vec<FileTensor>,
+    /// File of each tensor in the index; empty without one.
+    pub(super) index: BTreeMap<String, String>,
+}
+
+impl CheckedFiles {
+    /// Finds the files of an input, and reads their headers.
+    ///
+    /// # Errors
+    /// When nothing is there, or a file cannot be read or is damaged.
+    pub(super) fn find(input: &Location, observer: &dyn Observer) -> Result<Self> {
+        let path = input.path();
+        if input.is_folder() && !input.join("carton.toml").is_file() {
+            let folder = input.list().map_err(|error| Error::from(error).in_file(path))?;
+            return Self::of_folder(&folder, observer);
+        }
+        let name = file_name(path);
+        if name == INDEX_FILE || name == CONFIG {
+            let folder = input.parent();
+            let folder = folder.list().map_err(|error| Error::from(error).in_file(folder.path()))?;
+            return Self::of_folder(&folder, observer);
+        }
+        if input.is_file() && input.open().is_ok_and(|source| starts_as_safetensors(&*source)) {
+            let files = vec![CheckedFile { name, is_indexed: true }];
+            let tensors = headers(std::slice::from_ref(input), observer)?;
+            return Ok(Self { config: config_next_to(input)?, files, tensors, index: BTreeMap::new() });
+        }
+        Self::opened(input, observer)
+    }
+
+    fn of_folder(folder: &Folder, observer: &dyn Observer) -> Result<Self> {
+        let location = &folder.location;
+        let config = config_next_to(&location.join(CONFIG))?;
+        let names = |keep: &dyn Fn(&str) -> bool| -> Vec<String> {
+            folder.listing.files.iter().filter(|name| keep(name)).cloned().collect()
+        };
+        let mut shards = names(&|name| is_model_file(name) && name != INDEX_FILE);
+        let mut index = BTreeMap::new();
+        // A model in one file is what loaders read, whatever else is there.
+        if folder.listing.has_file(SINGLE_MODEL_FILE) {
+            shards = vec![SINGLE_MODEL_FILE.to_owned()];
+        } else if folder.listing.has_file(INDEX_FILE) {
+            index = read_index(&location.join(INDEX_FILE))?;
+            let named = index.values().filter(|name| folder.listing.has_file(name)).cloned();
+            shards.extend(named);
+        } else if shards.is_empty() {
+            shards = names(&|name| name.ends_with(".safetensors") && !name.starts_with("adapter_"));
+            if shards.len() != 1 {
+                shards.clear();
+            }
+        }
+        shards.sort_unstable();
+        shards.dedup();
+        if shards.is_empty() && index.is_empty() {
+            // Without a checkpoint, all of the model is missing.
+            let is_checkpoint =
+                |name: &str| [".bin", ".pt", ".pth", ".safetensors"].iter().any(|end| name.ends_with(end));
+            if names(&is_checkpoint).is_empty() {
+                return Ok(Self { config, files: Vec::new(), tensors: Vec::new(), index });
+            }
+            let opened = Self::opened(location, observer)?;
+            return Ok(Self { config, ..opened });
+        }
+        let locations: Vec<Location> = shards.iter().map(|name| location.join(name)).collect();
+        let tensors = headers(&locations, observer)?;
+        let has_index = folder.listing.has_file(INDEX_FILE) && !index.is_empty();
+        let named: std::collections::BTreeSet<&String> = index.values().collect();
+        let is_single = shards.len() == 1 && !shards.iter().any(|name| name.contains("-of-"));
+        let files = shards.iter().map(|name| CheckedFile {
+            name: name.clone(),
+            is_indexed: if has_index { named.contains(name) } else { is_single },
+        });
+        Ok(Self { config, files: files.collect(), tensors, index })
+    }
+
+    /// Reads a carton, or a checkpoint that is no safetensors file.
+    fn opened(input: &Location, observer: &dyn Observer) -> Result<Self> {
+        let mut options = OpenOptions::reading(vec![input.clone()], ShardPolicy::RequireAll);
+        options.documents = true;
+        let mut model = Model::open(&options, observer)?;
+        let config = model.sources.documents.config()?.map(str::to_owned);
+        let tensors = model.tensors_mut().iter().map(|(name, tensor)| FileTensor {
+            name: name.to_owned(),
+            shape: tensor.shape().to_vec(),
+            file: 0,
+        });
+        let files = vec![CheckedFile { name: file_name(input.path()), is_indexed: true }];
+        let tensors = tensors.collect();
+        Ok(Self { config: (config, input.path().to_owned()), files, tensors, index: BTreeMap::new() })
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn config_next_to(file: &Location) -> Result<(Option<String>, PathBuf)> {
+    let config = DocumentCache::next_to(file).read(CONFIG)?;
+    Ok((config, file.path().with_file_name(CONFIG)))
+}
+
+/// Returns true if a file starts as a safetensors file does.
+fn starts_as_safetensors(source: &dyn Source) -> bool {
+    source.read_range(0..source.len().min(16)).is_ok_and(|start| is_safetensors(&start))
+}
+
+/// Reads the file of each tensor in an index. Its other contents do not matter.
+fn read_index(index: &Location) -> Result<BTreeMap<String, String>> {
+    #[derive(Deserialize)]
+    struct Document {
+        weight_map: BTreeMap<String, String>,
+    }
+    let text = read_document(index, DOCUMENT_MAX)?;
+    let document: Document = serde_json::from_str(&text)
+        .map_err(|reason| Error::from(std::io::Error::from(reason)).in_file(index.path()))?;
+    let is_name = |name: &&String| !name.contains(['/', '\\']) && !name.is_empty();
+    let outside = document.weight_map.values().find(|name| !is_name(name));
+    if outside.is_some() {
+        let reason =
+            std::io::Error::new(std::io::ErrorKind::InvalidData, "it names a file in another folder");
+        return Err(Error::from(reason).in_file(index.path()));
+    }
+    Ok(document.weight_map)
+}
+
+/// Reads the headers of safetensors files of one folder.
+fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<FileTensor>> {
+    let Some(first) = files.first() else { return Ok(Vec::new()) };
+    let paths: Vec<PathBuf> = files.iter().map(|file| file.path().to_owned()).collect();
+    let sources = first.store().open(&paths)?;
+    let mut tensors = Vec::new();
+    for (number, (source, path)) in sources.iter().zip(&paths).enumerate() {
+        observer.check()?;
+        let header = header(&**source).map_err(|error| error.in_file(path))?;
+        tensors.extend(header.tensors.into_iter().map(|(name, view)| FileTensor {
+            name,
+            shape: view.shape,
+            file: number,
+        }));
+    }
+    Ok(tensors)
+}
+
+fn header(source: &dyn Source) -> Result<Header> {
+    let start = source.share(0..source.len().min(Header::LENGTH_FIELD_LEN))?;
+    let end = Header::end(&start)?;
+    let bytes = source.share(0..source.len().min(end))?;
+    Ok(Header::parse(&bytes, source.len())?)
+}
