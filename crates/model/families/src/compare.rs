@@ -37,7 +37,7 @@ pub struct MisshapedTensor {
 /// Differences between a folder and its model. Each tensor is in one list, once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct ModelComparison {
     /// `released`, or `modules` if the names are those in memory.
     pub layout: &'static str,
     /// Number of tensors that the model has in this layout, without those that a folder may lack.
@@ -54,7 +54,7 @@ pub struct Comparison {
     pub other_layout: Vec<String>,
 }
 
-impl Comparison {
+impl ModelComparison {
     /// Returns the number of differences.
     pub fn len(&self) -> usize {
         let lists =
@@ -205,15 +205,15 @@ impl Match<'_> {
 impl Model {
     /// Compares names and shapes with those of the model, in the layout that fits best. A name that stands there several times
     /// counts once.
-    pub fn compare(&self, tensors: &[(&str, &[u64])]) -> Comparison {
+    pub fn compare(&self, tensors: &[(&str, &[u64])]) -> ModelComparison {
         let found = Found::new(tensors);
         let matches: Vec<Match<'_>> =
             self.layouts.iter().map(|layout| Match::new(layout, &found, self.is_open)).collect();
         let Some(best) = matches.iter().min_by_key(|found| found.cost()) else {
-            return Comparison::default();
+            return ModelComparison::default();
         };
         let entries = &best.layout.entries;
-        let mut comparison = Comparison {
+        let mut comparison = ModelComparison {
             layout: if best.layout.is_modules { "modules" } else { "released" },
             expected: entries
                 .iter()
@@ -222,7 +222,7 @@ impl Model {
                 .sum(),
             groups: groups::of(entries, &best.missing),
             absent: best.absent_parts(),
-            ..Comparison::default()
+            ..ModelComparison::default()
         };
         comparison.missing = best
             .missing

@@ -67,7 +67,7 @@ pub(crate) enum Mlp {
 
 /// Experts of a layer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Experts {
+pub(crate) struct ExpertLayer {
     /// Module that has the router and the experts.
     pub(crate) at: &'static str,
     /// Key of the number of experts.
@@ -107,7 +107,7 @@ pub(crate) struct Decoder {
     /// Tensors of the attention with a number for each head.
     pub(crate) per_head: &'static [&'static str],
     pub(crate) mlp: Mlp,
-    pub(crate) experts: Option<Experts>,
+    pub(crate) experts: Option<ExpertLayer>,
     /// Norms of a layer.
     pub(crate) norms: &'static [&'static str],
     pub(crate) norm_bias: Bias,
@@ -235,7 +235,7 @@ impl Mlp {
     }
 }
 
-impl Experts {
+impl ExpertLayer {
     /// Adds the router, the experts and what they share.
     pub(crate) fn add(&self, c: &Config<'_>, l: &Scope<'_>) {
         let (hidden, inner) = (c.size("hidden_size"), c.size(self.inner));

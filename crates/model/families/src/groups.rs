@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::HashMap;
 use serde::Serialize;
 
-use crate::tree::{Entry, HOLE};
+use crate::tree::{HOLE, TensorPattern};
 
 /// Missing tensors that are named together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,7 +21,7 @@ pub struct TensorGroup {
 }
 
 /// Returns the text before the number of a layer in a pattern, with the pattern's first number.
-fn list(entry: &Entry) -> Option<&str> {
+fn list(entry: &TensorPattern) -> Option<&str> {
     let (before, _) = entry.name.split_once(HOLE)?;
     let list = before.strip_suffix('.')?;
     let is_layers = ["layers", "layer", "h", "block", "blocks"].contains(&list.rsplit('.').next()?);
@@ -29,7 +29,7 @@ fn list(entry: &Entry) -> Option<&str> {
 }
 
 /// Groups the missing tensors, which are given by their entries and places.
-pub(crate) fn of(entries: &[Entry], missing: &[(usize, usize)]) -> Vec<TensorGroup> {
+pub(crate) fn of(entries: &[TensorPattern], missing: &[(usize, usize)]) -> Vec<TensorGroup> {
     if missing.is_empty() {
         return Vec::new();
     }
@@ -44,7 +44,7 @@ pub(crate) fn of(entries: &[Entry], missing: &[(usize, usize)]) -> Vec<TensorGro
         }
     }
     let numbers = |(entry, place): &(usize, usize)| Some((entries.get(*entry)?, *place));
-    let layer_of = |entry: &Entry, place: usize| {
+    let layer_of = |entry: &TensorPattern, place: usize| {
         let first = entry.at.first()?;
         let each = entry.count().checked_div(first.len())?;
         first.get(place.checked_div(each)?)

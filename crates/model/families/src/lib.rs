@@ -33,7 +33,7 @@ mod rule;
 mod size;
 mod tree;
 
-pub use compare::{Comparison, MisshapedTensor, MissingTensor};
+pub use compare::{MisshapedTensor, MissingTensor, ModelComparison};
 pub use error::{Error, Result};
 pub use groups::TensorGroup;
 pub use model::Model;

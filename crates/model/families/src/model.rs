@@ -11,7 +11,7 @@ use crate::heads::{self, Head, Tie};
 use crate::mtp;
 use crate::quantized::Quantization;
 use crate::rule::{self, Rule};
-use crate::tree::{Entry, Scope};
+use crate::tree::{Scope, TensorPattern};
 
 /// Largest number of tensors of a model.
 const TENSORS_MAX: usize = 1 << 21;
@@ -22,7 +22,7 @@ pub(crate) type Scoped = (String, &'static [Rule]);
 /// A model in memory, and how its names differ in files.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<TensorPattern>,
     pub(crate) ties: Vec<Tie>,
     /// For each difference the rules of each form, of which the first is what `save_pretrained` writes.
     pub(crate) choices: Vec<Vec<Vec<Scoped>>>,
@@ -33,7 +33,7 @@ pub(crate) struct Built {
 pub(crate) struct Layout {
     /// True for the names in memory.
     pub(crate) is_modules: bool,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<TensorPattern>,
 }
 
 /// The tensors that a model has according to its configuration.
@@ -139,7 +139,7 @@ fn text_model(family: &Family, head: Head, c: &Config<'_>) -> Option<Built> {
 }
 
 /// Marks the tensors that are one.
-fn tie(entries: &mut [Entry], ties: &[Tie]) {
+fn tie(entries: &mut [TensorPattern], ties: &[Tie]) {
     for (number, names) in (0_u8..).zip(ties) {
         for entry in entries.iter_mut().filter(|entry| names.contains(&entry.name)) {
             entry.tie = Some(number);
@@ -147,10 +147,10 @@ fn tie(entries: &mut [Entry], ties: &[Tie]) {
     }
 }
 
-fn layouts(built: Built, mtp: &[Entry], quantization: Option<&Quantization>) -> Vec<Layout> {
+fn layouts(built: Built, mtp: &[TensorPattern], quantization: Option<&Quantization>) -> Vec<Layout> {
     let Built { mut entries, ties, choices } = built;
     tie(&mut entries, &ties);
-    let apply = |entries: Vec<Entry>, rules: &[Scoped]| {
+    let apply = |entries: Vec<TensorPattern>, rules: &[Scoped]| {
         rules
             .iter()
             .flat_map(|(scope, rules)| rules.iter().map(move |rule| (scope, rule)))
@@ -170,8 +170,8 @@ fn layouts(built: Built, mtp: &[Entry], quantization: Option<&Quantization>) -> 
     // The heads that predict several tokens keep the form that they have in any layout of the rest.
     let numbered = rule::QWEN_MOE.iter().fold(mtp.to_vec(), |entries, rule| rule.apply(entries, ""));
     let is_stacked = numbered.len() != mtp.len();
-    let with = |layout: &Layout, mtp: &[Entry]| {
-        let mut entries: Vec<Entry> = layout.entries.iter().chain(mtp).cloned().collect();
+    let with = |layout: &Layout, mtp: &[TensorPattern]| {
+        let mut entries: Vec<TensorPattern> = layout.entries.iter().chain(mtp).cloned().collect();
         if let Some(quantization) = quantization {
             quantization.add(&mut entries);
         }

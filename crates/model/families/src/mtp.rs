@@ -8,13 +8,13 @@ use crate::config::Config;
 use crate::families::{self, Body, qwen_mtp};
 use crate::heads::Head;
 use crate::indices::Indices;
-use crate::tree::{Entry, Scope};
+use crate::tree::{Scope, TensorPattern};
 
 /// Largest number of layers of such heads.
 const LAYERS_MAX: u64 = 64;
 
 /// Returns the tensors of the heads that a configuration declares. A class's default declares none.
-pub(crate) fn entries(c: &Config<'_>, head: Head) -> Vec<Entry> {
+pub(crate) fn entries(c: &Config<'_>, head: Head) -> Vec<TensorPattern> {
     let declared = |key: &str| c.written(key).and_then(Value::as_u64).unwrap_or_default().min(LAYERS_MAX);
     let entries = RefCell::new(Vec::new());
     if head != Head::Language {

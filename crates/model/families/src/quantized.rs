@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::tree::{Entry, Kind};
+use crate::tree::{Kind, TensorPattern};
 
 /// Method of a quantization, with the sizes that shapes depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Quantization {
     }
 
     /// Changes the linear layers, and adds what stands beside them.
-    pub(crate) fn add(&self, entries: &mut Vec<Entry>) {
+    pub(crate) fn add(&self, entries: &mut Vec<TensorPattern>) {
         if self.method == Method::Other {
             return;
         }
@@ -116,7 +116,7 @@ impl Quantization {
     }
 
     /// Splits an entry into the tensors of modules that are ignored and those that are quantized.
-    fn linear(&self, entry: Entry, changed: &mut Vec<Entry>) {
+    fn linear(&self, entry: TensorPattern, changed: &mut Vec<TensorPattern>) {
         let (Some(module), &[out, input]) = (entry.name.strip_suffix(".weight"), entry.shape.as_slice())
         else {
             return changed.push(entry);
@@ -135,7 +135,7 @@ impl Quantization {
             let packed = |bits: u64, size: u64| ceil(size.saturating_mul(bits), 32);
             let mut add = |name: &str, shape: Vec<u64>, is_required: bool| {
                 let name = format!("{module}.{name}");
-                changed.push(Entry { name, shape, kind: Kind::Other, is_required, ..part.clone() });
+                changed.push(TensorPattern { name, shape, kind: Kind::Other, is_required, ..part.clone() });
             };
             match self.method {
                 Method::Fp8 { block: [rows, columns] } => {
@@ -173,7 +173,7 @@ impl Quantization {
     }
 
     /// Returns the tensors of an entry whose modules are ignored by their number, and the others.
-    fn parts(&self, entry: &Entry, module: &str) -> Vec<(bool, Entry)> {
+    fn parts(&self, entry: &TensorPattern, module: &str) -> Vec<(bool, TensorPattern)> {
         let is_numbered = |ignored: &String| ignored.split('.').any(|part| part.parse::<u32>().is_ok());
         if !self.ignored.iter().any(is_numbered) || entry.at.is_empty() {
             return vec![(false, entry.clone())];
@@ -183,27 +183,31 @@ impl Quantization {
             let module = module.replacen(crate::tree::HOLE, &number.to_string(), 1);
             self.is_ignored(&module)
         });
-        let of = |indices| Entry {
+        let of = |indices| TensorPattern {
             at: std::iter::once(indices).chain(others.iter().cloned()).collect(),
             ..entry.clone()
         };
         vec![(true, of(ignored)), (false, of(kept))]
     }
 
-    fn stacked(&self, entry: Entry, changed: &mut Vec<Entry>) {
+    fn stacked(&self, entry: TensorPattern, changed: &mut Vec<TensorPattern>) {
         let &[experts, rows, columns] = entry.shape.as_slice() else { return changed.push(entry) };
         match self.method {
             Method::Mxfp4 if !self.is_ignored(&entry.name) => {
                 let blocks = columns_of_blocks(rows);
                 let name = |end: &str| format!("{}_{end}", entry.name);
                 let (shape, scales) = (vec![experts, columns, blocks, 16], vec![experts, columns, blocks]);
-                changed.push(Entry { name: name("blocks"), shape, ..entry.clone() });
-                changed.push(Entry { name: name("scales"), shape: scales, ..entry });
+                changed.push(TensorPattern { name: name("blocks"), shape, ..entry.clone() });
+                changed.push(TensorPattern { name: name("scales"), shape: scales, ..entry });
             }
             Method::Fp8 { block } => {
                 let [height, width] = block.map(|size| size.max(1));
                 let shape = vec![experts, rows.div_ceil(height), columns.div_ceil(width)];
-                changed.push(Entry { name: format!("{}_scale_inv", entry.name), shape, ..entry.clone() });
+                changed.push(TensorPattern {
+                    name: format!("{}_scale_inv", entry.name),
+                    shape,
+                    ..entry.clone()
+                });
                 changed.push(entry);
             }
             _ => changed.push(entry),

@@ -1,7 +1,7 @@
 //! Rules that change the names in memory into those that are released.
 
 use crate::indices::Indices;
-use crate::tree::{Entry, HOLE, Kind};
+use crate::tree::{HOLE, Kind, TensorPattern};
 
 /// Change of tensors. Each has an inverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,11 +107,11 @@ fn place(name: &str, text: &str) -> Option<usize> {
 
 impl Rule {
     /// Applies the rule to the entries whose names start with `scope`.
-    pub(crate) fn apply(&self, entries: Vec<Entry>, scope: &str) -> Vec<Entry> {
+    pub(crate) fn apply(&self, entries: Vec<TensorPattern>, scope: &str) -> Vec<TensorPattern> {
         entries.into_iter().flat_map(|entry| self.changed(entry, scope)).collect()
     }
 
-    fn changed(&self, entry: Entry, scope: &str) -> Vec<Entry> {
+    fn changed(&self, entry: TensorPattern, scope: &str) -> Vec<TensorPattern> {
         let Some(rest) = entry.name.strip_prefix(scope) else { return vec![entry] };
         let Some(place) = place(rest, self.modules) else { return vec![entry] };
         let text = self.modules.trim_start_matches('^');
@@ -119,7 +119,8 @@ impl Rule {
         let after = after.get(text.len()..).unwrap_or_default();
         let holes = (scope.matches(HOLE).count()).saturating_add(before.matches(HOLE).count());
         let change = |released: &&str| {
-            let mut changed = Entry { name: format!("{scope}{before}{released}{after}"), ..entry.clone() };
+            let mut changed =
+                TensorPattern { name: format!("{scope}{before}{released}{after}"), ..entry.clone() };
             let shape = &mut changed.shape;
             if matches!(self.operation, Operation::Unstack | Operation::UnstackHalves) && !shape.is_empty() {
                 changed.at.insert(holes.min(changed.at.len()), Indices::below(shape.remove(0)));

@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 
 /// Tensors of the same shape whose names differ in numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct TensorPattern {
     /// Name with a [`HOLE`] for each number.
     pub(crate) name: String,
     /// Numbers that each hole stands for.
@@ -35,7 +35,7 @@ pub(crate) struct Entry {
     pub(crate) part: &'static str,
 }
 
-impl Entry {
+impl TensorPattern {
     /// Returns the number of tensors that the pattern stands for.
     pub(crate) fn count(&self) -> usize {
         self.at.iter().fold(1, |count, indices| count.saturating_mul(indices.len()))
@@ -76,7 +76,7 @@ impl Entry {
 
 /// Place in a model under which tensors are added.
 pub(crate) struct Scope<'a> {
-    entries: &'a RefCell<Vec<Entry>>,
+    entries: &'a RefCell<Vec<TensorPattern>>,
     path: String,
     at: Vec<Indices>,
     part: &'static str,
@@ -84,7 +84,7 @@ pub(crate) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     /// Creates the place of a module. `path` is empty or ends with a dot.
-    pub(crate) fn new(entries: &'a RefCell<Vec<Entry>>, path: &str) -> Self {
+    pub(crate) fn new(entries: &'a RefCell<Vec<TensorPattern>>, path: &str) -> Self {
         Self { entries, path: path.to_owned(), at: Vec::new(), part: "" }
     }
 
@@ -138,7 +138,7 @@ impl<'a> Scope<'a> {
             }
         }
         let shape = shape.iter().map(|size| size.0).collect();
-        self.entries.borrow_mut().push(Entry {
+        self.entries.borrow_mut().push(TensorPattern {
             name: path.join("."),
             at,
             shape,

@@ -1,7 +1,7 @@
 //! Decoders with layers that are no attention: state space models, linear attention, convolutions.
 
 use crate::config::Config;
-use crate::decoder::{Bias, Decoder, Experts, HeadNorms, LLAMA, Projections};
+use crate::decoder::{Bias, Decoder, ExpertLayer, HeadNorms, LLAMA, Projections};
 use crate::families::moe::{GRANITE_EXPERTS, QWEN_EXPERTS};
 use crate::indices::Indices;
 use crate::parts::{Dims, gated};
@@ -24,7 +24,7 @@ pub(crate) const QWEN: Decoder =
     Decoder { head_norms: HeadNorms::Head("q_norm", "k_norm"), experts: Some(QWEN_EXPERTS), ..LLAMA };
 pub(crate) const QWEN_DENSE: Decoder = Decoder { experts: None, ..QWEN };
 const QWEN_SPARSE: Decoder =
-    Decoder { experts: Some(Experts { sparse: |_, _| true, ..QWEN_EXPERTS }), ..QWEN };
+    Decoder { experts: Some(ExpertLayer { sparse: |_, _| true, ..QWEN_EXPERTS }), ..QWEN };
 
 /// Adds the attention of a Qwen model, whose queries have a gate.
 fn qwen_attention(c: &Config<'_>, a: &Scope<'_>) {

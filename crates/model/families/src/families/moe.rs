@@ -1,7 +1,7 @@
 //! Decoders with experts in all or some layers.
 
 use crate::config::Config;
-use crate::decoder::{Bias, Decoder, Experts, HeadNorms, LLAMA, Projections, Shared};
+use crate::decoder::{Bias, Decoder, ExpertLayer, HeadNorms, LLAMA, Projections, Shared};
 use crate::families::dense::{ERNIE, OLMO2, QWEN2, QWEN3};
 
 fn always(_: &Config<'_>, _: u32) -> bool {
@@ -36,7 +36,7 @@ fn ernie_layers(c: &Config<'_>, layer: u32) -> bool {
     number.is_multiple_of(interval) && (start..=end).contains(&i64::from(layer))
 }
 
-const EXPERTS: Experts = Experts {
+const EXPERTS: ExpertLayer = ExpertLayer {
     at: "mlp",
     count: "num_experts",
     inner: "moe_intermediate_size",
@@ -46,43 +46,44 @@ const EXPERTS: Experts = Experts {
     sparse: always,
     is_transposed: false,
 };
-const MIXTRAL_EXPERTS: Experts =
-    Experts { count: "num_local_experts", inner: "intermediate_size", ..EXPERTS };
-const DEEPSEEK_EXPERTS: Experts = Experts {
+const MIXTRAL_EXPERTS: ExpertLayer =
+    ExpertLayer { count: "num_local_experts", inner: "intermediate_size", ..EXPERTS };
+const DEEPSEEK_EXPERTS: ExpertLayer = ExpertLayer {
     count: "n_routed_experts",
     shared: Shared::Several("n_shared_experts"),
     sparse: after_dense,
     ..EXPERTS
 };
-const SCORED_EXPERTS: Experts = Experts { per_expert: &["gate.e_score_correction_bias"], ..DEEPSEEK_EXPERTS };
-pub(super) const GRANITE_EXPERTS: Experts = Experts {
+const SCORED_EXPERTS: ExpertLayer =
+    ExpertLayer { per_expert: &["gate.e_score_correction_bias"], ..DEEPSEEK_EXPERTS };
+pub(super) const GRANITE_EXPERTS: ExpertLayer = ExpertLayer {
     at: "block_sparse_moe",
     router: "router.weight",
     shared: Shared::Joined("shared_intermediate_size"),
     ..MIXTRAL_EXPERTS
 };
-pub(super) const QWEN_EXPERTS: Experts =
-    Experts { shared: Shared::Gated("shared_expert_intermediate_size"), sparse: stepped, ..EXPERTS };
+pub(super) const QWEN_EXPERTS: ExpertLayer =
+    ExpertLayer { shared: Shared::Gated("shared_expert_intermediate_size"), sparse: stepped, ..EXPERTS };
 
 pub(crate) const MIXTRAL: Decoder = Decoder { experts: Some(MIXTRAL_EXPERTS), ..LLAMA };
 pub(crate) const QWEN2_MOE: Decoder =
     Decoder { qkv_bias: Bias::Key("qkv_bias"), experts: Some(QWEN_EXPERTS), ..QWEN2 };
 pub(crate) const QWEN3_MOE: Decoder =
-    Decoder { experts: Some(Experts { sparse: stepped, ..EXPERTS }), ..QWEN3 };
+    Decoder { experts: Some(ExpertLayer { sparse: stepped, ..EXPERTS }), ..QWEN3 };
 pub(crate) const PHIMOE: Decoder = Decoder {
-    experts: Some(Experts { router: "router.weight", ..MIXTRAL_EXPERTS }),
+    experts: Some(ExpertLayer { router: "router.weight", ..MIXTRAL_EXPERTS }),
     norm_bias: Bias::Yes,
     ..LLAMA
 };
 pub(crate) const GRANITEMOE: Decoder = Decoder { experts: Some(GRANITE_EXPERTS), ..LLAMA };
 pub(crate) const OLMOE: Decoder = Decoder {
-    experts: Some(Experts { inner: "intermediate_size", ..EXPERTS }),
+    experts: Some(ExpertLayer { inner: "intermediate_size", ..EXPERTS }),
     norms: crate::decoder::NORMS,
     ..OLMO2
 };
 pub(crate) const GPT_OSS: Decoder = Decoder {
     per_head: &["sinks"],
-    experts: Some(Experts {
+    experts: Some(ExpertLayer {
         router: "router.weight",
         per_expert: &["router.bias"],
         is_transposed: true,
@@ -98,14 +99,14 @@ pub(crate) const GLM4_MOE: Decoder = Decoder {
 };
 pub(crate) const GLM4_MOE_LITE: Decoder = Decoder {
     projections: Projections::LowRank,
-    experts: Some(Experts { sparse: listed, ..SCORED_EXPERTS }),
+    experts: Some(ExpertLayer { sparse: listed, ..SCORED_EXPERTS }),
     ..LLAMA
 };
 pub(crate) const DEEPSEEK_V2: Decoder =
     Decoder { projections: Projections::LowRank, experts: Some(DEEPSEEK_EXPERTS), ..LLAMA };
 pub(crate) const DEEPSEEK_V3: Decoder = Decoder { experts: Some(SCORED_EXPERTS), ..DEEPSEEK_V2 };
 pub(crate) const ERNIE_MOE: Decoder = Decoder {
-    experts: Some(Experts {
+    experts: Some(ExpertLayer {
         count: "moe_num_experts",
         shared: Shared::Several("moe_num_shared_experts"),
         sparse: ernie_layers,
@@ -115,6 +116,6 @@ pub(crate) const ERNIE_MOE: Decoder = Decoder {
 };
 pub(crate) const MINIMAX: Decoder = Decoder {
     head_norms: HeadNorms::All,
-    experts: Some(Experts { per_expert: &["e_score_correction_bias"], ..MIXTRAL_EXPERTS }),
+    experts: Some(ExpertLayer { per_expert: &["e_score_correction_bias"], ..MIXTRAL_EXPERTS }),
     ..LLAMA
 };

@@ -27,14 +27,14 @@ struct Multimodal {
     vision: &'static str,
     head: &'static str,
     tied: Tied,
-    join: fn(&Parts<'_>, &Scope<'_>),
+    join: fn(&PartConfigs<'_>, &Scope<'_>),
     rules: &'static [Rule],
     /// Rules of the class without a head.
     bare_rules: &'static [Rule],
 }
 
 /// Configurations of the model and its parts.
-struct Parts<'a> {
+struct PartConfigs<'a> {
     root: &'a Config<'a>,
     vision: Option<&'a Config<'a>>,
     hidden: Size,
@@ -118,7 +118,7 @@ fn features(c: &Config<'_>) -> Size {
     Size(layers.map_or(1, |layers| layers.len() as u64))
 }
 
-fn two_layers(p: &Parts<'_>, s: &Scope<'_>, input: Size, middle: Size, second: Size) {
+fn two_layers(p: &PartConfigs<'_>, s: &Scope<'_>, input: Size, middle: Size, second: Size) {
     let m = s.at("multi_modal_projector");
     let key = "multimodal_projector_bias";
     let bias = p.root.value(key).and_then(serde_json::Value::as_bool).unwrap_or(true);
@@ -126,25 +126,25 @@ fn two_layers(p: &Parts<'_>, s: &Scope<'_>, input: Size, middle: Size, second: S
     m.linear("linear_2", [p.hidden, second], bias);
 }
 
-fn with_newline(p: &Parts<'_>, s: &Scope<'_>) {
+fn with_newline(p: &PartConfigs<'_>, s: &Scope<'_>) {
     s.tensor("image_newline", &[p.hidden]);
     (LLAVA.join)(p, s);
 }
 
-fn gemma3(p: &Parts<'_>, s: &Scope<'_>) {
+fn gemma3(p: &PartConfigs<'_>, s: &Scope<'_>) {
     let m = s.at("multi_modal_projector");
     m.tensor("mm_input_projection_weight", &[p.seen, p.hidden]);
     m.module("mm_soft_emb_norm", &[p.seen], false);
 }
 
-fn mistral3(p: &Parts<'_>, s: &Scope<'_>) {
+fn mistral3(p: &PartConfigs<'_>, s: &Scope<'_>) {
     let (m, side) = (s.at("multi_modal_projector"), p.root.size("spatial_merge_size"));
     m.module("norm", &[p.seen], false);
     m.linear("patch_merger.merging_layer", [p.seen, p.seen * side * side], false);
     two_layers(p, s, p.seen * features(p.root), p.hidden, p.hidden);
 }
 
-fn aya(p: &Parts<'_>, s: &Scope<'_>) {
+fn aya(p: &PartConfigs<'_>, s: &Scope<'_>) {
     let factor = p.root.size("downsample_factor");
     let (input, middle) =
         (p.seen * factor * factor, p.root.number("alignment_intermediate_size").unwrap_or(p.hidden));
@@ -153,7 +153,7 @@ fn aya(p: &Parts<'_>, s: &Scope<'_>) {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small ratio, as int() does")]
-fn internvl(p: &Parts<'_>, s: &Scope<'_>) {
+fn internvl(p: &PartConfigs<'_>, s: &Scope<'_>) {
     let ratio = p.root.value("downsample_ratio").and_then(serde_json::Value::as_f64).unwrap_or(0.5);
     let factor = Size((1.0 / ratio) as u64);
     let input = p.seen * factor * factor;
@@ -161,7 +161,7 @@ fn internvl(p: &Parts<'_>, s: &Scope<'_>) {
     two_layers(p, s, input, p.hidden, p.hidden);
 }
 
-fn lfm2(p: &Parts<'_>, s: &Scope<'_>) {
+fn lfm2(p: &PartConfigs<'_>, s: &Scope<'_>) {
     let (m, factor) = (s.at("multi_modal_projector"), p.root.size("downsample_factor"));
     let (input, middle) = (p.seen * factor * factor, p.root.size("projector_hidden_size"));
     if p.root.flag("projector_use_layernorm") {
@@ -172,12 +172,12 @@ fn lfm2(p: &Parts<'_>, s: &Scope<'_>) {
     m.linear("linear_2", [p.hidden, middle], bias);
 }
 
-fn mllama(p: &Parts<'_>, s: &Scope<'_>) {
+fn mllama(p: &PartConfigs<'_>, s: &Scope<'_>) {
     let seen = p.vision.map_or(Size(0), |vision| vision.size("vision_output_dim"));
     s.linear("multi_modal_projector", [p.hidden, seen], true);
 }
 
-fn gemma4(p: &Parts<'_>, s: &Scope<'_>) {
+fn gemma4(p: &PartConfigs<'_>, s: &Scope<'_>) {
     if p.vision.is_some() {
         s.linear("embed_vision.embedding_projection", [p.hidden, p.seen], false);
     }
@@ -246,7 +246,7 @@ pub(crate) fn build(c: &Config<'_>, head: Head) -> Option<Built> {
         None => Size(0),
     };
     let hidden = text.size("hidden_size");
-    let parts = Parts { root: c, vision: vision.as_ref(), hidden, seen };
+    let parts = PartConfigs { root: c, vision: vision.as_ref(), hidden, seen };
     (model.join)(&parts, &base);
     if let Some(audio) = &audio {
         towers::add(audio, &base.at("audio_tower").part("audio"))?;

@@ -3,7 +3,7 @@
 mod files;
 
 use byte_source::{Error, Location, Observer, Result};
-use families::{Comparison, MisshapedTensor, MissingTensor, Model, TensorGroup};
+use families::{MisshapedTensor, MissingTensor, Model, ModelComparison, TensorGroup};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use serde::{Deserialize, Serialize};
 
@@ -111,8 +111,17 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         first.map(|tensor| (tensor.name.as_str(), tensor.shape.as_slice())).collect()
     };
     let comparison = model.compare(&distinct);
-    let Comparison { layout, expected, missing, groups, absent, unexpected, misshaped, other_layout, .. } =
-        comparison;
+    let ModelComparison {
+        layout,
+        expected,
+        missing,
+        groups,
+        absent,
+        unexpected,
+        misshaped,
+        other_layout,
+        ..
+    } = comparison;
     let files_of = |name: &str| -> Vec<String> {
         let numbers = places.get(name).into_iter().flatten();
         numbers.filter_map(|number| Some(files.get(*number)?.name.clone())).collect()
