@@ -36,10 +36,8 @@ def table():
         parts = {}
         for key in cls.sub_configs:
             part = getattr(cls(), key, None)
-            default = getattr(cls, "sub_configs_defaults", {}).get(key)
-            default = default if part is None else type(part)
-            if default is not None and default.model_type in CONFIG_MAPPING:
-                parts[key] = default.model_type
+            if part is not None and part.model_type in CONFIG_MAPPING:
+                parts[key] = part.model_type
         waiting.extend(parts.values())
         fields = {key: field.default for key, field in cls.__dataclass_fields__.items()}
         wanted = keys | {real for alias, real in cls.attribute_map.items() if alias in keys}

@@ -33,6 +33,10 @@ const ENDS: &[(&str, Head)] = &[
     ("Model", Head::None),
 ];
 
+/// Types whose class for questions calls the body as older classes did.
+const ANSWERING: &[&str] =
+    &["arcee", "exaone4", "llama", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "seed_oss", "smollm3"];
+
 impl Head {
     /// Returns the kind of a class.
     pub(crate) fn of(class: &str) -> Option<Self> {
@@ -48,6 +52,7 @@ pub(crate) fn add(family: &Family, head: Head, c: &Config<'_>, s: &Scope<'_>) ->
     let prefix = match (head, c.model_type.as_str()) {
         (Head::None, _) => "",
         (Head::Sequence | Head::Tokens, "t5") => "transformer",
+        (Head::Question, kind) if ANSWERING.contains(&kind) => "transformer",
         _ => family.prefix,
     };
     let body = s.at(prefix);
