@@ -123,7 +123,7 @@ fn an_option_of_convert_is_the_same_in_json() {
 
 #[test]
 fn options_are_flags_and_python_keywords() {
-    let requests: [(&str, BTreeSet<String>, BTreeSet<String>); 5] = [
+    let requests: [(&str, BTreeSet<String>, BTreeSet<String>); 6] = [
         ("convert", convert_names(), names(&["src", "dst", "progress"])),
         (
             "verify",
@@ -144,6 +144,14 @@ fn options_are_flags_and_python_keywords() {
         (
             "digest",
             changed_options(&inspect::InputOptions::default(), &())
+                .into_iter()
+                .map(|(name, _)| name)
+                .collect(),
+            names(&["path", "progress"]),
+        ),
+        (
+            "check",
+            changed_options(&inspect::CheckOptions::default(), &())
                 .into_iter()
                 .map(|(name, _)| name)
                 .collect(),

@@ -195,10 +195,11 @@ impl Match<'_> {
         absent.map(|(part, _)| part).collect()
     }
 
-    /// Returns the number of differences, of which each tensor of the folder that is unknown is one.
+    /// Returns the number of tensors of the folder that the layout does not have so. What is missing says nothing: a layout with
+    /// fewer tensors would lack fewer.
     fn cost(&self) -> usize {
         let unknown = self.entries.iter().filter(|entry| entry.is_none()).count();
-        self.missing.len().saturating_add(self.misshaped.len()).saturating_add(unknown)
+        self.misshaped.len().saturating_add(unknown)
     }
 }
 
