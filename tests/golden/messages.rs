@@ -133,3 +133,77 @@ fn a_failed_conversion_has_a_code() {
     assert_eq!(code(&["missing.pth"]), case("missing.pth", "io"));
     assert_eq!(code(&["--each", "page.pth", "-o", "out"]), case("page.pth", "input"));
 }
+
+#[test]
+fn near_misses_say_what_is_meant() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.pth"), &dict(&[("layers.0.w", tensor(2)), ("layers.1.w", tensor(2))]));
+    write(root.join("text.pth"), "a text");
+    let mut texts = String::new();
+    for arguments in [
+        &["inspect", "a.pht"][..],
+        &["a.pt"],
+        &["inspect", "other.pth"],
+        &["a.pth", "--dtype", "fp8"],
+        &["a.pth", "--dtype", "nf4"],
+        &["inspect", "--depth", "1", "a.pth"],
+        &["inspect", "--json", "text.pth"],
+        &["inspect", "--json", "a.pht"],
+        &["digest", "--json", "a.pht"],
+    ] {
+        texts.extend(["--- ", &arguments.join(" "), "\n", &run(root, arguments).1]);
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_that_is_named_says_what_to_use() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let made = std::process::Command::new("mkfifo").arg(root.join("pipe")).status();
+    assert!(made.expect("every Linux has it").success());
+    let advice = "; pipe it into inspect, scan, trace, report, diff and digest, where `-` is standard input; for the others, \
+                  write it to a file first\n";
+    for arguments in [["inspect", "pipe"], ["convert", "pipe"], ["digest", "pipe"]] {
+        let (status, text) = run(root, &arguments);
+        assert!(
+            status == Some(1) && text.contains(&format!("pipe is a named pipe, not a file{advice}")),
+            "{text}"
+        );
+    }
+    // `/dev/stdin` is one that has a name of its own.
+    let program = std::process::Command::new(env!("CARGO_BIN_EXE_torch2carton"))
+        .args(["convert", "/dev/stdin"])
+        .stdin(std::process::Stdio::piped())
+        .output()
+        .expect("the program was built for this test");
+    let text = String::from_utf8_lossy(&program.stderr).into_owned();
+    assert!(text.contains(&format!("/dev/stdin is a named pipe, not a file{advice}")), "{text}");
+}
+
+#[test]
+fn a_checkpoint_in_an_archive_is_named_and_read() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("policy.pth"), &dict(&[("w", tensor(2))]));
+    let policy = std::fs::read(root.join("policy.pth")).expect("it was written");
+    let files = [("data", &b"{}"[..]), ("policy.pth", &policy), ("policy.optimizer.pth", &policy)];
+    write(root.join("model.zip"), test_support::stored_zip(files));
+    let mut texts = String::new();
+    for arguments in [
+        &["inspect", "model.zip"][..],
+        &["scan", "model.zip"],
+        &["inspect", "-q", "model.zip::policy.pth"],
+        &["scan", "model.zip::policy.pth"],
+        &["digest", "model.zip::policy.optimizer.pth"],
+        &["inspect", "model.zip::other.pth"],
+        &["diff", "policy.pth", "model.zip::policy.pth"],
+        &["convert", "-q", "model.zip::policy.pth", "-o", "x.safetensors"],
+    ] {
+        texts.extend(["--- ", &arguments.join(" "), "\n", &run(root, arguments).1]);
+    }
+    insta::assert_snapshot!(texts);
+    assert!(root.join("x.safetensors").is_file());
+}

@@ -36,14 +36,24 @@ fn an_architecture_without_a_forward_is_named() {
     write(root.join("t5/config.json"), r#"{"model_type": "t5"}"#);
     let text = ok(root, &["t5"]);
     let first = text.lines().next().unwrap_or_default();
-    let note =
-        "note: no forward for t5: the carton returns its tensors; the nearest names that have one are ";
-    assert!(first.starts_with(note) && first.contains(" and ") && first.ends_with("lists all)"), "{text}");
+    let none = "docs/models.md lists the decoders that have one";
+    assert_eq!(first, format!("note: no forward for t5: the carton returns its tensors; {none}"));
     assert!(root.join("t5.carton").exists());
     let (status, text) = run(root, &["t5", "--require-model", "-o", "no.carton"]);
     assert_eq!(status, Some(1), "{text}");
     assert!(text.contains("no forward for") && text.contains("t5"), "{text}");
     assert!(!root.join("no.carton").exists());
+    // Those of the same family are named, which is not a matter of letters.
+    write(root.join("t5/config.json"), r#"{"model_type": "gpt2"}"#);
+    assert!(
+        ok(root, &["t5"]).contains(&format!("no forward for gpt2: the carton returns its tensors; {none}"))
+    );
+    write(root.join("t5/config.json"), r#"{"model_type": "gemma3n"}"#);
+    let text = ok(root, &["t5"]);
+    assert!(
+        text.contains("of its family, gemma, gemma2, gemma3_text have one (docs/models.md lists all)"),
+        "{text}"
+    );
     // What was asked for is not noted.
     let text = ok(root, &["t5", "--arch", "weights"]);
     assert!(!text.contains("no forward"), "{text}");

@@ -83,8 +83,10 @@ fn folders_of_outputs_are_created_and_used() {
     ok(root, &["unpack", "new/deep/x.carton", "-q", "-o", "parts/x"]);
     ok(root, &["pack", "parts/x", "-q", "-o", "packed/again/x.carton"]);
     assert!(root.join("packed/again/x.carton").is_file() && root.join("arrays/w.npy").is_file());
-    // A folder that exists gets the file.
+    // A folder that exists gets safetensors, or the file that is asked for.
     ok(root, &["a.pth", "-q", "-o", "new"]);
+    assert!(root.join("new/model.safetensors").is_file());
+    ok(root, &["a.pth", "-q", "-o", "new", "--to", "carton"]);
     assert!(root.join("new/a.carton").is_file());
     // Nothing is left of a conversion that fails.
     let (status, text) = run(root, &["a.pth", "-q", "-o", "failed/deep/x.safetensors", "--exclude", "*"]);
@@ -92,4 +94,36 @@ fn folders_of_outputs_are_created_and_used() {
     assert!(!root.join("failed").exists());
     let (status, text) = run(root, &["a.pth", "-o", "a.pth/x.carton"]);
     assert!(status == Some(1) && text.contains("a.pth is not a folder"), "{text}");
+}
+
+#[test]
+fn a_name_says_what_is_written_or_to_does() {
+    let scratch = scratch();
+    let root = scratch.path();
+    model_and_file(root);
+    let folder = ["config.json", "model.safetensors", "tokenizer.json"];
+    ok(root, &["m", "-q", "-o", "with/slash/"]);
+    assert_eq!(listing(&root.join("with/slash")), folder);
+    // Also if it ends like a file.
+    ok(root, &["m", "-q", "-o", "with.pth/"]);
+    assert_eq!(listing(&root.join("with.pth")), folder);
+    for (to, file) in [("pth", "pytorch_model.bin"), ("carton", "m.carton")] {
+        let output = format!("of-{to}/");
+        ok(root, &["m", "-q", "-o", &output, "--to", to]);
+        assert!(root.join(output).join(file).is_file(), "{to}");
+    }
+    // An option says it, too.
+    ok(root, &["m", "-q", "-o", "described/", "--description", "a model"]);
+    assert!(root.join("described/m.carton").is_file());
+    ok(root, &["m", "-q", "-o", "x.carton"]);
+    let (status, text) = run(root, &["m", "-o", "out"]);
+    assert_eq!(status, Some(2), "{text}");
+    insta::assert_snapshot!(text, @"
+    error: out does not say what it becomes, and the input is the folder of a model; --to safetensors -o out writes a folder of them, and --to carton one file
+    exit status 2
+    ");
+    assert!(!root.join("out").exists());
+    // One file becomes one file.
+    ok(root, &["a.pth", "-q", "-o", "one"]);
+    assert!(root.join("one").is_file());
 }

@@ -319,3 +319,47 @@ fn a_dtype_that_numpy_lacks_is_refused() {
     refused(&mut texts, root, "pairs of 4-bit floats", &["run", "f4.carton", "--get", "w", "-o", "w.npy"]);
     insta::assert_snapshot!("run-npy", texts);
 }
+
+/// A tokenizer of words.
+const WORDS: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+    "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+    "model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1, "b": 2}, "unk_token": "[UNK]"}}"#;
+
+#[test]
+fn a_chat_template_and_an_end_at_once_are_noted() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let text = |args: &[&str]| output(root, &[&["run", "x.carton", "a b"], args].concat()).2;
+    let template =
+        "note: the carton has a chat template, which is not applied: the text is continued as it is\n";
+    model(root, &[("tokenizer.json", WORDS)]);
+    assert!(!text(&["-n", "1"]).contains("note"), "{}", text(&["-n", "1"]));
+    let top: Value =
+        serde_json::from_str(&ok(root, &["run", "x.carton", "a b", "--top", "1", "--json"])).expect("JSON");
+    let top = &top["candidates"][0]["id"];
+    let ends = json!({ "eos_token_id": top }).to_string();
+    for (name, document) in
+        [("chat_template.jinja", "{{ messages }}"), ("tokenizer_config.json", r#"{"chat_template": "x"}"#)]
+    {
+        model(root, &[("tokenizer.json", WORDS), (name, document), ("generation_config.json", &ends)]);
+        let printed = text(&[]);
+        assert!(printed.starts_with(template), "{printed}");
+        assert!(printed.contains(&format!("note: the first token is {top}")), "{printed}");
+        assert!(printed.contains("which ends a text, so there is no continuation\n"), "{printed}");
+        assert!(!text(&["-q"]).contains("note"), "{}", text(&["-q"]));
+    }
+}
+
+#[test]
+fn a_tokenizer_that_is_not_read_is_noted_at_conversion() {
+    let scratch = scratch();
+    let root = scratch.path();
+    test_support::tiny_llama::write(root).expect("a temporary folder");
+    let convert = || ok(root, &["consolidated.00.pth", "--force", "-o", "x.carton"]);
+    let note = "note: tokenizer.model is a SentencePiece model, which is kept, and not read here: the carton takes token ids, and no \
+                text; a tokenizer.json, which `transformers` saves, is read, and `run --tokens` takes ids\n";
+    write(root.join("tokenizer.model"), b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02");
+    assert!(convert().contains(note), "{}", convert());
+    write(root.join("tokenizer.model"), "IQ== 0\nIg== 1\n");
+    assert!(!convert().contains("SentencePiece"), "{}", convert());
+}

@@ -10,7 +10,7 @@ use open::{
     ADAPTER_CONFIG, CartonInput, CheckpointSum, check_casts, check_renames, find_sources, take_documents,
     tensor_file,
 };
-use output::file_name;
+use output::{file_name, is_given_as_folder};
 use quantization::QuantizationDocuments;
 
 use crate::input::misc;
@@ -80,6 +80,14 @@ impl PlannedConversion {
         let quantization = options.dequantize.then(|| take_documents(&mut sources)).transpose()?;
         let name = output_path::model_name(&options, &sources);
         let has_documents = sources.folder().is_some() && has_documents(&sources, carton.as_deref())?;
+        // A name without an extension is as likely meant for a folder as for a file.
+        if let (None, Some(output)) = (folder, &options.output)
+            && options.target.is_assumed()
+            && !is_given_as_folder(output)
+            && has_documents
+        {
+            return Err(InvalidOption::NoKind { path: output.clone() }.into());
+        }
         let has_folder = format.is_folder(None, has_documents);
         let default = || output_path::default_output_path(&options, &sources, has_folder, naming);
         let output = match (folder, &options.output) {
@@ -87,8 +95,7 @@ impl PlannedConversion {
             (Some(folder), _) => folder.join(file_name(&default())),
             // Of a format that is a file, an existing folder gets the file with its default name.
             (None, Some(output))
-                if options.destination.is_folder(output)
-                    && !format.is_folder(Some(output), has_documents) =>
+                if is_given_as_folder(output) && !format.is_folder(Some(output), has_documents) =>
             {
                 output.join(file_name(&default()))
             }

@@ -55,6 +55,11 @@ pub enum Note {
         /// Names of what is missing, such as `config.json`.
         names: Vec<&'static str>,
     },
+    /// The tokenizer of a model is kept, and of a kind that is not read here.
+    SentencePiece {
+        /// Name of the file.
+        name: String,
+    },
     /// A model in Meta's layout has no `tokenizer.model`, which Meta's code needs.
     NoMetaTokenizer,
     /// Tensors that share a storage without being the same view are written as separate copies.
@@ -109,12 +114,14 @@ impl fmt::Display for Note {
             Self::Open(note) => note.fmt(f),
             Self::Module(note) => note.fmt(f),
             Self::NoForward { model_type } => {
-                let nearest = nearest_architectures(model_type).join(" and ");
-                write!(
-                    f,
-                    "no forward for {model_type}: the carton returns its tensors; the nearest names that have one are \
-                     {nearest} (docs/models.md lists all)"
-                )
+                write!(f, "no forward for {model_type}: the carton returns its tensors; ")?;
+                match family(model_type).as_slice() {
+                    [] => f.write_str("docs/models.md lists the decoders that have one"),
+                    [one] => write!(f, "of its family, {one} has one (docs/models.md lists all)"),
+                    several => {
+                        write!(f, "of its family, {} have one (docs/models.md lists all)", several.join(", "))
+                    }
+                }
             }
             Self::ViewsSeparated { count, names } => {
                 let views = format_things(*count, "view");
@@ -145,6 +152,12 @@ impl fmt::Display for Note {
                 "there is no {} next to the checkpoint, so the output has none; programs that load a model from a folder need it",
                 names.join(" and no ")
             ),
+            Self::SentencePiece { name } => {
+                write!(
+                    f,
+                    "{name} is a SentencePiece model, which is kept, and not read here: the carton takes token ids, and no text"
+                )
+            }
             Self::NoMetaTokenizer => {
                 f.write_str("there is no tokenizer.model next to the checkpoint, which Meta's code needs")
             }
@@ -182,12 +195,12 @@ impl fmt::Display for Note {
     }
 }
 
-/// Returns the two architectures whose names resemble `name` most.
-fn nearest_architectures(name: &str) -> Vec<&'static str> {
-    let mut known: Vec<&'static str> = decoder::architectures().collect();
-    known.sort_by(|a, b| strsim::jaro_winkler(name, b).total_cmp(&strsim::jaro_winkler(name, a)));
-    known.truncate(2);
-    known
+/// Returns at most three architectures of the same maker and line, such as qwen2 and qwen3 for `qwen3_next`. What is called GPT has
+/// little else in common.
+fn family(name: &str) -> Vec<&'static str> {
+    let line = |name: &str| -> String { name.chars().take_while(char::is_ascii_alphabetic).collect() };
+    let of_family = |known: &&'static str| line(known) == line(name) && line(name) != "gpt";
+    decoder::architectures().filter(of_family).take(3).collect()
 }
 
 fn write_no_logits(f: &mut fmt::Formatter<'_>, dtype: Dtype) -> fmt::Result {

@@ -45,6 +45,12 @@ pub enum Problem {
         /// First line of a text, which may be the answer of a server, as a quoted string; empty for other files.
         first_line: String,
     },
+    /// The file is a zip archive of checkpoints.
+    #[error("a zip archive of files, not a PyTorch checkpoint: it has {}", first_names(members))]
+    Archive {
+        /// Names of the checkpoints in it.
+        members: Vec<String>,
+    },
     /// The zip archive has no `data.pkl`, or two.
     #[error("{found} in the zip archive, expected one `data.pkl` in one folder")]
     PickleCount {
@@ -300,10 +306,21 @@ fn zip_text(error: &zip_format::Error) -> String {
     }
 }
 
+/// Formats the first names of a list.
+fn first_names(names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown = names.iter().take(SHOWN).map(|name| format!("`{}`", name.escape_debug()));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 details! {
     Problem => Problem::place {
         Option: NoPickle;
-        Input: Format, PickleCount, Duplicate, DuplicateInParts, MissingShard, ExtraShard, MissingTensor, PartsDisagree,
+        Input: Format, Archive, PickleCount, Duplicate, DuplicateInParts, MissingShard, ExtraShard, MissingTensor, PartsDisagree,
             CopiesDiffer, EqualShards, WrongSplit, TensorInTwoFiles, IndexDisagrees, Unlisted;
         Unsupported: Limit, CompressedPickle, Expansion, Expanded, UnknownSplit;
         Damaged: CaseInsensitiveDuplicate, Link, MissingRecord, Inflate, ByteOrder, MissingStorage, TruncatedFile,

@@ -56,6 +56,7 @@ pub use assembly::{CheckpointAssembly, ItemPath};
 pub use byte_source::{Error, Result};
 pub use checkpoint::{Checkpoint, TwinName};
 pub use compound::CompoundItem;
+pub use container::formats::zip::archive_member;
 pub use container::formats::{CONTAINERS, containers, is_checkpoint_extension, register_container};
 pub use container::{Container, ContainerContents, ContainerFormat};
 pub use encoded::EncodedBytes;

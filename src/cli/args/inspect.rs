@@ -34,7 +34,7 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub(crate) fail_on: Vec<FailOn>,
     /// List the values, and no tensors
-    #[arg(long = "values", conflicts_with_all = ["tree", "sort", "statistics", "fail_on", "sha256"])]
+    #[arg(long = "values", conflicts_with_all = ["tree", "depth", "sort", "statistics", "fail_on", "sha256"])]
     pub(crate) values_only: bool,
     /// Write the tensor NAME to this file in NumPy's format, or to standard output if it is `-`
     #[arg(short, long, value_name = "NPY", value_hint = ValueHint::FilePath)]

@@ -14,6 +14,7 @@ use output::{Destination, RemoteAddress};
 use remote_source::{Address, Error, Neighbours, RemoteOptions, Traffic};
 use serde::{Deserialize, Serialize};
 
+use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::stdin;
 
 /// Documents that say what the tensors of an index mean.
@@ -61,6 +62,23 @@ struct Counts {
     reported: Arc<Mutex<Traffic>>,
 }
 
+/// Returns where a path of this machine leads, which may name a file in a zip archive, as `ARCHIVE::NAME`.
+fn local(input: &Path) -> Result<Location> {
+    let text = input.to_string_lossy();
+    let Some((archive, name)) = text.split_once("::").filter(|(archive, _)| Path::new(archive).is_file())
+    else {
+        return Ok(input.into());
+    };
+    if input.exists() {
+        return Ok(input.into());
+    }
+    let source = byte_source::map_file_lazily(Path::new(archive))?;
+    match torch_import::archive_member(&source, name).map_err(|error| error.in_file(Path::new(archive)))? {
+        Some(member) => Ok(member.into()),
+        None => Err(UsageError(format!("{archive} has no file `{}`", name.escape_debug())).into()),
+    }
+}
+
 impl RemoteArgs {
     /// Creates the arguments of a command that has the same options itself.
     #[cfg(any(feature = "download", feature = "serve"))]
@@ -72,8 +90,10 @@ impl RemoteArgs {
     pub(crate) fn locate(&self, input: &Path) -> Result<Location> {
         // The code that a configuration names may be next to it.
         let of_files = input.to_string_lossy().ends_with("config.json");
-        let found = self.open(input, Neighbours { of_files, documents: READ_DOCUMENTS })?;
-        Ok(found.unwrap_or_else(|| input.into()))
+        match self.open(input, Neighbours { of_files, documents: READ_DOCUMENTS })? {
+            Some(found) => Ok(found),
+            None => local(input),
+        }
     }
 
     /// Returns where the input is like [`locate`](Self::locate); `-` is standard input.
@@ -81,7 +101,7 @@ impl RemoteArgs {
         if RemoteAddress::from_path(input).is_some() {
             self.locate(input)
         } else {
-            Ok(stdin::input_path(input)?.into())
+            local(&stdin::input_path(input)?)
         }
     }
 
@@ -90,8 +110,10 @@ impl RemoteArgs {
         let copied = open::files::COMMON_COMPANIONS.iter().chain(READ_DOCUMENTS).copied();
         let documents: BTreeSet<&str> = copied.collect();
         let documents: Vec<&str> = documents.into_iter().collect();
-        let found = self.open(input, Neighbours { of_files: true, documents: &documents })?;
-        Ok(found.unwrap_or_else(|| input.into()))
+        match self.open(input, Neighbours { of_files: true, documents: &documents })? {
+            Some(found) => Ok(found),
+            None => local(input),
+        }
     }
 
     /// Sets where outputs go, and opens the adapters and the checkpoints to sum that are at addresses. The stores locate the inputs of

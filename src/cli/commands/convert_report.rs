@@ -1,9 +1,10 @@
 //! Prints the report of a conversion, or its error with advice.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::anyhow;
-use byte_source::{format_bytes, format_count, format_things};
+use byte_source::{Detail, ErrorKind, format_bytes, format_count, format_things};
 use convert::{
     ArchitectureChoice, CartonReport, ConvertReport, Error, HyperparameterKind, ModelOptions, OutputFormat,
     Problem, TensorListing,
@@ -22,6 +23,21 @@ use crate::cli::ui::{advice, errors, flags};
 pub(super) fn error_object(file: &str, code: &str, error: &anyhow::Error) -> Value {
     let text = errors::error_chain_text(error);
     json!({ "schema_version": 1, "file": file, "error": text, "code": code })
+}
+
+/// Prints the object for an input that cannot be read, if `json` objects are printed, and returns the error.
+pub(super) fn with_error_object(error: anyhow::Error, file: &Path, json: bool) -> anyhow::Error {
+    if !json || terminal::is_broken_pipe(&error) {
+        return error;
+    }
+    let kind =
+        match (error.downcast_ref::<byte_source::Error>(), error.downcast_ref::<remote_source::Error>()) {
+            (Some(error), _) => error.kind(),
+            (_, Some(error)) => error.kind(),
+            _ => ErrorKind::Input,
+        };
+    let object = error_object(&output::shown_path(file).display().to_string(), kind.name(), &error);
+    super::write_json_line(&mut io::stdout().lock(), &object).err().map_or(error, Into::into)
 }
 
 const KNOWN_VALUES_HINT: &str = " (Llama 1 and 2: 10000 and 1e-5 or 1e-6; Llama 3: 500000 and 1e-5)";

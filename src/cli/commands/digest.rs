@@ -9,6 +9,7 @@ use byte_source::format_things;
 use inspect::DigestReport;
 use serde_json::json;
 
+use super::convert_report::with_error_object;
 use crate::cli::args::Digest;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, escape_hidden};
@@ -24,7 +25,8 @@ pub(crate) fn digest(args: &Digest, quiet: bool) -> Result<ExitCode> {
     let several = args.files.len() > 1;
     let mut failed = 0_usize;
     for file in &args.files {
-        match digest_file(args, file, quiet).and_then(|report| print(args, file, &report)) {
+        let printed = digest_file(args, file, quiet).and_then(|report| print(args, file, &report));
+        match printed.map_err(|error| with_error_object(error, file, args.json)) {
             Err(error) if several && !terminal::is_broken_pipe(&error) => {
                 errors::print_error(&error);
                 failed += 1;

@@ -12,6 +12,7 @@ use inspect::{InspectReport, RowStatistics, TensorHash, TensorRow};
 use open::{AdapterOverview, ValueRows};
 use torch_import::is_checkpoint_extension;
 
+use super::convert_report::with_error_object;
 use super::{inspect_tree, inspect_values};
 use crate::cli::args::{FailOn, Inspect};
 use crate::cli::ui::invocation::UsageError;
@@ -27,7 +28,10 @@ const EXTENSIONS: &[&str] = &["carton", "json", "tar", "zip"];
 pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
     let (files, names) = split_names(&args.files);
     match (files.as_slice(), names.as_slice()) {
-        ([file], [_, ..]) => return inspect_values::print_named(args, file, &names, quiet),
+        ([file], [_, ..]) => {
+            let printed = inspect_values::print_named(args, file, &names, quiet);
+            return printed.map_err(|error| with_error_object(error, file, args.json));
+        }
         (_, [name, ..]) => {
             let text =
                 format!("`{}` is not a file, and a name can follow one file only", escape_hidden(name));
@@ -43,7 +47,8 @@ pub(crate) fn inspect(args: &Inspect, quiet: bool) -> Result<ExitCode> {
     let mut failed = 0_usize;
     let mut with_special = Vec::new();
     for (index, file) in files.iter().enumerate() {
-        match inspect_file(args, quiet, file, several.then_some(index)) {
+        let inspected = inspect_file(args, quiet, file, several.then_some(index));
+        match inspected.map_err(|error| with_error_object(error, file, args.json)) {
             Err(error) if several && !terminal::is_broken_pipe(&error) => {
                 errors::print_error(&error);
                 failed += 1;

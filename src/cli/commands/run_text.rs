@@ -27,6 +27,8 @@ const DEFAULT_CANDIDATES: u32 = 5;
 const DEFAULT_MAX_TOKENS: u32 = 128;
 /// Maximum size in bytes of a document with stop tokens.
 const DOCUMENT_MAX: u64 = 1 << 20;
+/// Maximum size in bytes of a document with a chat template, which may list thousands of added tokens.
+const TEMPLATES_MAX: u64 = 16 << 20;
 
 pub(super) fn run(
     args: &Run,
@@ -49,6 +51,12 @@ pub(super) fn run(
     if prompt.is_empty() {
         let text = "there is no token to continue; give a text, or ids with --tokens";
         return Err(UsageError(text.to_owned()).into());
+    }
+    let has_template = words.is_some() && has_chat_template(runnable);
+    if has_template && !(quiet || args.json) {
+        terminal::note(
+            "the carton has a chat template, which is not applied: the text is continued as it is",
+        );
     }
     let context = ModelContext { tokens: runnable.max_positions(), is_reported: !(quiet || args.json) };
     context.note_long_prompt(prompt.len());
@@ -224,6 +232,15 @@ fn run_continuation(
     };
     let text = out.finish()?;
     context.note_long_continuation(prompt.len(), done.tokens.len());
+    if let (StopReason::StopToken(stop), [], false) =
+        (done.stop_reason, done.tokens.as_slice(), quiet || args.json)
+    {
+        let shown = words.map(|words| words.text_of(stop)).transpose()?.filter(|text| !text.is_empty());
+        let shown = shown.map_or_else(String::new, |text| format!(", {}", quoted_token(&text)));
+        terminal::note(format_args!(
+            "the first token is {stop}{shown}, which ends a text, so there is no continuation"
+        ));
+    }
     let seed = match choice {
         TokenChoice::Random { seed, .. } => Some(seed),
         TokenChoice::Greedy => None,
@@ -264,6 +281,18 @@ fn run_continuation(
         terminal::summary(format_args!("{times}{seed}"));
     }
     Ok(if interruption.is_set() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// Returns true if a document says how the turns of a chat are written. One that is too long or damaged is as good as none.
+fn has_chat_template(runnable: &Runnable) -> bool {
+    let document = |name| runnable.misc(name, TEMPLATES_MAX).ok().flatten();
+    let has_key = |document: Vec<u8>| {
+        let value: serde_json::Value = serde_json::from_slice(&document).unwrap_or_default();
+        value.get("chat_template").is_some_and(|template| !template.is_null())
+    };
+    document("chat_template.jinja").is_some()
+        || document("chat_template.json").is_some()
+        || document("tokenizer_config.json").is_some_and(has_key)
 }
 
 /// Returns the stop tokens: from the carton's documents, else from the tokenizer's format.

@@ -8,7 +8,7 @@ use inspect::{
     CUSTOM_CODE_NOTE, CustomClass, FileScan, GlobalUse, GlobalUseKind, Risk, ScanOutcome, ScannedFile,
     Verdict, globals_of_risk, linked_folder_note,
 };
-use torch_import::OmittedCounts;
+use torch_import::{OmittedCounts, PlaceStep};
 
 use super::scan_headline::{call_text, headline, list_of_names, unread_rows};
 use crate::cli::args::Scan;
@@ -92,7 +92,27 @@ fn places(classes: &[CustomClass]) -> Vec<String> {
 
 /// Returns the format of a file, and how many pickles and globals it has: `zip, 1 pickle, 3 known globals`.
 fn contents_text(scan: &ScannedFile) -> String {
-    format!("{}, {}, {}", scan.format, format_things(scan.count, "pickle"), global_counts_text(scan))
+    let members = members_text(scan);
+    format!("{}{members}, {}, {}", scan.format, format_things(scan.count, "pickle"), global_counts_text(scan))
+}
+
+/// Returns the first names of the archives in an archive, such as the checkpoints that are in one; empty if there are none.
+fn members_text(scan: &ScannedFile) -> String {
+    const SHOWN: usize = 4;
+    let mut names: Vec<&str> = Vec::new();
+    for pickle in &scan.pickles {
+        if let [PlaceStep::Record(name), _, ..] = pickle.place.0.as_slice()
+            && !names.contains(&name.as_str())
+        {
+            names.push(name);
+        }
+    }
+    let more = match names.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let shown = names.get(..SHOWN.min(names.len())).unwrap_or_default().join(", ");
+    if shown.is_empty() { shown } else { format!(" of {shown}{more}") }
 }
 
 /// Counts the globals by risk: `2 known, 1 unknown and 3 dangerous globals`.

@@ -203,6 +203,10 @@ fn option_text(option: &InvalidOption) -> String {
         | InvalidOption::MiscTwice { .. } => {
             format!("--misc: {option}")
         }
+        InvalidOption::NoKind { path } => {
+            let path = shell_quoted_path(path);
+            format!("{option}; --to safetensors -o {path} writes a folder of them, and --to carton one file")
+        }
         InvalidOption::NotAFolder { .. } => {
             format!("{option}; -o names a file if it ends in .carton, .safetensors or .pth")
         }
@@ -290,6 +294,9 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
     let advice = match note {
         Note::Open(note) => return open_note_text(note, file),
         Note::Module(note) => return flags::module_note_text(note),
+        Note::SentencePiece { .. } => {
+            "; a tokenizer.json, which `transformers` saves, is read, and `run --tokens` takes ids".to_owned()
+        }
         Note::CartonByDefault { .. } => "; --to carton says so".to_owned(),
         Note::GlobalsRecorded { .. } => format!("; `torch2carton scan {}` lists them", shell_quoted(file)),
         Note::DocumentsLeftOut { names, to } => {

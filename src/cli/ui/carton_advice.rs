@@ -72,6 +72,9 @@ pub(crate) fn carton_note_text(note: &CartonNote, file: &str) -> String {
             let (file, them) = (super::shell::shell_quoted(file), if *files == 1 { "it" } else { "them" });
             format!("{note}: `torch2carton resolve {file} -o OUTPUT` fetches {them}")
         }
+        CartonNote::SlowBFloat16 => {
+            format!("{note}; a conversion with --dtype float16 makes a file of the same size without that")
+        }
         note => note.to_string(),
     }
 }

@@ -22,9 +22,10 @@ fn with_advice(problem: &Problem) -> String {
 /// Returns advice on a problem in the search for a checkpoint; empty if there is none.
 pub(crate) fn files_advice(problem: &Problem) -> String {
     match problem {
-        Problem::NotFound { path } if parent_folder(path).is_dir() => {
-            format!("; `ls {}` shows what is there", shell_quoted_path(parent_folder(path)))
-        }
+        Problem::NotFound { path } if parent_folder(path).is_dir() => match similar_file(path) {
+            Some(similar) => format!("; did you mean {}?", shell_quoted_path(&similar)),
+            None => format!("; `ls {}` shows what is there", shell_quoted_path(parent_folder(path))),
+        },
         Problem::NotFound { path } => model_advice(path)
             .unwrap_or_else(|| format!(": the folder {} does not exist", parent_folder(path).display())),
         Problem::LoneShard { path, .. } => {
@@ -77,6 +78,19 @@ pub(crate) fn files_advice(problem: &Problem) -> String {
         },
         _ => String::new(),
     }
+}
+
+/// Returns the file or folder next to a missing one whose name differs by a typing mistake.
+fn similar_file(path: &Path) -> Option<PathBuf> {
+    /// Most names that are compared.
+    const NAMES_MAX: usize = 10_000;
+    let missing = file_name(path);
+    let most = if missing.chars().count() < 5 { 1 } else { 2 };
+    let names = parent_folder(path).read_dir().ok()?.flatten().take(NAMES_MAX);
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let distances = names.map(|name| (strsim::osa_distance(&missing, &name), name));
+    let (_, nearest) = distances.filter(|(distance, _)| *distance <= most).min()?;
+    Some(path.with_file_name(nearest))
 }
 
 /// Returns advice on a file that does not exist, if its path may be that of a model on the Hub.

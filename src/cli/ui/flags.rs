@@ -40,9 +40,6 @@ pub(crate) fn module_note_text(note: &ModuleNote) -> String {
             let name = names.first().map_or("NAME", String::as_str);
             format!("{note}; `--input {name}=bfloat16[batch,3]` makes the module cast it")
         }
-        ModuleNote::SlowBFloat16 => {
-            format!("{note}; `--dtype float16` makes a file of the same size without that")
-        }
         ModuleNote::NewerOperators { names }
             if names.iter().any(|name| name.starts_with("aten::scaled_dot_product_attention(")) =>
         {

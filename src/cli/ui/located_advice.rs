@@ -27,7 +27,7 @@ pub(crate) fn located_text(error: &Error) -> String {
 fn own_text(error: &Error) -> Option<String> {
     if let Some(Problem::NoSpace { needed, free, folder }) = error.detail() {
         let (needed, free) = (format_bytes(*needed), format_bytes(*free));
-        return Some(format!("needs {needed} in {}, {free} free", folder.display()));
+        return Some(format!("not enough space in {}: {needed} needed, {free} free", folder.display()));
     }
     if let Some(FileError::Write { path, reason }) = error.detail() {
         return Some(write_text(path, reason));
@@ -67,8 +67,15 @@ fn advice(error: &Error) -> String {
         .or_else(|| error.detail().map(|problem| remote_advice(problem).to_owned()));
     if let Some(advice) = of_crate {
         advice
+    } else if let Some(FileError::NotAFile { what: "a named pipe", .. }) = error.detail() {
+        "; pipe it into inspect, scan, trace, report, diff and digest, where `-` is standard input; for the others, write it to a \
+         file first"
+            .to_owned()
     } else if let Some(NotRepresentable { tensor, .. }) = error.detail() {
         exclude_advice(tensor)
+    } else if let (Some(torch_import::Problem::Archive { members }), Some(file)) = (error.detail(), file) {
+        let member = members.first().map_or("NAME", String::as_str);
+        format!("; {} names one of them", shell_quoted(&format!("{}::{member}", file.display())))
     } else if let Some(torch_import::Problem::EqualShards { file, .. }) = error.detail() {
         format!("; download or copy {file} again")
     } else if let Some(Problem::ReadInputs { reason, .. }) = error.detail() {
@@ -113,6 +120,9 @@ fn module_advice(error: &torchscript::Problem) -> String {
 fn write_text(path: &Path, reason: &io::Error) -> String {
     match remote_cause(reason) {
         Some(cause) => format!("cannot write: {}", remote_text(cause)),
+        None if reason.kind() == io::ErrorKind::StorageFull => {
+            format!("cannot write {}: there is not enough space ({reason})", path.display())
+        }
         None => format!("cannot write {}: {reason}", path.display()),
     }
 }
@@ -141,6 +151,17 @@ fn fetch_command(address: &RemoteAddress) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_full_disk_is_called_so() {
+        let full = FileError::Write { path: "x.carton".into(), reason: io::Error::from_raw_os_error(28) };
+        let text = located_text(&full.into());
+        let reason = "No space left on device (os error 28)";
+        assert_eq!(text, format!("cannot write x.carton: there is not enough space ({reason})"));
+        let little = Problem::NoSpace { needed: 3_000_000, free: 1000, folder: "out".into() };
+        assert_eq!(located_text(&little.into()), "not enough space in out: 3.0 MB needed, 1.0 kB free");
+    }
 
     #[test]
     fn an_address_comes_with_its_command() {

@@ -49,12 +49,6 @@ impl Destination {
         Ok(store.map(Some).ok_or_else(|| Problem::RemoteOutput { path: target.to_owned() })?)
     }
 
-    /// Returns true if a target is a folder: one of this machine that exists, or an address that ends with a slash.
-    pub fn is_folder(&self, target: &Path) -> bool {
-        let is_address = RemoteAddress::from_path(target).is_some();
-        if is_address { target.to_string_lossy().ends_with('/') } else { target.is_dir() }
-    }
-
     /// Checks that `target` may be written, as [`check_target`] does, or that what is there in the store may be replaced.
     ///
     /// # Errors

@@ -79,7 +79,7 @@ pub enum Problem {
         reason: io::Error,
     },
     /// The filesystem has too little free space.
-    #[error("needs {needed} bytes in {}, {free} free", folder.display())]
+    #[error("not enough space in {}: {needed} bytes needed, {free} free", folder.display())]
     NoSpace {
         /// Bytes that will be written.
         needed: u64,

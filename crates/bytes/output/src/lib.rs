@@ -58,7 +58,9 @@ pub use documents::OutputDocuments;
 pub use error::Problem;
 pub use if_exists::IfExists;
 pub use local::{Scratch, check_target, free_space, require_free_space, sync_folder};
-pub use location::{file_name, parent_folder, refuse_remote, refuse_remote_output, shown_path};
+pub use location::{
+    file_name, is_given_as_folder, parent_folder, refuse_remote, refuse_remote_output, shown_path,
+};
 pub use mark::is_own_output;
 pub use output_file::OutputFile;
 pub use records::{FileRecord, OutputRecord, OutputRecords, WrittenFile};

@@ -53,6 +53,11 @@ pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
+/// Returns true for the path of an output that is a folder: it ends with a slash, or is a folder of this machine.
+pub fn is_given_as_folder(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(std::path::is_separator) || path.is_dir()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

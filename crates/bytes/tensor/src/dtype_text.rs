@@ -17,41 +17,65 @@ const ALIASES: &[(&str, Dtype)] = &[
     ("fp16", Dtype::Float16),
     ("f16", Dtype::Float16),
     ("bf16", Dtype::BFloat16),
+    ("single", Dtype::Float32),
+    ("bfloat", Dtype::BFloat16),
     ("f8_e4m3", Dtype::Float8E4M3Fn),
+    ("fp8_e4m3", Dtype::Float8E4M3Fn),
+    ("fp8_e4m3fn", Dtype::Float8E4M3Fn),
+    ("float8_e4m3", Dtype::Float8E4M3Fn),
+    ("e4m3", Dtype::Float8E4M3Fn),
+    ("e4m3fn", Dtype::Float8E4M3Fn),
     ("f8_e5m2", Dtype::Float8E5M2),
+    ("fp8_e5m2", Dtype::Float8E5M2),
+    ("e5m2", Dtype::Float8E5M2),
     ("f8_e8m0", Dtype::Float8E8M0FnU),
     ("long", Dtype::Int64),
     ("i64", Dtype::Int64),
     ("int", Dtype::Int32),
     ("i32", Dtype::Int32),
+    ("short", Dtype::Int16),
     ("i16", Dtype::Int16),
+    ("char", Dtype::Int8),
     ("i8", Dtype::Int8),
     ("u64", Dtype::UInt64),
     ("u32", Dtype::UInt32),
     ("u16", Dtype::UInt16),
+    ("byte", Dtype::UInt8),
     ("u8", Dtype::UInt8),
     ("c64", Dtype::Complex64),
     ("c128", Dtype::Complex128),
+];
+
+/// Names that stand for several dtypes.
+const AMBIGUOUS: &[&str] = &["fp8", "float8", "f8", "8bit", "8-bit"];
+/// What the names of quantization schemes begin with.
+const SCHEMES: &[&str] = &[
+    "awq", "fp4", "gguf", "gptq", "int4", "iq", "mxfp", "nf4", "nvfp4", "q2", "q3", "q4", "q5", "q6", "q8",
+    "4bit", "4-bit",
 ];
 
 /// Text that is not the name of a dtype.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownDtype {
     text: String,
-    /// Dtype with a similar name.
-    similar: Option<Dtype>,
+    /// Dtypes that may be meant.
+    similar: Vec<Dtype>,
+    /// True if the name is that of a way to quantize.
+    is_scheme: bool,
 }
 
 impl fmt::Display for UnknownDtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.similar {
-            Some(dtype) => write!(f, "`{}` is not a dtype; did you mean {dtype}?", self.text),
-            None => write!(
-                f,
-                "`{}` is not a dtype: PyTorch's names are float32, bfloat16, float16, int64 and so on",
-                self.text
-            ),
+        write!(f, "`{}` is not a dtype", self.text)?;
+        let names: Vec<&str> = self.similar.iter().map(|dtype| dtype.name()).collect();
+        if !names.is_empty() {
+            return write!(f, "; did you mean {}?", names.join(" or "));
         }
+        f.write_str(if self.is_scheme {
+            ": it is a way to quantize, and numbers are only cast"
+        } else {
+            ": PyTorch's names are float32, bfloat16, float16, int64 and so on"
+        })
     }
 }
 
@@ -67,8 +91,14 @@ impl FromStr for Dtype {
         let alias = || ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, dtype)| *dtype);
         Self::from_name(name).or_else(alias).ok_or_else(|| {
             let nearest = Self::all().min_by_key(|dtype| strsim::osa_distance(name, dtype.name()));
-            let similar = nearest.filter(|dtype| strsim::osa_distance(name, dtype.name()) <= 2);
-            UnknownDtype { text: text.to_owned(), similar }
+            let nearest = nearest.filter(|dtype| strsim::osa_distance(name, dtype.name()) <= 2);
+            let is_scheme = SCHEMES.iter().any(|scheme| name.starts_with(scheme));
+            let similar = match nearest {
+                _ if AMBIGUOUS.contains(&name) => vec![Self::Float8E4M3Fn, Self::Float8E5M2],
+                Some(nearest) if !is_scheme => vec![nearest],
+                _ => Vec::new(),
+            };
+            UnknownDtype { text: text.to_owned(), similar, is_scheme }
         })
     }
 }
@@ -106,5 +136,12 @@ mod tests {
         let error = |text: &str| text.parse::<Dtype>().expect_err("not a dtype").to_string();
         assert_eq!(error("flaot32"), "`flaot32` is not a dtype; did you mean float32?");
         assert!(error("").contains("PyTorch's names"));
+        assert_eq!(error("fp8"), "`fp8` is not a dtype; did you mean float8_e4m3fn or float8_e5m2?");
+        assert_eq!("e4m3fn".parse(), Ok(Dtype::Float8E4M3Fn));
+        for scheme in ["nf4", "int4", "Q4_K_M"] {
+            assert!(
+                error(scheme).ends_with("is not a dtype: it is a way to quantize, and numbers are only cast")
+            );
+        }
     }
 }

@@ -10,9 +10,9 @@ use safetensors_format::is_model_file;
 use super::OutputJob;
 use crate::{InvalidOption, OutputFormat, Problem, Result};
 
-/// Returns true if an output path is that of a folder: one that exists, or a name without the extension of a file.
+/// Returns true if an output path is that of a folder: it is given as one, or has no extension of a file.
 pub(super) fn is_folder_path(path: &Path) -> bool {
-    path.is_dir() || OutputFormat::from_path(path).is_none()
+    output::is_given_as_folder(path) || OutputFormat::from_path(path).is_none()
 }
 
 /// Plans the documents of an output folder: copies of the companions and of the given files, and the generated document that replaces one of them.

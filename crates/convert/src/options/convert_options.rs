@@ -40,7 +40,7 @@ pub struct ConvertOptions {
     #[serde(flatten)]
     #[cfg_attr(feature = "cli", command(flatten))]
     pub target: Target,
-    /// What to write to; the extension chooses what it becomes
+    /// What to write to; the extension chooses what it becomes, and a folder, or a name with a slash at its end, safetensors
     ///
     /// With --to, a path without such an extension is the folder for a model's files; with --each, it is the folder for
     /// outputs [default: next to the checkpoint, or to its folder]

@@ -69,6 +69,9 @@ pub enum InvalidOption {
     /// The extension of the output belongs to a format that this crate does not write.
     #[error("{} cannot be written: {}", path.display(), foreign_text(*kind))]
     ForeignOutput { path: PathBuf, kind: ForeignKind },
+    /// The name of the output does not say what becomes of the folder of a model.
+    #[error("{} does not say what it becomes, and the input is the folder of a model", path.display())]
+    NoKind { path: PathBuf },
     /// The options would change a model that is already converted.
     #[error("a model that is already converted is used as it is")]
     AlreadyConverted { change: ModelChange },
@@ -94,7 +97,7 @@ pub enum InvalidOption {
 
 details! {
     InvalidOption {
-        Option: NoInput, OtherOutput, NoScript, EmptyName, TritonName, ShortDescription, MiscTwice, MiscMissing, NotAFolder, ShardsInFile, NotARepository, ForeignOutput, AlreadyConverted, SameOutput, SameInput, GivenTwice, MiscName, Weight, Architecture;
+        Option: NoInput, OtherOutput, NoScript, EmptyName, TritonName, ShortDescription, MiscTwice, MiscMissing, NotAFolder, ShardsInFile, NotARepository, ForeignOutput, NoKind, AlreadyConverted, SameOutput, SameInput, GivenTwice, MiscName, Weight, Architecture;
         [0]: Open;
     }
 }

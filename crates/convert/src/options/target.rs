@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use open::{TargetLayout, to_object};
+use output::is_given_as_folder;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value as Json};
@@ -12,6 +13,7 @@ use serde_json::{Map, Value as Json};
 use crate::InvalidOption;
 use crate::back::Output;
 use crate::back::carton::CartonOptions;
+use crate::back::safetensors::SAFETENSORS;
 use crate::back::torch::TORCH;
 use crate::options::output_format::{OutputFormat, foreign_kind, outputs};
 
@@ -64,8 +66,8 @@ impl<'de> Deserialize<'de> for Target {
 }
 
 impl Target {
-    /// Infers the output format from the extension of `path`, with the default options. For an unknown extension, the output
-    /// is a carton that is [assumed](Self::is_assumed).
+    /// Infers the output format from `path`, with the default options: that of its extension, or safetensors if it is a
+    /// [folder](output::is_given_as_folder). For another path, the output is a carton that is [assumed](Self::is_assumed).
     ///
     /// # Errors
     /// When the extension belongs to a format that this crate does not write.
@@ -77,7 +79,8 @@ impl Target {
     }
 
     /// Returns the output format that is named or has the extension of `path`, else the first one that has all the options
-    /// `given`, else a carton; with its default options. Meta's code loads `.pth` files, so they come first for its layout.
+    /// `given`, else a carton; with its default options. Meta's code loads `.pth` files, so they come first for its layout, and
+    /// safetensors for another folder.
     ///
     /// # Errors
     /// When an option is that of another format.
@@ -87,7 +90,10 @@ impl Target {
         given: &[&str],
         layout: Option<TargetLayout>,
     ) -> Result<Self, InvalidOption> {
-        let named = to.or_else(|| path.and_then(OutputFormat::from_path));
+        let is_folder = path.is_some_and(is_given_as_folder);
+        let of_path = path.and_then(OutputFormat::from_path);
+        let named =
+            to.or_else(|| of_path.filter(|format| !is_folder || format.target().output().is_repository()));
         let options: Vec<_> = outputs().map(|format| (format, to_object(&format.target()))).collect();
         let owners = |name: &str| -> Vec<&OutputFormat> {
             let owners = options.iter().filter(|(_, options)| options.contains_key(name));
@@ -97,7 +103,10 @@ impl Target {
         let owned = given.iter().map(|name| (*name, owners(name))).filter(|(_, owners)| !owners.is_empty());
         let owned: Vec<_> = owned.collect();
         let fits = |format: &&OutputFormat| owned.iter().all(|(_, owners)| owners.contains(format));
-        let first = (layout == Some(TargetLayout::Meta)).then_some(&TORCH);
+        let first = match layout {
+            Some(TargetLayout::Meta) => Some(&TORCH),
+            _ => is_folder.then_some(&SAFETENSORS),
+        };
         let format = named.or_else(|| first.into_iter().chain(outputs()).find(fits)).unwrap_or_default();
         if let Some((name, owners)) = owned.iter().find(|(_, owners)| !owners.contains(&format)) {
             let outputs = owners.iter().map(|owner| owner.name()).collect();

@@ -32,8 +32,6 @@ pub enum ModuleNote {
     NewerOperators { names: Vec<String> },
     /// The code calls operators with the numbers of dtypes that PyTorch 2.0.1 does not have.
     NewerDtypes { numbers: Vec<u8> },
-    /// Weights of a decoder are bfloat16, with which PyTorch 2.0.1 is slow on CPUs without AVX-512.
-    SlowBFloat16,
     /// The code or its constants make float16 tensors, of which PyTorch 2.0.1 has no products on a CPU.
     Float16Code,
     /// Weights are bfloat16, and these inputs are not declared, so that the code gets them as Carton passes them.
@@ -122,10 +120,6 @@ impl fmt::Display for ModuleNote {
                 f.write_str("PyTorch 2.0 does not have the ")?;
                 write_name_list(f, "dtype", &names)
             }
-            Self::SlowBFloat16 => f.write_str(
-                "in Carton, which runs PyTorch 2.0, a prompt takes several times as long with bfloat16 weights as with float16 \
-                 or float32 ones on a CPU without AVX-512",
-            ),
             Self::Float16Code => f.write_str(
                 "the code has float16 tensors that cannot be widened: PyTorch 2.0 does not multiply float16 matrices on a \
                  CPU, and a call that does ends Carton's runner",

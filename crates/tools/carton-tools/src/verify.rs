@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use byte_source::{Action, FileError, Observer, ProgressReporter, Source, hex};
-use carton_format::{Carton, MODEL_PT};
+use carton_format::{Carton, MODEL_PT, Port};
 use open::Model;
 use open::files::{CheckpointSources, ShardPolicy};
 use output::file_name;
 use serde::Serialize;
+use tensor::Dtype;
 use torch_import::Container;
 use torchscript::Module;
 
 use crate::compare::{ModelComparison, compare_model, compare_output};
+use crate::contents::{CartonTensorRow, contents_of};
 use crate::error::at;
 use crate::open::{checkpoint_format, copy_file, file_of, not_a_carton, other_source};
 use crate::{CartonNote, CodeStatus, Error, Problem, Result, SCHEMA_VERSION, VerifyOptions};
@@ -130,11 +132,22 @@ pub fn verify(
     report.findings =
         verified.findings.into_iter().map(|it| CartonFinding { entry: it.entry, what: it.what }).collect();
     report.notes = verified.notes.into_iter().map(CartonNote::Verify).collect();
+    report.notes.extend(has_slow_weights(&carton).then_some(CartonNote::SlowBFloat16));
     if let Some(comparison) = comparison {
         report.add_comparison(comparison)?;
     }
     report.ok = report.findings.is_empty();
     Ok(report)
+}
+
+/// Returns true for a decoder with bfloat16 weights. What cannot be read has a finding already.
+fn has_slow_weights(carton: &Carton) -> bool {
+    let is_bfloat16 = |tensor: &CartonTensorRow| tensor.dtype == Dtype::BFloat16.name();
+    contents_of(carton).is_ok_and(|contents| {
+        let has = |ports: &[Port], name: &str| ports.iter().any(|port| port.name == name);
+        let is_decoder = has(&contents.config.inputs, "tokens") && has(&contents.config.outputs, "logits");
+        is_decoder && contents.tensors.iter().any(is_bfloat16)
+    })
 }
 
 /// Returns true if the input is a checkpoint, which may be the output of a conversion. `opened` is the file, if it is open.

@@ -3,9 +3,12 @@
 
 use std::io::{self, Read, Write};
 use std::ops::{Deref, Range};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::{MappedFile, RecordDamaged, Region, Source, SourceReader, WINDOW, Window, window_ranges};
+use byte_source::{
+    BufferSource, MappedFile, RecordDamaged, Region, Source, SourceReader, WINDOW, Window, window_ranges,
+};
 use bytes::Bytes;
 use flate2::read::DeflateDecoder;
 use tensor::Storage;
@@ -118,6 +121,14 @@ impl RecordBytes {
     /// Returns the part of a mapped file that has the bytes.
     pub(super) fn region(&self) -> Option<&Region> {
         self.region.as_ref()
+    }
+
+    /// Returns the bytes as a source of this name.
+    pub(super) fn into_source(self, path: PathBuf) -> Arc<dyn Source> {
+        match self.region {
+            Some(region) => Arc::new(region.named(&path)),
+            None => Arc::new(BufferSource::new(path, self.bytes)),
+        }
     }
 
     /// Releases the pages of a range of the bytes, which the system loads again on access.

@@ -432,7 +432,9 @@ impl<'a, 'o> Scanner<'a, 'o> {
                 }
             }
             // The members of the archive were scanned one by one, and the caller looks at the budget.
-            Err(error) if error.is_cancelled() || matches!(error.detail(), Some(Problem::Format { .. })) => {}
+            Err(error)
+                if error.is_cancelled()
+                    || matches!(error.detail(), Some(Problem::Format { .. } | Problem::Archive { .. })) => {}
             Err(error) => {
                 let text = error.to_string();
                 if !self.scan.missed.contains(&text) {

@@ -42,8 +42,8 @@ pub struct InspectOptions {
     /// Arrange the tensors by module, with sums; modules that only differ in their number have one row
     #[cfg_attr(feature = "cli", arg(long))]
     pub tree: bool,
-    /// Show N levels of the tree
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N", requires = "tree", value_parser = parse_depth))]
+    /// Show N levels of the tree; implies --tree
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = parse_depth))]
     pub depth: Option<usize>,
     /// List only the tensors and values with a name that matches; may be repeated
     #[cfg_attr(feature = "cli", arg(long, value_name = "GLOB"))]
@@ -96,10 +96,15 @@ impl InspectOptions {
         Self { input: input.into(), ..Self::default() }
     }
 
+    /// Returns true if the tensors are arranged by module.
+    fn has_tree(&self) -> bool {
+        self.tree || self.depth.is_some()
+    }
+
     /// Returns true if an option asks for more than a list of contents; that of a carton has its documents and files, too.
     pub fn asks_for_rows(&self) -> bool {
         let has_patterns = !(self.include.is_empty() && self.exclude.is_empty());
-        let has_order = self.tree || self.sort.is_some();
+        let has_order = self.has_tree() || self.sort.is_some();
         has_patterns || has_order || self.sha256 || self.values || self.packed || self.statistics
     }
 }
@@ -277,7 +282,7 @@ fn add_tensors(
         let (file, nbytes) = (options.input.path(), report.nbytes);
         statistics::add_statistics(&mut report.tensors, options.histograms, file, nbytes, observer)?;
     }
-    report.tree = options.tree.then(|| module_tree(&report.tensors, options.depth));
+    report.tree = options.has_tree().then(|| module_tree(&report.tensors, options.depth));
     Ok(())
 }
 

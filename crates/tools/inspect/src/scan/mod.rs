@@ -357,7 +357,10 @@ impl Scanner<'_> {
             return self.not_scanned(path, reason.to_owned());
         }
         let is_other_format = |error: &torch_import::Error| {
-            matches!(error.detail(), Some(torch_import::Problem::Format { .. }))
+            matches!(
+                error.detail(),
+                Some(torch_import::Problem::Format { .. } | torch_import::Problem::Archive { .. })
+            )
         };
         let scan = match scan {
             Err(error) if error.is_cancelled() => return Err(error),

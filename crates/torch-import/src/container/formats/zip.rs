@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::{Checks, Observer, Prefetched, Source};
+use byte_source::{Checks, Observer, Prefetched, Region, Source};
 use pickle_vm::PickleLimits;
 use tensor::{ByteOrder, StorageRecord, StorageRecords};
 use zip_format::{CompressionMethod, Entry, ZipIndex};
@@ -266,20 +267,41 @@ const KNOWN_ARCHIVES: &[(&str, &str, &str)] = &[
         "a NumPy archive (.npz)",
         "save it with PyTorch: `torch.save({k: torch.from_numpy(v) for k, v in numpy.load(PATH).items()}, 'arrays.pt')`",
     ),
-    (".pth", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
-    (".pt", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
-    (".bin", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
-    (".ckpt", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
-    (".safetensors", "a zip archive of files", "unpack it with `unzip`, then pass the checkpoint in it"),
 ];
+/// Endings of the names of checkpoints in an archive of several files.
+const CHECKPOINT_ENDINGS: &[&str] = &[".pth", ".pt", ".bin", ".ckpt", ".safetensors"];
+
+/// Returns a file in a zip archive, such as one of several checkpoints, as a source with the name `ARCHIVE::NAME`; `None` if there is no
+/// such file.
+///
+/// # Errors
+/// When the archive cannot be read or is damaged, or the file inflates to more than an honest one.
+pub fn archive_member(archive: &Arc<dyn Source>, name: &str) -> Result<Option<Arc<dyn Source>>> {
+    let checks = Checks::for_source(&**archive);
+    let (index, file) = ZipIndex::open(Arc::clone(archive), checks, &()).map_err(index_error)?;
+    let path = PathBuf::from(format!("{}::{name}", archive.path().display()));
+    let Some(entry) = index.find(name) else { return Ok(None) };
+    if entry.method == CompressionMethod::Stored {
+        let region = Region::new(&file, entry.data.clone());
+        return Ok(region.map(|region| Arc::new(region.named(&path)) as Arc<dyn Source>));
+    }
+    Ok(Some(read_whole(&file, entry, true)?.into_source(path)))
+}
 
 /// Builds the error for an archive without a `data.pkl`.
 fn missing_pickle_error(index: &ZipIndex) -> Error {
     let has = |end: &str| index.entries.iter().any(|entry| entry.name.ends_with(end));
     match KNOWN_ARCHIVES.iter().find(|(end, ..)| has(end)) {
-        Some((_, what, hint)) => Problem::Format { what, hint, first_line: String::new() }.into(),
-        None => Problem::PickleCount { found: "no `data.pkl`".to_owned() }.into(),
+        Some((_, what, hint)) => return Problem::Format { what, hint, first_line: String::new() }.into(),
+        None => {}
     }
+    let is_checkpoint = |entry: &&Entry| CHECKPOINT_ENDINGS.iter().any(|end| entry.name.ends_with(end));
+    let members: Vec<String> =
+        index.entries.iter().filter(is_checkpoint).map(|entry| entry.name.clone()).collect();
+    if members.is_empty() {
+        return Problem::PickleCount { found: "no `data.pkl`".to_owned() }.into();
+    }
+    Problem::Archive { members }.into()
 }
 
 /// Returns a source that has prefetched the small records, with their local headers, in one read.

@@ -30,10 +30,7 @@ pub(in crate::code) fn module(
 ) -> Result<Module> {
     let assignment = decoder.assign(tensors, keep_extra)?;
     let (archive, more) = decoder_archive(decoder, signature, &assignment, tensors)?;
-    let mut dtypes = assignment.weights.iter().filter_map(|weight| Some(weight.tensor(tensors)?.dtype()));
-    let is_slow = signature != CallingConvention::Positional && dtypes.any(|dtype| dtype == Dtype::BFloat16);
-    let slow = is_slow.then_some(ModuleNote::SlowBFloat16);
-    let notes = assignment.notes.into_iter().map(ModuleNote::Decoder).chain(more).chain(slow).collect();
+    let notes = assignment.notes.into_iter().map(ModuleNote::Decoder).chain(more).collect();
     let (mut inputs, mut outputs) = ports::ports(decoder);
     if signature == CallingConvention::Positional {
         inputs.retain(|port| !port.optional);
