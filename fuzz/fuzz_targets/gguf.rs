@@ -1,14 +1,19 @@
 //! A header of GGUF is read or refused. Its tensors are inside of the file and apart from each other, and what is read can be written,
-//! and is the same when it is read again.
+//! and is the same when it is read again. The numbers of blocks have the bytes of their shape, and two readings agree.
 
 #![no_main]
 
+use std::sync::Arc;
+
 use byte_source::{Blob, BufferSource};
 use bytes::Bytes;
-use gguf_format::{ALIGNMENT_KEY, GgufArchive, GgufHeader, GgufOutput};
+use gguf_format::{ALIGNMENT_KEY, GgmlType, GgufArchive, GgufHeader, GgufOutput};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
+use quantization::{QuantizationDocuments, recognise};
 use tensor::{Dtype, Storage, Tensor};
+use torch_import::{Checkpoint, Container};
+use torch2carton_fuzz::tensors::bytes as bytes_of;
 
 fuzz_target!(|bytes: &[u8]| {
     if bytes.starts_with(b"GGUF") {
@@ -49,6 +54,21 @@ fn check(bytes: &[u8]) {
         assert_eq!((&again.name, again.kind, &again.shape), (&first.name, first.kind, &first.shape));
         let stored = byte_source::slice_range(&written, &again.range).expect("it is inside of the file");
         assert_eq!(stored.len() as u64, output.data.nbytes());
+    }
+    check_numbers(bytes);
+}
+
+/// Computes the numbers of all blocks, unless the file has a type without numbers or a name that a part has, too.
+fn check_numbers(bytes: &[u8]) {
+    let source = Arc::new(BufferSource::new("file", bytes.to_vec()));
+    let Ok(container) = Container::from_source(source) else { return };
+    let tensors = Checkpoint::read(&container).expect("its header was read").to_tensors();
+    let Ok(Some(model)) = recognise(&QuantizationDocuments::default(), &tensors) else { return };
+    for quantized in &model.tensors {
+        let numbers = quantized.tensor(Dtype::Float32).expect("its size was checked");
+        let whole = bytes_of(&numbers.gathered()).expect("its blocks are there");
+        assert_eq!(whole.len() as u64, numbers.nbytes());
+        assert_eq!(bytes_of(&numbers.gathered()).ok(), Some(whole));
     }
 }
 
@@ -96,19 +116,24 @@ fn file(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     }
     let mut end = 0_u64;
     for number in 0..tensors {
-        let kind = if u.ratio(1, 8)? { u.arbitrary()? } else { *u.choose(&[0_u32, 1, 2, 8, 24, 30])? };
+        let kind = if u.ratio(1, 16)? { u.arbitrary()? } else { u.choose(GgmlType::all())?.id };
+        let mut shape = Vec::new();
         let dims = u.int_in_range(0..=3_u32)?;
         bytes.extend(text(&format!("t{number}")));
         bytes.extend(word(&dims.to_le_bytes()));
         for _ in 0..dims {
-            let size = if u.ratio(1, 16)? { u.arbitrary()? } else { *u.choose(&[0_u64, 1, 2, 32])? };
+            let size = if u.ratio(1, 16)? { u.arbitrary()? } else { *u.choose(&[0_u64, 1, 2, 128, 256])? };
+            shape.insert(0, size);
             bytes.extend(word(&size.to_le_bytes()));
         }
         bytes.extend(word(&kind.to_le_bytes()));
         let offset = if u.ratio(1, 16)? { u.arbitrary()? } else { end };
         bytes.extend(word(&offset.to_le_bytes()));
-        end += u.int_in_range(0..=4_u64)? * 32;
+        let nbytes = GgmlType::from_id(kind).and_then(|kind| kind.nbytes(&shape));
+        end += nbytes.filter(|nbytes| *nbytes < 1 << 12).unwrap_or(32).next_multiple_of(32);
     }
-    bytes.resize(bytes.len().next_multiple_of(32) + end as usize, 7);
+    bytes.resize(bytes.len().next_multiple_of(32), 0);
+    let data: Vec<u8> = u.bytes(u.len().min(1 << 10))?.to_vec();
+    bytes.extend(data.iter().chain([&7]).cycle().take(end as usize));
     Ok(bytes)
 }

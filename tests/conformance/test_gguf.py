@@ -28,11 +28,12 @@ def test_every_type_and_key_is_read(package, tmp_path, setting):
 
 
 def test_a_split_is_joined(package, tmp_path):
-    path, out = tmp_path / "model.gguf", tmp_path / "out.safetensors"
-    wanted = package.ask("write", path=str(path), seed=1, split=10)
-    shards = sorted(tmp_path.glob("model-*.gguf"))
+    folder, out = tmp_path / "split", tmp_path / "out.safetensors"
+    folder.mkdir()
+    wanted = package.ask("write", path=str(folder / "model.gguf"), seed=1, split=10)
+    shards = sorted(folder.iterdir())
     assert len(shards) > 2
-    for given in (shards, [tmp_path]):
+    for given in (shards, [folder]):
         succeed(*given, "-o", out, "--dequantize", "--force")
         assert hashes(out) == wanted["tensors"]
 
