@@ -172,6 +172,9 @@ fn wrappers_inside_names_are_one_hint() {
         "note: wrappers add `_orig_mod.` and `_checkpoint_wrapped_module.` to 2 of 3 names; --rename {flag} removes them\n"
     );
     assert!(text.contains(&note), "{text}");
+    // This command has no such option.
+    let (_, text) = run(root, &["digest", "a.pth"]);
+    assert!(text.contains("to 2 of 3 names\n"), "{text}");
     let (names, notes) = taken(root, &["a.pth", "--rename", flag.trim_matches('\'')]);
     assert_eq!((names, notes), (["model.a", "model.b.w", "loss"].map(str::to_owned).into(), Vec::new()));
 }

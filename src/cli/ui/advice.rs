@@ -279,20 +279,28 @@ pub(crate) fn open_note_text(note: &open::Note, file: &str) -> String {
             let key = keys.first().map_or("", String::as_str);
             format!("; --key {} takes them, --key '' everything", shell_quoted(key))
         }
-        Note::WrapperParts { parts, pattern: Some(pattern), .. } => {
-            let them = if parts.len() == 1 { "it" } else { "them" };
-            format!("; --rename {} removes {them}", shell_quoted(&format!("{pattern}=")))
-        }
         Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
         _ => String::new(),
     };
     format!("{note}{advice}")
 }
 
+/// Returns the text of a note on an input of a command with `--rename`, with the option that helps.
+pub(crate) fn renamed_note_text(note: &open::Note, file: &str) -> String {
+    let text = open_note_text(note, file);
+    match note {
+        open::Note::WrapperParts { parts, pattern: Some(pattern), .. } => {
+            let them = if parts.len() == 1 { "it" } else { "them" };
+            format!("{text}; --rename {} removes {them}", shell_quoted(&format!("{pattern}=")))
+        }
+        _ => text,
+    }
+}
+
 /// Returns the text of a note on a conversion, with the option that helps.
 pub(crate) fn note_text(note: &Note, file: &str) -> String {
     let advice = match note {
-        Note::Open(note) => return open_note_text(note, file),
+        Note::Open(note) => return renamed_note_text(note, file),
         Note::Module(note) => return flags::module_note_text(note),
         Note::SentencePiece { .. } => {
             "; a tokenizer.json, which `transformers` saves, is read, and `run --tokens` takes ids".to_owned()

@@ -67,7 +67,7 @@ fn download_text(error: &remote_source::Error) -> String {
 /// Returns the text of a note, with the option that helps.
 pub(crate) fn carton_note_text(note: &CartonNote, file: &str) -> String {
     match note {
-        CartonNote::Checkpoint(note) => advice::open_note_text(note, file),
+        CartonNote::Checkpoint(note) => advice::renamed_note_text(note, file),
         CartonNote::FilesElsewhere { files } if advice::HAS_RESOLVE => {
             let (file, them) = (super::shell::shell_quoted(file), if *files == 1 { "it" } else { "them" });
             format!("{note}: `torch2carton resolve {file} -o OUTPUT` fetches {them}")

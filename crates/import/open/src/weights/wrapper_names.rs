@@ -19,7 +19,7 @@ const FLAT_PARAMETER: &str = "_flat_param";
 const SHOWN: usize = 4;
 
 /// Parts of names that show a model whose own class has `model.` in front of them: language models and detectors.
-const OWN_PREFIX: &[&str] = &["embed_tokens", "self_attn", "cv1", "dfl"];
+const OWN_PREFIX: &[&str] = &["embed_tokens", "cv1", "dfl"];
 
 /// Returns a note on the parts that wrappers, or a training script, add to these names. `is_own` says whether `model.` belongs to the
 /// class of the model.
