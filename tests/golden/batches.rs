@@ -147,6 +147,32 @@ fn folders_and_lists_of_files_are_inputs() {
 }
 
 #[test]
+fn each_file_of_a_folder_is_a_checkpoint_unless_names_say_otherwise() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let weights = dict(&[("w", tensor(2))]);
+    for name in ["a.pth", "b.pt", "c.ckpt", "d.bin", "sub/e.pth", "hf/pytorch_model.bin", "hf/f.pth"] {
+        write_pth(&root.join("downloads").join(name), &weights);
+    }
+    write(root.join("downloads/hf/config.json"), "{}");
+    write(root.join("downloads/g.safetensors"), "not one");
+    let (status, text) = run(root, &["--each", "downloads", "-o", "out", "--to", "safetensors"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(
+        text.contains("7 converted, 1 failed") && text.contains("error: downloads/g.safetensors: "),
+        "{text}"
+    );
+    assert!(text.contains("note: f.pth is not used"), "{text}");
+    for output in ["a", "b", "c", "d", "f", "sub"] {
+        assert!(root.join(format!("out/{output}.safetensors")).is_file(), "{output}: {text}");
+    }
+    assert!(root.join("out/hf-safetensors/model.safetensors").is_file(), "{text}");
+    let (status, text) = run(root, &["downloads", "-o", "one.safetensors"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.starts_with("error: downloads contains 5 checkpoints; run one of "), "{text}");
+}
+
+#[test]
 fn results_keep_the_order_of_the_inputs() {
     let scratch = scratch();
     let root = scratch.path();

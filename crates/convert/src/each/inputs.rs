@@ -16,10 +16,10 @@ use crate::{ConvertOptions, InvalidOption, PlannedConversion, Result};
 /// Maximum number of folders that are searched for checkpoints below one input.
 const FOLDERS_MAX: usize = 100_000;
 
-/// Returns the files of each checkpoint that the inputs mean. An input that is a file or the folder of one checkpoint stands
-/// for itself. A folder with several checkpoints, or with none at its top level, stands for all checkpoints in it and in its
-/// subfolders, sorted by path; links to folders are not followed. An input without a checkpoint stays, so that its error is
-/// reported.
+/// Returns the files of each checkpoint that the inputs mean. An input that is a file stands for itself, and so does a folder that
+/// is one checkpoint by its names or its index; other checkpoint files in it are inputs of their own. Any other folder stands for
+/// all checkpoints in it and in its subfolders, sorted by path; links to folders are not followed. An input without a checkpoint
+/// stays, so that its error is reported.
 pub(crate) fn expand_inputs(inputs: &[Location], shards: ShardPolicy, stores: &Stores) -> Vec<Vec<Location>> {
     let mut all = Vec::with_capacity(inputs.len());
     for input in inputs {
@@ -71,8 +71,15 @@ fn add_folder(root: &Location, shards: ShardPolicy, all: &mut Vec<Vec<Location>>
                 all.extend(sets.into_iter().map(at));
             }
             Err(Ok(Problem::NoCheckpoint { .. })) => {}
-            // A checkpoint, or one that cannot be read, whose error is reported.
-            _ => {
+            Ok(found) => {
+                all.push(vec![folder.clone()]);
+                all.extend(found.separate_files().into_iter().map(|file| vec![file]));
+                if !found.is_alone_by_chance().unwrap_or(false) {
+                    continue;
+                }
+            }
+            // One that cannot be read, whose error is reported.
+            Err(_) => {
                 all.push(vec![folder]);
                 continue;
             }

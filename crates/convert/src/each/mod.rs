@@ -86,7 +86,7 @@ impl<R: Into<Resume>> From<R> for BatchOptions {
 /// Converts each of `options.inputs` separately into the folder `options.output`, which is created if needed, and continues
 /// after a failure. `done` receives the results in the order of the inputs, each as soon as it is known.
 ///
-/// A folder with several checkpoints, or with none at its top level, stands for all checkpoints below it. Outputs that would
+/// A folder is one checkpoint if its names or its index say so; any other stands for all checkpoints below it. Outputs that would
 /// have the same name keep the folders of their inputs, or their extensions if these are in one folder.
 ///
 /// The folder of each output gets a record of what the output was made from: a digest of the options, and of the length, the

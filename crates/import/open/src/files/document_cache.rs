@@ -111,6 +111,35 @@ pub fn read_document(document: &Location, limit: u64) -> Result<String> {
     if len > limit {
         return too_large(len);
     }
-    let invalid = |_| io(io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"));
-    String::from_utf8(bytes).map_err(invalid)
+    decode_text(bytes)
+        .ok_or_else(|| io(io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8")))
+}
+
+/// Decodes a text, which is UTF-8 unless it starts with the byte order mark of UTF-16. Drops the mark, which Windows writes.
+fn decode_text(bytes: Vec<u8>) -> Option<String> {
+    let units = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
+        let (pairs, odd) = rest.as_chunks::<2>();
+        odd.is_empty().then(|| pairs.iter().map(|pair| unit(*pair)).collect::<Vec<u16>>())
+    };
+    match bytes.as_slice() {
+        [0xff, 0xfe, rest @ ..] => String::from_utf16(&units(rest, u16::from_le_bytes)?).ok(),
+        [0xfe, 0xff, rest @ ..] => String::from_utf16(&units(rest, u16::from_be_bytes)?).ok(),
+        [0xef, 0xbb, 0xbf, rest @ ..] => str::from_utf8(rest).ok().map(str::to_owned),
+        _ => String::from_utf8(bytes).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decode_text;
+
+    #[test]
+    fn a_byte_order_mark_means_nothing() {
+        for bytes in [&b"{}"[..], b"\xef\xbb\xbf{}", b"\xff\xfe{\0}\0", b"\xfe\xff\0{\0}"] {
+            assert_eq!(decode_text(bytes.to_vec()).as_deref(), Some("{}"), "{bytes:?}");
+        }
+        for bytes in [&b"\xff\xfe{"[..], b"\xff", b"\xff\xfe\0\xd8"] {
+            assert_eq!(decode_text(bytes.to_vec()), None, "{bytes:?}");
+        }
+    }
 }

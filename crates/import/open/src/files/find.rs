@@ -8,7 +8,7 @@ use crate::trainers::TrainerArchive;
 use byte_source::{Location, Stat};
 use output::{file_name, parent_folder};
 
-use crate::files::folder_names::INDEX_SUFFIX;
+use crate::files::folder_names::whole_of_index;
 use crate::files::numbering::{NumberedFileName, shard_number};
 use crate::files::rank_part::rank_part;
 use crate::files::shard_set::{check_numbered_set, read_indexed_set};
@@ -56,7 +56,7 @@ impl CheckpointSources {
 fn find_of_file(file: &Location, shards: ShardPolicy) -> Result<CheckpointSources> {
     let path = file.path();
     let name = file_name(path);
-    if name.ends_with(INDEX_SUFFIX) {
+    if whole_of_index(&name).is_some() {
         return read_indexed_set(file);
     }
     if name == ".metadata" {

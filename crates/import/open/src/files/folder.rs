@@ -1,5 +1,6 @@
 //! Selects the files in a folder that hold its checkpoint.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use byte_source::{Folder, Location};
@@ -7,7 +8,7 @@ use output::file_name;
 
 use crate::files::deepspeed::ZeroCheckpoint;
 use crate::files::diagnosis::FolderDiagnosis;
-use crate::files::folder_names::{checkpoints, dangling_checkpoint_link, indexes};
+use crate::files::folder_names::{DOCUMENTS, checkpoints, dangling_checkpoint_link, indexes};
 use crate::files::links::link_target_outside;
 use crate::files::numbering::NumberedFileName;
 use crate::files::rank_part::RANK_OF_MEGATRON;
@@ -19,6 +20,8 @@ use crate::trainers::{TrainerFolder, list};
 struct FolderCandidate {
     /// Names of its files.
     members: Vec<String>,
+    /// Name that the checkpoint has, or would have, as a single file.
+    whole: String,
     kind: CandidateKind,
 }
 
@@ -29,7 +32,15 @@ enum CandidateKind {
     Set,
 }
 
+/// Stems of the names that `transformers`, `diffusers`, `peft` and Mistral give the single file of a model.
+const MODELS: &[&str] =
+    &["model", "pytorch_model", "diffusion_pytorch_model", "adapter_model", "consolidated"];
+
 impl FolderCandidate {
+    fn file(name: &str) -> Self {
+        Self { members: vec![name.to_owned()], whole: name.to_owned(), kind: CandidateKind::File }
+    }
+
     fn message_name(&self) -> String {
         match (self.members.as_slice(), &self.kind) {
             (_, CandidateKind::Index(index, _)) => file_name(index),
@@ -42,17 +53,44 @@ impl FolderCandidate {
     fn is_whole_model(&self) -> bool {
         match self.kind {
             CandidateKind::Index(..) | CandidateKind::Set => true,
-            CandidateKind::File => self.members.iter().all(|name| is_whole_model(name)),
+            CandidateKind::File => self.whole.ends_with(".safetensors") || self.whole == "pytorch_model.bin",
         }
     }
 
-    /// Returns true if all files are named `consolidated*`, as Meta and Mistral name their own files, also in their
-    /// repositories at Hugging Face.
-    fn is_consolidated(&self) -> bool {
-        self.members.iter().all(|name| name.starts_with("consolidated"))
+    /// Returns true if the names say that the folder is this checkpoint: an index, numbers, or next to the documents of a model
+    /// the name that its weights have.
+    fn names_folder(&self, folder: &Folder) -> bool {
+        let stem = self.whole.split_once('.').map_or("", |(stem, _)| stem);
+        let documents = || DOCUMENTS.iter().any(|name| folder.listing.has_file(name));
+        !matches!(self.kind, CandidateKind::File) || MODELS.contains(&stem) && documents()
     }
 
-    /// Returns true if all files have this extension.
+    /// Returns true if the names say that `other` has the weights of this candidate in another form. Safetensors files are
+    /// preferred to `.bin` files, their older form, and the names of Hugging Face to `consolidated*`, as Meta and Mistral name
+    /// their own files, also in their repositories at Hugging Face.
+    fn replaces(&self, other: &Self) -> bool {
+        let is_older = other.all_have_extension(".bin");
+        self.all_have_extension(".safetensors")
+            && self.model() == other.model()
+            && (is_older || !self.is_consolidated() && other.is_consolidated())
+    }
+
+    /// Returns true if `other` has the name of the file that this index stands for: it may have other tensors.
+    fn hides(&self, other: &Self) -> bool {
+        let is_index = |it: &Self| matches!(it.kind, CandidateKind::Index(..));
+        is_index(self) && !is_index(other) && self.whole == other.whole
+    }
+
+    /// Returns the name of the model without the form of its files.
+    fn model(&self) -> &str {
+        let stem = self.whole.rsplit_once('.').map_or("", |(stem, _)| stem);
+        if self.is_consolidated() { "model" } else { stem.strip_prefix("pytorch_").unwrap_or(stem) }
+    }
+
+    fn is_consolidated(&self) -> bool {
+        self.whole.starts_with("consolidated")
+    }
+
     fn all_have_extension(&self, extension: &str) -> bool {
         self.members.iter().all(|name| name.ends_with(extension))
     }
@@ -78,41 +116,34 @@ pub(crate) fn find(folder: &Location) -> Result<CheckpointSources> {
 /// Chooses the checkpoint of a folder that no trainer wrote, or else the newest step of a trainer below it.
 fn choose(folder: &Folder) -> Result<CheckpointSources> {
     let mut candidates = candidates(folder)?;
-    let left_alone = unused_files_note(folder, &candidates);
     let mut notes = Vec::new();
     if TrainerFolder::is_one_of_several_ranks(&folder.location) {
         notes.push(FilesNote::RankPart { what: RANK_OF_MEGATRON });
     }
-    let chosen = match candidates.as_slice() {
-        [] => {
-            let step = TrainerFolder::newest_step(folder);
-            if let Some(found) = step.map_err(|error| error.in_folder(folder.path()))? {
-                return Ok(trainer_sources(found, folder));
-            }
-            let contents = FolderDiagnosis::find(folder);
-            return Err(Problem::NoCheckpoint { folder: folder.path().to_owned(), contents }.into());
+    if candidates.is_empty() {
+        let step = TrainerFolder::newest_step(folder);
+        if let Some(found) = step.map_err(|error| error.in_folder(folder.path()))? {
+            return Ok(trainer_sources(found, folder));
         }
-        [_] => 0,
-        several => {
-            let Some(chosen) = preferred_candidate(several) else {
-                let candidates =
-                    several.iter().map(|candidate| to_checkpoint_candidate(folder, candidate)).collect();
-                return Err(
-                    Problem::SeveralCheckpoints { folder: folder.path().to_owned(), candidates }.into()
-                );
-            };
-            let names =
-                several.iter().enumerate().map(|(index, candidate)| (index, candidate.message_name()));
-            let (used, others): (Vec<_>, Vec<_>) = names.partition(|(index, _)| *index == chosen);
-            let used = used.into_iter().map(|(_, name)| name).collect();
-            notes.push(FilesNote::CandidateChosen {
-                used,
-                unused_candidates: others.into_iter().map(|(_, name)| name).collect(),
-            });
-            chosen
-        }
+        let contents = FolderDiagnosis::find(folder);
+        return Err(Problem::NoCheckpoint { folder: folder.path().to_owned(), contents }.into());
+    }
+    let Some(chosen) = preferred_candidate(folder, &candidates) else {
+        let candidates =
+            candidates.iter().map(|candidate| to_checkpoint_candidate(folder, candidate)).collect();
+        return Err(Problem::SeveralCheckpoints { folder: folder.path().to_owned(), candidates }.into());
     };
     let chosen = candidates.swap_remove(chosen);
+    let (other_forms, unused): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|other| chosen.replaces(other));
+    if !other_forms.is_empty() {
+        notes.push(FilesNote::CandidateChosen {
+            used: chosen.message_name(),
+            unused_candidates: other_forms.iter().map(FolderCandidate::message_name).collect(),
+        });
+    }
+    let mut unused: Vec<String> = unused.into_iter().flat_map(|other| other.members).collect();
+    unused.sort();
     let files = || chosen.members.iter().map(|name| folder.location.join(name));
     let mut sources = match chosen.kind {
         CandidateKind::Index(_, sources) => *sources,
@@ -126,7 +157,7 @@ fn choose(folder: &Folder) -> Result<CheckpointSources> {
             check_numbered_set(members.collect())?
         }
     };
-    notes.extend(left_alone);
+    notes.extend((!unused.is_empty()).then_some(FilesNote::CheckpointFilesUnused { files: unused }));
     let is_outside = |path: &&PathBuf| {
         folder.listing.links.contains(&file_name(path)) && link_target_outside(path, folder.path()).is_some()
     };
@@ -162,19 +193,18 @@ fn trainer_sources(found: TrainerFolder, folder: &Folder) -> CheckpointSources {
     sources
 }
 
-/// Returns the position of the preferred candidate. Safetensors files are preferred to `.bin` files, their older form;
-/// safetensors files with the names of Hugging Face are preferred to `.bin` and `consolidated` files. Returns `None` if
-/// there are any other candidates.
-fn preferred_candidate(candidates: &[FolderCandidate]) -> Option<usize> {
-    let safe = |candidate: &FolderCandidate| candidate.all_have_extension(".safetensors");
-    let hugging_face = |candidate: &FolderCandidate| safe(candidate) && !candidate.is_consolidated();
-    let older = |candidate: &FolderCandidate| candidate.all_have_extension(".bin");
-    let only = |chosen: &dyn Fn(&FolderCandidate) -> bool, rest: &dyn Fn(&FolderCandidate) -> bool| {
-        let index = candidates.iter().position(chosen)?;
-        let mut others = candidates.iter().enumerate().filter(|(other, _)| *other != index);
-        others.all(|(_, other)| rest(other)).then_some(index)
+/// Returns the position of the candidate that is the folder's checkpoint: of those that the names say the folder is, or else of
+/// all, the only one, or the one that has the weights of all others in a better form.
+fn preferred_candidate(folder: &Folder, candidates: &[FolderCandidate]) -> Option<usize> {
+    let mut contenders: Vec<(usize, &FolderCandidate)> = candidates.iter().enumerate().collect();
+    if candidates.iter().any(|candidate| candidate.names_folder(folder)) {
+        contenders.retain(|(_, candidate)| candidate.names_folder(folder));
+    }
+    contenders.retain(|(_, candidate)| !candidates.iter().any(|other| other.hides(candidate)));
+    let is_preferred = |(position, chosen): &&(usize, &FolderCandidate)| {
+        contenders.iter().all(|(other, candidate)| other == position || chosen.replaces(candidate))
     };
-    only(&safe, &older).or_else(|| only(&hugging_face, &|other| older(other) || other.is_consolidated()))
+    contenders.iter().find(is_preferred).map(|(position, _)| *position)
 }
 
 /// Finds the newest step of `DeepSpeed` below the folder. Refuses one without the state of an optimizer, and one next to a whole
@@ -199,53 +229,36 @@ fn find_deepspeed(folder: &Folder) -> Result<Option<TrainerFolder>> {
     Err(Problem::DeepSpeed { folder: folder.path().to_owned(), found, candidates }.into())
 }
 
-/// Returns all checkpoints in the folder. A single file whose name is not that of a whole model counts only if there is
-/// nothing else.
+/// Returns all checkpoints in the folder.
 fn candidates(folder: &Folder) -> Result<Vec<FolderCandidate>> {
     let mut candidates = Vec::new();
-    let mut listed: Vec<String> = Vec::new();
     for index in indexes(&folder.listing) {
         let index = folder.location.join(index);
         let sources = read_indexed_set(&index)?;
-        let members: Vec<String> = sources.files.iter().map(|path| file_name(path)).collect();
-        listed.extend(members.iter().cloned());
+        let members = sources.files.iter().map(|path| file_name(path)).collect();
+        let whole = file_name(&sources.path);
         let kind = CandidateKind::Index(index.path().to_owned(), Box::new(sources));
-        candidates.push(FolderCandidate { members, kind });
+        candidates.push(FolderCandidate { members, whole, kind });
     }
-    let rest: Vec<&str> =
-        checkpoints(&folder.listing).filter(|name| !listed.iter().any(|file| file == name)).collect();
-    let mut sets: Vec<(String, Vec<String>)> = Vec::new();
-    for name in &rest {
-        let Some(set) = NumberedFileName::parse_file_name(name).map(|numbering| numbering.set_key()) else {
+    let listed: HashSet<String> = candidates.iter().flat_map(|index| index.members.clone()).collect();
+    let rest = checkpoints(&folder.listing).filter(|name| !listed.contains(*name));
+    let mut sets: Vec<(String, FolderCandidate)> = Vec::new();
+    let mut files = Vec::new();
+    for name in rest {
+        let Some(numbering) = NumberedFileName::parse_file_name(name) else {
+            files.push(FolderCandidate::file(name));
             continue;
         };
-        match sets.iter_mut().find(|(other, _)| *other == set) {
-            Some((_, members)) => members.push((*name).to_owned()),
-            None => sets.push((set, vec![(*name).to_owned()])),
+        let key = numbering.set_key();
+        if let Some((_, set)) = sets.iter_mut().find(|(other, _)| *other == key) {
+            set.members.push(name.to_owned());
+        } else {
+            let (members, whole) = (vec![name.to_owned()], numbering.single_file_name());
+            sets.push((key, FolderCandidate { members, whole, kind: CandidateKind::Set }));
         }
     }
-    candidates
-        .extend(sets.into_iter().map(|(_, members)| FolderCandidate { members, kind: CandidateKind::Set }));
-    let file = |name: &str| FolderCandidate { members: vec![name.to_owned()], kind: CandidateKind::File };
-    let alone = || rest.iter().filter(|name| NumberedFileName::parse_file_name(name).is_none());
-    candidates.extend(alone().filter(|name| is_whole_model(name)).map(|name| file(name)));
-    if candidates.is_empty() {
-        candidates.extend(alone().map(|name| file(name)));
-    }
-    // A GGUF file is made from the other files, and often next to them.
-    let is_gguf = |candidate: &FolderCandidate| candidate.all_have_extension(".gguf");
-    if !candidates.iter().all(is_gguf) {
-        candidates.retain(|candidate| !is_gguf(candidate));
-    }
+    candidates.extend(sets.into_iter().map(|(_, set)| set).chain(files));
     Ok(candidates)
-}
-
-/// Returns a note on the checkpoint files that belong to no candidate.
-fn unused_files_note(folder: &Folder, candidates: &[FolderCandidate]) -> Option<FilesNote> {
-    let taken = |name: &str| candidates.iter().any(|c| c.members.iter().any(|member| member == name));
-    let files: Vec<String> =
-        checkpoints(&folder.listing).filter(|name| !taken(name)).map(str::to_owned).collect();
-    (!files.is_empty()).then_some(FilesNote::CheckpointFilesUnused { files })
 }
 
 /// Converts a candidate to its public form, with full paths.
@@ -261,9 +274,4 @@ fn to_checkpoint_candidate(
             }
         },
     }
-}
-
-/// Returns true if the file name stands for a whole model, whatever else the folder contains.
-fn is_whole_model(name: &str) -> bool {
-    name.ends_with(".safetensors") || name == "pytorch_model.bin"
 }

@@ -8,11 +8,22 @@ use byte_source::Listing;
 use output::parent_folder;
 use torch_import::is_checkpoint_extension;
 
-/// Suffix of the file name of an index.
-pub(crate) const INDEX_SUFFIX: &str = ".index.json";
+/// Returns the name that the files of an index would have as a single file: `model.safetensors` for
+/// `model.safetensors.index.json`, and `model.fp16.safetensors` for `model.safetensors.index.fp16.json` of `diffusers`. Returns
+/// `None` for other names.
+pub(crate) fn whole_of_index(name: &str) -> Option<String> {
+    let (whole, variant) = name.strip_suffix(".json")?.rsplit_once(".index")?;
+    match variant.strip_prefix('.') {
+        None => variant.is_empty().then(|| whole.to_owned()),
+        Some(variant) => {
+            let (stem, extension) = whole.rsplit_once('.')?;
+            Some(format!("{stem}.{variant}.{extension}"))
+        }
+    }
+}
 
 /// Documents next to a checkpoint that describe the model.
-const DOCUMENTS: &[&str] = &["config.json", "params.json"];
+pub(crate) const DOCUMENTS: &[&str] = &["config.json", "params.json", "adapter_config.json"];
 /// File name prefixes of training state next to a checkpoint.
 const TRAINING_STARTS: &[&str] = &["optimizer.", "scheduler.", "sampler.", "rng_state", "random_states"];
 const TRAINING_NAMES: &[&str] = &["scaler.pt", "training_args.bin"];
@@ -25,18 +36,13 @@ pub(crate) fn checkpoints(listing: &Listing) -> impl Iterator<Item = &str> {
 
 /// Returns the index files, which list the tensors of a set.
 pub(crate) fn indexes(listing: &Listing) -> impl Iterator<Item = &str> {
-    let is_index = |name: &&str| name.strip_suffix(INDEX_SUFFIX).is_some_and(is_checkpoint);
-    listing.files.iter().map(String::as_str).filter(is_index)
+    listing.files.iter().map(String::as_str).filter(|name| is_index(name))
 }
 
 /// Returns the first dangling link with the name of a checkpoint, an index or a model document. Ignoring it could select
 /// another model.
 pub(crate) fn dangling_checkpoint_link(listing: &Listing) -> Option<&str> {
-    let counts = |name: &&str| {
-        is_checkpoint(name)
-            || name.strip_suffix(INDEX_SUFFIX).is_some_and(is_checkpoint)
-            || DOCUMENTS.contains(name)
-    };
+    let counts = |name: &&str| is_checkpoint(name) || is_index(name) || DOCUMENTS.contains(name);
     listing.dangling_links.iter().map(String::as_str).find(counts)
 }
 
@@ -47,6 +53,10 @@ pub(crate) fn folder_above(folder: &Path) -> PathBuf {
         None if folder == Path::new(".") => PathBuf::from(".."),
         None => folder.join(".."),
     }
+}
+
+fn is_index(name: &str) -> bool {
+    whole_of_index(name).is_some_and(|whole| is_checkpoint(&whole))
 }
 
 fn is_checkpoint(name: &str) -> bool {
@@ -69,6 +79,19 @@ mod tests {
     fn a_path_that_ends_with_dots_has_a_folder_above() {
         for (folder, above) in [("a/b", "a"), ("a", "."), (".", ".."), ("..", "../.."), ("a/..", "a/../..")] {
             assert_eq!(folder_above(Path::new(folder)), Path::new(above), "{folder}");
+        }
+    }
+
+    #[test]
+    fn an_index_stands_for_a_file() {
+        for (index, whole) in [
+            ("model.safetensors.index.json", Some("model.safetensors")),
+            ("model.safetensors.index.fp16.json", Some("model.fp16.safetensors")),
+            ("model.fp16.safetensors.index.json", Some("model.fp16.safetensors")),
+            ("model.indexed.json", None),
+            ("config.json", None),
+        ] {
+            assert_eq!(whole_of_index(index).as_deref(), whole, "{index}");
         }
     }
 

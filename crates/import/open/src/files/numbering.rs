@@ -1,6 +1,7 @@
 //! Numbered file names: the shards of a checkpoint.
 //!
-//! Facts: `consolidated.NN.pth` of Meta's `llama-models`, `NAME-NNNNN-of-NNNNN.EXT` of Hugging Face's `transformers`.
+//! Facts: `consolidated.NN.pth` of Meta's `llama-models`, `NAME-NNNNN-of-NNNNN.EXT` of Hugging Face's `transformers`,
+//! `NAME-NNNNN-of-NNNNN.VARIANT.EXT` of its `diffusers`; other programs write underscores and dots for the dashes.
 
 use byte_source::Location;
 use output::file_name;
@@ -48,6 +49,9 @@ pub(crate) struct NumberedFileName {
     after: String,
 }
 
+/// Text between the number of a shard and the number of all.
+const OF: &[&str] = &["-of-", "_of_"];
+
 impl NumberedFileName {
     pub(crate) fn parse_file_name(name: &str) -> Option<Self> {
         let (stem, extension) = name.rsplit_once('.')?;
@@ -60,9 +64,11 @@ impl NumberedFileName {
         {
             return new("consolidated.", number, None, format!(".{extension}"));
         }
-        let (stem, of) = stem.rsplit_once("-of-")?;
-        let (before, number) = stem.rsplit_once('-')?;
-        new(&format!("{before}-"), number, Some(parse_digits(of)?), format!("-of-{of}.{extension}"))
+        let (start, rest) = OF.iter().find_map(|of| stem.rsplit_once(of))?;
+        let of = rest.split_once('.').map_or(rest, |(of, _)| of);
+        let number = start.rsplit(['-', '_', '.']).next().filter(|number| number.len() < start.len())?;
+        let (before, after) = (start.strip_suffix(number)?, name.strip_prefix(start)?);
+        new(before, number, Some(parse_digits(of)?), after.to_owned())
     }
 
     /// Returns the position in the set. Some sets count from 0, in which case file 0 exists. `last` is the largest number
@@ -100,7 +106,10 @@ impl NumberedFileName {
     /// Returns the name that the set would have as a single file.
     pub(crate) fn single_file_name(&self) -> String {
         let extension = self.after.rsplit_once('.').map_or("", |(_, extension)| extension);
-        format!("{}.{extension}", self.before.trim_end_matches(['-', '.']))
+        let rest = OF.iter().find_map(|of| self.after.strip_prefix(of)).unwrap_or_default();
+        let variant = rest.split_once('.').and_then(|(_, rest)| rest.rsplit_once('.'));
+        let variant = variant.map_or_else(String::new, |(variant, _)| format!(".{variant}"));
+        format!("{}{variant}.{extension}", self.before.trim_end_matches(['-', '_', '.']))
     }
 }
 
@@ -123,7 +132,12 @@ mod tests {
         assert_eq!(number("consolidated.x.pth"), None);
         assert_eq!(number("consolidated.+7.pth"), None);
         assert_eq!(number("pytorch_model-00002-of-00003.bin"), Some((2, Some(3))));
+        assert_eq!(number("pytorch_model_00002-of-00072.bin"), Some((2, Some(72))));
+        assert_eq!(number("model_00002_of_00072.bin"), Some((2, Some(72))));
+        assert_eq!(number("model-00001-of-00002.fp16.safetensors"), Some((1, Some(2))));
+        assert_eq!(number("model.fp16-00001-of-00002.safetensors"), Some((1, Some(2))));
         assert_eq!(number("end-of-life.bin"), None);
+        assert_eq!(number("00001-of-00002.bin"), None);
     }
 
     #[test]
@@ -146,6 +160,10 @@ mod tests {
         };
         assert_eq!(whole("consolidated.07.pth").as_deref(), Some("consolidated.pth"));
         assert_eq!(whole("model-00002-of-00003.safetensors").as_deref(), Some("model.safetensors"));
+        let variant = Some("model.fp16.safetensors");
+        assert_eq!(whole("model-00001-of-00002.fp16.safetensors").as_deref(), variant);
+        assert_eq!(whole("model.fp16-00001-of-00002.safetensors").as_deref(), variant);
+        assert_eq!(whole("model_00001_of_00002.bin").as_deref(), Some("model.bin"));
         let numbering = NumberedFileName::parse_file_name("m-00002-of-00003.bin").expect("numbered");
         assert_eq!(numbering.name_of_shard(1), "m-00001-of-00003.bin");
     }

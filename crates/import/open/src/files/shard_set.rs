@@ -6,7 +6,7 @@ use byte_source::Location;
 use output::{file_name, parent_folder};
 use torch_import::WeightMapIndex;
 
-use crate::files::folder_names::INDEX_SUFFIX;
+use crate::files::folder_names::whole_of_index;
 use crate::files::numbering::NumberedFileName;
 use crate::files::sources::SourcesKind;
 use crate::files::{CheckpointSources, DOCUMENT_MAX, Problem, Result, read_document};
@@ -21,8 +21,7 @@ pub(crate) fn read_indexed_set(index: &Location) -> Result<CheckpointSources> {
     if let Some(missing) = files.iter().find(|file| !index.at(*file).is_file()) {
         return Err(Problem::NotInFolder { index: path.to_owned(), file: file_name(missing) }.into());
     }
-    // The index `model.safetensors.index.json` stands for `model.safetensors`.
-    let whole = path.with_file_name(name.strip_suffix(INDEX_SUFFIX).unwrap_or(&name));
+    let whole = path.with_file_name(whole_of_index(&name).unwrap_or(name));
     let kind = SourcesKind::Indexed { path: path.to_owned(), index: map };
     Ok(CheckpointSources::new(files, &index.at(whole), kind))
 }

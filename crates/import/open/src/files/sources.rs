@@ -13,6 +13,7 @@ use crate::files::companions::{Companion, companions};
 use crate::files::document_cache::DocumentCache;
 use crate::files::folder_names::folder_above;
 use crate::files::numbering::shard_number;
+use crate::files::rank_part::rank_part;
 use crate::files::{FilesNote, Problem, Result, ShardNumber};
 use output::{Scratch, file_name, parent_folder};
 
@@ -302,6 +303,32 @@ impl CheckpointSources {
         if self.is_single() { shard_number(&self.location()) } else { None }
     }
 
+    /// Returns the files with names of checkpoints, in the input folder, that are neither read nor another part or form of what is
+    /// read.
+    pub fn separate_files(&self) -> Vec<Location> {
+        let Some(folder) = &self.folder else { return Vec::new() };
+        let unused = self.notes.iter().filter_map(|note| match note {
+            FilesNote::CheckpointFilesUnused { files } => Some(files),
+            _ => None,
+        });
+        let files = unused.flatten().map(|name| folder.join(name));
+        let is_of_trainer = |file: &Location| {
+            let name = file_name(file.path());
+            self.is_of_trainer() && (rank_part(file).is_some() || TRAINER_FILES.contains(&name.as_str()))
+        };
+        files.filter(|file| !is_of_trainer(file)).collect()
+    }
+
+    /// Returns true if nothing but the lack of others says that the single file is the checkpoint of its folder.
+    ///
+    /// # Errors
+    /// When a document next to it cannot be read.
+    pub fn is_alone_by_chance(&self) -> Result<bool> {
+        let documents = &self.documents;
+        let has_document = documents.config()?.or(documents.params()?).or(documents.adapter()?).is_some();
+        Ok(self.is_single() && self.folder.is_some() && !has_document)
+    }
+
     /// Returns true if the checkpoint is a single file.
     pub fn is_single(&self) -> bool {
         matches!(self.kind, SourcesKind::Single)
@@ -327,6 +354,8 @@ fn copy_companions(store: &dyn Store, companions: Vec<Companion>) -> Result<(Scr
 
 /// Name of the file that a trainer's folder stands for, which need not exist.
 const TRAINER_FILE: &str = "checkpoint.pt";
+/// Names of files without weights that trainers write next to those of the ranks: Megatron-LM and Lightning.
+const TRAINER_FILES: &[&str] = &["common.pt", "meta.pt"];
 
 /// Returns the folder with the documents of a model that was trained: the one of the checkpoint, `huggingface` in it, or its
 /// parent.

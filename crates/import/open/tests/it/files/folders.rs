@@ -69,7 +69,7 @@ fn a_link_to_nothing_is_refused_if_the_folder_would_mean_something_else() {
 
 #[test]
 fn an_indexed_set_is_preferred_to_consolidated_files() {
-    for other in ["consolidated.safetensors", "consolidated.00.pth"] {
+    for other in ["consolidated.safetensors", "consolidated.00.pth", "pytorch_model.bin"] {
         let folder = Folder::with(&[other]);
         folder.write_set();
         let sources = folder.find().expect("the set");
@@ -114,9 +114,45 @@ fn two_models_are_a_choice() {
 
 #[test]
 fn files_that_are_not_used_are_noted() {
-    let sources = Folder::with(&["model.safetensors", "extra.pth"]).find().expect("one file");
+    let folder = Folder::with(&["model.safetensors", "extra.pth", "config.json", "optimizer.pt"]);
+    let sources = folder.find().expect("one file");
     assert_eq!(sources.notes, [FilesNote::CheckpointFilesUnused { files: vec!["extra.pth".to_owned()] }]);
     assert_eq!(sources.notes.first().map(ToString::to_string).as_deref(), Some("extra.pth is not used"));
+    let separate: Vec<PathBuf> = sources.separate_files().iter().map(|file| file.path().to_owned()).collect();
+    assert_eq!(separate, [folder.path().join("extra.pth")]);
+}
+
+#[test]
+fn a_folder_is_one_checkpoint_only_if_its_names_or_an_index_say_so() {
+    for (files, count) in [
+        (&["model.safetensors", "extra.pth"][..], 2),
+        (&["a.safetensors", "b.pth", "c.pt", "d.ckpt", "e.bin"], 5),
+        (&["lora.safetensors", "pytorch_model.bin"], 2),
+        (&["model.fp16.safetensors", "model.safetensors", "config.json"], 2),
+        (&["m-00001-of-00002.bin", "m-00002-of-00002.bin", "n-00001-of-00001.bin"], 2),
+    ] {
+        let Problem::SeveralCheckpoints { candidates, .. } = problem(Folder::with(files).find()) else {
+            panic!("expected a choice in {files:?}")
+        };
+        assert_eq!(candidates.len(), count, "{files:?}");
+    }
+}
+
+#[test]
+fn an_index_says_which_of_the_files_are_read() {
+    for other in ["model.safetensors", "model-00001-of-00003.safetensors", "extra.pth"] {
+        let folder = Folder::with(&[other, "config.json"]);
+        folder.write_set();
+        let sources = folder.find().expect("the set");
+        assert_eq!(sources.files.len(), 2);
+        assert_eq!(sources.notes, [FilesNote::CheckpointFilesUnused { files: vec![other.to_owned()] }]);
+    }
+    let folder =
+        Folder::with(&["model-00001-of-00002.fp16.safetensors", "model-00002-of-00002.fp16.safetensors"]);
+    let [one, two] = ["model-00001-of-00002.fp16.safetensors", "model-00002-of-00002.fp16.safetensors"];
+    let map = format!(r#"{{"weight_map":{{"{one}":"{one}","{two}":"{two}"}}}}"#);
+    folder.write("model.safetensors.index.fp16.json", map.as_bytes());
+    assert_eq!(folder.find().expect("the set").path, folder.path().join("model.fp16.safetensors"));
 }
 
 #[test]
