@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from program import succeed
+from program import succeed, torch2carton
 
 FACTS = "name dtype shape stride storage_offset nbytes sha256".split()
 
@@ -36,7 +36,8 @@ def test_the_shard_of_a_distributed_tensor_is_a_part_of_it(tmp_path, newest):
         assert row["subclass"]["shard"] == "a shard of [64, 16], rank 0 of 8"
         assert row["subclass"]["class"].endswith(f".{kind}")
         assert (local["name"], local["shape"]) == (f"w.{part}", [8, 16])
-        succeed(tmp_path / f"{name}.pth")
+        assert "`w` is a shard of [64, 16], rank 0 of 8" in torch2carton(tmp_path / f"{name}.pth").stderr
+        succeed("--single", tmp_path / f"{name}.pth")
     # If every rank has the whole tensor, or there is one rank, it is a tensor like any other.
     for name, shape, nbytes in [("replicated", [8, 8], 256), ("alone", [4, 3], 48)]:
         (row,) = listed(tmp_path / f"{name}.pth")

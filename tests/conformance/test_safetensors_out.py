@@ -89,6 +89,10 @@ def corpus_rows(expected):
 def listed(path):
     """(rows, names of tensors of several parts) as `inspect` lists them, for files that it reads otherwise than their loaders."""
     answer = torch2carton("inspect", "--json", "--sha256", path)
+    if name in LENIENT:
+        notes = " ".join(json.loads(answer.stdout)["notes"]) if answer.status == 0 else ""
+        noted = "error" in theirs and notes and (tensor is None or f"`{tensor}`" in notes)
+        return None if noted else f"not listed with a note; theirs: {theirs}; ours: {answer}"
     if answer.status != 0:
         return None
     found = json.loads(answer.stdout)["tensors"]
@@ -357,6 +361,9 @@ HEADERS = {
 }
 # What docs/security.md says that is refused here and read by the official reader.
 STRICTER = {"a name twice", "a name twice, other values", "a key of the metadata twice"}
+# What is listed here with a note, and refused by the official reader or by PyTorch.
+LENIENT = {"metadata has a number", "metadata has null", "metadata has an object", "unknown dtype", "PyTorch's name of a dtype",
+           "dtype in small letters", "dtype F6_E2M3", "dtype F6_E3M2"}
 
 
 def written(path, text, data, length=None):

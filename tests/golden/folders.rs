@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::carton_tools::{run, scratch, write};
+use crate::carton_tools::{ok, run, scratch, write};
+use crate::made::{dict, tensor, write_pth, write_safetensors, write_unpacked};
 
 /// Folders by name, with their files and the content of `latest`, if there is one.
 const FOLDERS: &[(&str, &[&str])] = &[
@@ -67,4 +68,69 @@ fn folders_without_one_checkpoint_are_refused() {
     assert_eq!(status, Some(1), "{text}");
     texts.extend([". in deepspeed/global_step10\n  ", &text]);
     insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn an_archive_that_was_unpacked_is_read() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let weights = dict(&[("w", tensor(4)), ("b", tensor(2))]);
+    write_pth(&root.join("x.pth"), &weights);
+    write_unpacked(&root.join("outer/archive"), &weights);
+    let digest = |input: &str| {
+        let text = ok(root, &["digest", input]);
+        text.split_whitespace().next().map(str::to_owned)
+    };
+    assert_eq!(digest("outer/archive"), digest("x.pth"));
+    assert_eq!(digest("outer/archive/data.pkl"), digest("x.pth"));
+    ok(root, &["outer/archive", "-o", "x.safetensors", "-q"]);
+    assert_eq!(digest("x.safetensors"), digest("x.pth"));
+    let text = ok(root, &["inspect", "outer/archive"]);
+    assert!(text.contains("container   unpacked, "), "{text}");
+    std::fs::remove_file(root.join("outer/archive/data/1")).expect("it was written");
+    let (_, text) = run(root, &["inspect", "outer/archive"]);
+    assert!(text.contains("the pickle refers to storage `1`, which is not in the file"), "{text}");
+}
+
+#[test]
+fn an_index_that_disagrees_with_its_files_says_which_tensor_to_leave_out() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_safetensors(&root.join("m/model-00001-of-00001.safetensors"), &[], &[("a", &[2]), ("b", &[1])]);
+    let index =
+        r#"{"weight_map":{"a":"model-00001-of-00001.safetensors","c":"model-00001-of-00001.safetensors"}}"#;
+    write(root.join("m/model.safetensors.index.json"), index);
+    let text = ok(root, &["inspect", "m"]);
+    assert!(
+        text.contains("lists `c` in model-00001-of-00001.safetensors; the file does not have it"),
+        "{text}"
+    );
+    let convert = |more: &[&str]| run(root, &[&["m", "-o", "x.safetensors", "--force"], more].concat());
+    let (status, text) = convert(&[]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("holds a tensor `b`, which model.safetensors.index.json does not list"), "{text}");
+    assert!(
+        text.contains("; leave it out with --exclude b, or pass the files instead of the folder"),
+        "{text}"
+    );
+    let (status, text) = convert(&["--exclude", "b"]);
+    assert!(status == Some(1) && text.contains("; leave it out with --exclude c, or pass"), "{text}");
+    let (status, text) = convert(&["--exclude", "[bc]"]);
+    assert!(status == Some(0) && text.contains("tensors   1, 2 parameters"), "{text}");
+    let (status, text) = run(root, &["digest", "m"]);
+    assert!(status == Some(1) && text.contains("does not list"), "{text}");
+}
+
+#[test]
+fn a_tensordict_is_named() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write(root.join("td/meta.json"), "{}");
+    write(root.join("td/layer/weight.memmap"), "1234");
+    for (input, file) in [("td", "layer/weight.memmap"), ("td/layer", "weight.memmap")] {
+        let (status, text) = run(root, &["inspect", input]);
+        assert_eq!(status, Some(1), "{text}");
+        assert!(text.contains(&format!("contains a memory-mapped TensorDict ({file})")), "{text}");
+        assert!(text.contains("TensorDict.load_memmap(\".\")"), "{text}");
+    }
 }

@@ -38,11 +38,28 @@ pub(crate) fn write_pth(path: &Path, root: &Value) {
     write_pth_with(path, root, &[]);
 }
 
-/// The same, with more records in the archive's folder.
-pub(crate) fn write_pth_with(path: &Path, root: &Value, records: &[(&str, &[u8])]) {
+/// Writes the records of that archive into a folder.
+pub(crate) fn write_unpacked(folder: &Path, root: &Value) {
+    for (name, bytes) in pth_records(root) {
+        write(folder.join(name), bytes);
+    }
+}
+
+fn pth_records(root: &Value) -> Vec<(String, Vec<u8>)> {
     let mut pickler = Pickler { writer: Writer::new(), storages: Vec::new() };
     pickler.value(root);
-    let pickle = pickler.writer.finish();
+    let mut records = vec![
+        ("data.pkl".to_owned(), pickler.writer.finish()),
+        ("byteorder".to_owned(), b"little".to_vec()),
+        ("version".to_owned(), b"3\n".to_vec()),
+    ];
+    let storages = (1_u8..).zip(&pickler.storages);
+    records.extend(storages.map(|(key, len)| (format!("data/{}", key - 1), vec![key; *len])));
+    records
+}
+
+/// The same, with more records in the archive's folder.
+pub(crate) fn write_pth_with(path: &Path, root: &Value, records: &[(&str, &[u8])]) {
     let mut sink: Vec<u8> = Vec::new();
     let mut zip = ZipWriter::new(&mut sink);
     let mut add = |name: &str, bytes: &[u8]| {
@@ -50,11 +67,8 @@ pub(crate) fn write_pth_with(path: &Path, root: &Value, records: &[(&str, &[u8])
         let entry = NewZipEntry { name: &name, alignment: 64, content: EntryContent::Bytes(bytes) };
         zip.add(&entry).expect("writing to memory does not fail");
     };
-    add("data.pkl", &pickle);
-    add("byteorder", b"little");
-    add("version", b"3\n");
-    for (key, len) in (1_u8..).zip(&pickler.storages) {
-        add(&format!("data/{}", key - 1), &vec![key; *len]);
+    for (name, bytes) in pth_records(root) {
+        add(&name, &bytes);
     }
     for (name, bytes) in records {
         add(name, bytes);

@@ -78,14 +78,14 @@ fn tied_tensors_are_written_once_and_restored() {
     assert_eq!(listed["value_count"], 1);
     write_safetensors(
         &root.join("m.safetensors"),
-        &[("format", "w"), ("x", "w"), ("y", "v")],
+        &[("format", "w"), ("title", "w"), ("x.w", "w"), ("y", "v")],
         &[("w", &[1])],
     );
     let listed = report(root, &["inspect", "--json", "--all", "m.safetensors"]);
     let names: Vec<_> = listed["tensors"].as_array().expect("a list").iter().map(|it| &it["name"]).collect();
-    assert_eq!(names, ["w", "x"]);
+    assert_eq!(names, ["w", "x.w"]);
     let paths: Vec<_> = listed["values"].as_array().expect("a list").iter().map(|it| &it["path"]).collect();
-    assert_eq!(paths, ["__metadata__.format", "__metadata__.y"]);
+    assert_eq!(paths, ["__metadata__.format", "__metadata__.title", "__metadata__.y"]);
 }
 
 #[test]
@@ -282,4 +282,52 @@ fn values_are_kept_next_to_the_tensors() {
     write_pth(&root.join("b.pth"), &dict(&[("w", tensor(1))]));
     ok(root, &["b.pth", "--keep-values", "-o", "b.safetensors"]);
     assert!(!root.join("b.checkpoint.json").exists());
+}
+
+#[test]
+fn the_metadata_of_a_safetensors_file_is_kept() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let own = [
+        ("b.weight", "a.weight"),
+        ("license", "mit"),
+        ("modelspec.hash_sha256", "0xab"),
+        ("ss_network_dim", "4"),
+        ("title", "a.weight"),
+    ];
+    write_safetensors(&root.join("x.safetensors"), &own, &[("a.weight", &[2])]);
+    let metadata = |file: &str| header(&root.join(file))["__metadata__"].clone();
+    let text = ok(root, &["x.safetensors", "-o", "y.safetensors"]);
+    assert!(!text.contains("note: "), "{text}");
+    let mut expected = serde_json::Map::from_iter([("format".to_owned(), json!("pt"))]);
+    expected.extend(own.map(|(key, text)| (key.to_owned(), json!(text))));
+    assert_eq!(metadata("y.safetensors"), Json::Object(expected.clone()));
+    let text = ok(root, &["x.safetensors", "--cast", "uint8=int16", "-o", "z.safetensors"]);
+    let note = "note: modelspec.hash_sha256 is left out of the metadata: it is not true of what is written";
+    assert!(text.contains(note) && text.matches("note: ").count() == 1, "{text}");
+    expected.remove("modelspec.hash_sha256");
+    assert_eq!(metadata("z.safetensors"), Json::Object(expected));
+    let text = ok(root, &["inspect", "x.safetensors"]);
+    assert!(text.contains("shared with a.weight, a name from the metadata"), "{text}");
+    let text = ok(root, &["x.safetensors", "-o", "x.pth"]);
+    assert!(text.contains("note: left out 4 values that are not tensors"), "{text}");
+}
+
+#[test]
+fn what_the_library_safetensors_refuses_is_named() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let json = r#"{"__metadata__":{"epoch":3},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"f[0]":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[1,4]}}"#;
+    let len = u64::try_from(json.len()).expect("a small header").to_le_bytes();
+    write(root.join("x.safetensors"), [&len[..], json.as_bytes(), &[1, 2, 3, 4]].concat());
+    let text = ok(root, &["inspect", "x.safetensors"]);
+    assert!(
+        text.contains("in `__metadata__`, `epoch` is a number; the library safetensors refuses"),
+        "{text}"
+    );
+    assert!(text.contains("`f[0]`: its dtype `F6_E2M3` means floats of 6 bits, which PyTorch"), "{text}");
+    let (status, text) = run(root, &["x.safetensors", "-o", "y.safetensors"]);
+    assert!(status == Some(1) && text.contains("; leave it out with --exclude 'f\\[0\\]'"), "{text}");
+    ok(root, &["x.safetensors", "-o", "y.safetensors", "--exclude", "f*"]);
+    assert_eq!(header(&root.join("y.safetensors"))["__metadata__"], json!({ "epoch": "3", "format": "pt" }));
 }

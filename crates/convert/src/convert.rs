@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use byte_source::{Location, Observer};
 use decoder::LayoutDocument;
-use open::files::{CheckpointSources, Companion};
+use open::files::{CheckpointSources, Companion, ShardPolicy};
+use open::trainers::is_flat_parameter;
 use open::{FoundInput, Model, TargetLayout, read_documents, refuse_adapter, values_document};
 use tensor::{Dtype, Tensors};
-use torch_import::{Checkpoint, Omissions, Risk};
+use torch_import::{Checkpoint, CompoundKind, Omissions, Risk};
 
-use crate::back::NonTensorParts;
+use crate::back::{HeaderTexts, NonTensorParts};
 use crate::input::script::{self, ScriptDecision};
 use crate::input::{from_carton, misc};
 use crate::note_collector::NoteCollector;
@@ -58,6 +59,9 @@ impl PlannedConversion {
             .apply(&steps, &options.context(observer))
             .map_err(|error| self.explain_quantized(error, &model.checkpoint.to_tensors()))
             .map_err(|error| input.code.explain_no_tensors(options.target.output(), error))?;
+        if options.shards() == ShardPolicy::RequireAll {
+            refuse_rank_part(model.tensors()).map_err(|error| error.in_file(model.root()))?;
+        }
         notes.extend(std::mem::take(&mut model.notes));
         self.note_documents(model, &input.misc, &mut notes)?;
         let (mut model, parts) = self.parts(input)?;
@@ -140,6 +144,8 @@ impl PlannedConversion {
         let rows = model.carton.as_ref().map(|carton| carton.values.as_slice());
         let values = keeps_values.then(|| values_document(&checkpoint, rows, tensors)).flatten();
         let value_count = rows.map_or_else(|| checkpoint.notable_values().count(), <[_]>::len);
+        let is_recast = self.options.dequantize || !self.options.casts.all().is_empty();
+        let metadata = HeaderTexts::of(&model, &checkpoint, is_recast);
         drop(checkpoint);
         byte_source::report_memory_freed();
         let document = match &model.document {
@@ -148,7 +154,7 @@ impl PlannedConversion {
         };
         let is_known = keeps_code || model.decoder.is_some();
         let quantized = if is_known { None } else { self.quantized_method(tensors) };
-        let kept = NonTensorParts { script: code.into_module(), values };
+        let kept = NonTensorParts { script: code.into_module(), values, metadata };
         Ok((model, OutputParts { kept, values: value_count, document, misc, quantized, omitted }))
     }
 
@@ -208,6 +214,22 @@ impl PlannedConversion {
         let given = self.options.inputs.iter().map(Location::path);
         let inputs: Vec<&Path> = self.sources.inputs().chain(others).chain(misc).chain(given).collect();
         self.options.destination.check_target(&self.output, &inputs, self.options.if_exists)
+    }
+}
+
+/// Refuses what one rank of a training wrote of a tensor that is split over several.
+fn refuse_rank_part(tensors: &Tensors) -> Result<()> {
+    let flat = tensors.names().find(|name| is_flat_parameter(name));
+    let flat = flat.map(|name| (name, "one rank's part of FSDP's flat parameters, without their shapes"));
+    let shard = || {
+        tensors.compounds().iter().find_map(|compound| match &compound.kind {
+            CompoundKind::Subclass { shard, .. } => Some((compound.name.as_str(), shard.as_deref()?)),
+            _ => None,
+        })
+    };
+    match flat.or_else(shard) {
+        Some((name, what)) => Err(Problem::RankPart { name: name.to_owned(), what: what.to_owned() }.into()),
+        None => Ok(()),
     }
 }
 

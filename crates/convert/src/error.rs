@@ -33,6 +33,13 @@ pub enum Problem {
         /// Maximum factor.
         factor: u64,
     },
+    /// A file has only one rank's part of a tensor.
+    #[error("`{}` is {what}, not the whole tensor", name.escape_debug())]
+    RankPart {
+        name: String,
+        /// Description of the part, with its article.
+        what: String,
+    },
     /// The output has no place for quantized weights, and the options do not ask for their numbers.
     #[error("its weights are quantized with {method}: {reason}")]
     QuantizedInput {
@@ -138,7 +145,7 @@ pub enum Problem {
 details! {
     Problem => Problem::place {
         Option: Expansion, NotScript;
-        Input: DisallowedOperator, NotAModel, NothingToServe, ScriptToServe, TritonOutputNumber, NothingToTest, ScriptToTest,
+        Input: DisallowedOperator, RankPart, NotAModel, NothingToServe, ScriptToServe, TritonOutputNumber, NothingToTest, ScriptToTest,
             CartonOfWeights, ForeignModule, Toml, OtherModelInFolder;
         Unsupported: TritonPort, Port, UnsupportedTensors;
         [0]: Logits;
@@ -151,7 +158,7 @@ impl Problem {
         match self {
             Self::Toml { path, .. } | Self::OtherModelInFolder { path } => Place::file(path),
             Self::Model { reason, .. } | Self::QuantizedInput { reason, .. } => reason.location(),
-            Self::Port { name, .. } => Place::tensor(name),
+            Self::Port { name, .. } | Self::RankPart { name, .. } => Place::tensor(name),
             _ => Place::default(),
         }
     }

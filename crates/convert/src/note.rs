@@ -60,6 +60,8 @@ pub enum Note {
         /// Name of the file.
         name: String,
     },
+    /// Entries of the input's metadata are not true of the output.
+    MetadataLeftOut { keys: Vec<String> },
     /// A model in Meta's layout has no `tokenizer.model`, which Meta's code needs.
     NoMetaTokenizer,
     /// Tensors that share a storage without being the same view are written as separate copies.
@@ -137,6 +139,11 @@ impl fmt::Display for Note {
                 write!(f, "PyTorch 2.0 cannot load {}", unsupported_tensors_text(tensors, *count))
             }
             Self::NoExpectedLogits { dtype } => write_no_logits(f, *dtype),
+            Self::MetadataLeftOut { keys } => {
+                let (verb, they) = if keys.len() == 1 { ("is", "it is") } else { ("are", "they are") };
+                write_first_names(f, keys, keys.len())?;
+                write!(f, " {verb} left out of the metadata: {they} not true of what is written")
+            }
             Self::ValuesLeftOut { values } => {
                 let what = if *values == 1 { "is not a tensor" } else { "are not tensors" };
                 write!(f, "left out {} that {what}", format_things(*values, "value"))

@@ -12,19 +12,19 @@ use byte_source::Observer;
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt, HashSet};
 use pickle_vm::{Heap, ObjectId, Pickle};
-use safetensors_format::METADATA_KEY;
+use safetensors_format::{EntryError, METADATA_KEY};
 use self_cell::self_cell;
 use tensor::{CompoundTensor, Tensor, TensorEntry, Tensors};
 
 use crate::compound::CompoundItem;
-use crate::container::{ContainerContents, HeaderTensors};
+use crate::container::{ContainerContents, HeaderTensors, line_ends};
 use crate::find_omissions;
 use crate::item::{CheckpointItem, CheckpointValue, ItemContent, KeyEnds};
 use crate::limits::CheckpointLimits;
 use crate::omission::Omissions;
 use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
-use crate::{CheckpointNote, Container, Global, Problem, Result, wrapper};
+use crate::{CheckpointNote, Container, Error, Global, Problem, Result, wrapper};
 
 /// Maximum number of tensors that are listed with a number, because an earlier one has their name.
 const TWINS_MAX: usize = 8;
@@ -49,6 +49,8 @@ pub struct Checkpoint {
     pub copy_key: Option<String>,
     /// Tensors whose name an earlier one has.
     pub twins: Vec<TwinName>,
+    /// Names of tensors that are in the files or in an index, and cannot be read, each with the reason.
+    pub unreadable: Vec<(String, Error)>,
     /// Objects that the values refer to, over the bytes of the file; empty if the file has no pickle.
     pub(crate) pickles: Vec<LoadedPickle>,
 }
@@ -102,16 +104,35 @@ impl Checkpoint {
     /// # Errors
     /// Those of [`read`](Self::read), and [`Cancelled`](byte_source::Cancelled).
     pub fn read_with_observer(container: &Container, observer: &dyn Observer) -> Result<Self> {
+        let mut checkpoint = Self::read_readable(container, observer)?;
+        checkpoint.refuse_unreadable()?;
+        Ok(checkpoint)
+    }
+
+    /// Reads the pickle like [`read_with_observer`](Self::read_with_observer), and lists the tensors that cannot be read.
+    ///
+    /// # Errors
+    /// Those of [`read_with_observer`](Self::read_with_observer), for all else.
+    pub fn read_readable(container: &Container, observer: &dyn Observer) -> Result<Self> {
         match container.contents().as_named() {
             Some(named) => Self::read_named(container, named),
-            None => Self::read_pickled(container, observer),
+            None => Self::read_pickled(container, observer)
+                .map_err(|error| line_ends::explain(error, &**container.source())),
         }
+    }
+
+    /// Refuses a checkpoint with a tensor that cannot be read.
+    ///
+    /// # Errors
+    /// The reason for the first of them.
+    pub fn refuse_unreadable(&mut self) -> Result<()> {
+        if self.unreadable.is_empty() { Ok(()) } else { Err(self.unreadable.swap_remove(0).1) }
     }
 
     /// Lists the metadata and then the tensors of a container whose header names its tensors.
     fn read_named(
         container: &Container,
-        HeaderTensors { tensors, metadata, .. }: &HeaderTensors,
+        HeaderTensors { tensors, metadata, unread, .. }: &HeaderTensors,
     ) -> Result<Self> {
         let mut metadata_key = KeyEnds::NONE;
         metadata_key.set(0, Some(METADATA_KEY.len()));
@@ -124,7 +145,11 @@ impl Checkpoint {
         let located = located.map(|(name, tensor)| CheckpointItem::from_tensor(name, tensor));
         let mut items: Vec<CheckpointItem> = metadata.iter().map(value).chain(located).collect();
         items.extend(tensors.entries().filter_map(item_of));
-        Ok(Self { items, ..Self::default() })
+        let reason = |(name, reason): &(String, EntryError)| {
+            let reason = safetensors_format::Error::Entry { name: name.clone(), reason: reason.clone() };
+            (name.clone(), Problem::OtherDtype { tensor: name.clone(), reason }.into())
+        };
+        Ok(Self { items, unreadable: unread.iter().map(reason).collect(), ..Self::default() })
     }
 
     fn read_pickled(container: &Container, observer: &dyn Observer) -> Result<Self> {

@@ -263,6 +263,18 @@ pub enum Problem {
         /// Number of shards in the set.
         shards: u64,
     },
+    /// A tensor of a safetensors file has a dtype that PyTorch and the format do not share.
+    #[error("{reason}")]
+    OtherDtype { tensor: String, reason: safetensors_format::Error },
+    /// The file is damaged, as by a program that changes the line ends of texts.
+    #[error(
+        "{reason}; {how}, so that a transfer as text, or Git, has changed its line ends: copy it again as binary"
+    )]
+    LineEnds {
+        reason: Box<Error>,
+        /// What is seen in the bytes, as a clause.
+        how: &'static str,
+    },
     /// Two files of a set hold tensors of the same name.
     #[error("{first} and {second} both hold a tensor `{}`", tensor.escape_debug())]
     TensorInTwoFiles { tensor: String, first: String, second: String },
@@ -322,9 +334,9 @@ details! {
         Option: NoPickle;
         Input: Format, Archive, PickleCount, Duplicate, DuplicateInParts, MissingShard, ExtraShard, MissingTensor, PartsDisagree,
             CopiesDiffer, EqualShards, WrongSplit, TensorInTwoFiles, IndexDisagrees, Unlisted;
-        Unsupported: Limit, CompressedPickle, Expansion, Expanded, UnknownSplit;
+        Unsupported: Limit, CompressedPickle, Expansion, Expanded, UnknownSplit, OtherDtype;
         Damaged: CaseInsensitiveDuplicate, Link, MissingRecord, Inflate, ByteOrder, MissingStorage, TruncatedFile,
-            Layout, Tar, PersistentId, ShortRecord, Rebuild, Document;
+            Layout, Tar, PersistentId, ShortRecord, Rebuild, Document, LineEnds;
         [0]: Zip, TemporaryFile;
         {pickle_kind => reason}: Pickle;
     }

@@ -8,9 +8,13 @@
 pub enum ShardPosition {
     /// The shard of a `DTensor`, which is the part `_local_tensor`: one entry for each dimension of the mesh.
     Mesh(Vec<MeshDimension>),
-    /// The shards of a `ShardedTensor`, which are the parts `_local_shards.NUMBER`: the start and the sizes of each, in
-    /// elements.
-    Boxes(Vec<(Vec<u64>, Vec<u64>)>),
+    /// The shards of a `ShardedTensor`, which are the parts `_local_shards.NUMBER`.
+    Boxes {
+        /// The start and the sizes of each, in elements.
+        boxes: Vec<(Vec<u64>, Vec<u64>)>,
+        /// Number of ranks that have shards, if the state names the rank of each.
+        ranks: Option<u64>,
+    },
 }
 
 /// A dimension of a mesh of ranks, and what it does to a tensor.

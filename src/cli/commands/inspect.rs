@@ -196,6 +196,7 @@ fn print_tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {
                     .map_or_else(String::new, |it| format!("{}; {:.2} bits a weight", it.scheme, it.bits)),
                 (Some(layout), ..) => layout.to_string(),
                 (_, Some(note), _) if row.storage.is_none() => note.to_string(),
+                (_, Some(note), Some(first)) => format!("shared with {first}, {note}"),
                 (.., Some(first)) => format!("shared with {first}"),
                 (.., None) => String::new(),
             };

@@ -31,6 +31,10 @@ const ADVICE: &[(&str, &str)] = &[
     ("convert::NotAModel", "; without --require-model its tensors are converted"),
     ("convert::NothingToTest", "; without --self-test its tensors are converted"),
     ("convert::OtherModelInFolder", "; remove it, or choose another folder with -o"),
+    (
+        "convert::RankPart",
+        "; pass the folder with the files of all ranks, or save the full state dict; --single converts the parts as they are",
+    ),
     ("convert::ScriptToTest", "; without --self-test it is converted with its code"),
     ("convert::TritonOutputNumber", "; --output-names gives other names"),
     ("generate::NoTokenizer", "; give token ids with --tokens"),

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use open::files::{CheckpointCandidate, FolderDiagnosis, Problem};
+use open::files::{CheckpointCandidate, FolderDiagnosis, Problem, TENSOR_DICT};
 use output::{file_name, parent_folder};
 use torch_import::is_checkpoint_extension;
 
@@ -45,6 +45,10 @@ pub(crate) fn files_advice(problem: &Problem) -> String {
                 paths_or_glob(paths)
             )
         }
+        Problem::NotInIndex { index, .. } => format!(
+            "; pass the files of the set instead of the folder, or {} to go by it alone",
+            shell_quoted_path(index)
+        ),
         Problem::SameFileTwice { second, .. } => {
             format!("; put the file that {} should be in its place", file_name(second))
         }
@@ -124,6 +128,10 @@ fn contents_advice(folder: &Path, contents: &FolderDiagnosis) -> Option<String> 
             let candidates: Vec<CheckpointCandidate> =
                 paths.map(|paths| CheckpointCandidate { paths }).collect();
             Some(conversion_commands(&candidates))
+        }
+        FolderDiagnosis::OtherFramework { what, .. } if *what == TENSOR_DICT => {
+            let python = "import tensordict, torch; torch.save(tensordict.TensorDict.load_memmap(\".\").to_dict(), \"../weights.pt\")";
+            Some(format!("in it, `python -c {}` saves its tensors", shell_quoted(python)))
         }
         FolderDiagnosis::OtherFramework { .. } => {
             Some("pass the checkpoint that it was made from".to_owned())

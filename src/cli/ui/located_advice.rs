@@ -78,6 +78,13 @@ fn advice(error: &Error) -> String {
         format!("; {} names one of them", shell_quoted(&format!("{}::{member}", file.display())))
     } else if let Some(torch_import::Problem::EqualShards { file, .. }) = error.detail() {
         format!("; download or copy {file} again")
+    } else if let Some(
+        torch_import::Problem::IndexDisagrees { tensor, .. } | torch_import::Problem::Unlisted { tensor, .. },
+    ) = error.detail()
+    {
+        format!("{}, or pass the files instead of the folder, without the index", exclude_advice(tensor))
+    } else if let Some(torch_import::Problem::OtherDtype { tensor, .. }) = error.detail() {
+        exclude_advice(tensor)
     } else if let Some(Problem::ReadInputs { reason, .. }) = error.detail() {
         remote_cause(reason).map_or("", remote_advice).to_owned()
     } else if let Some(Problem::Remote { path, .. }) = error.detail() {

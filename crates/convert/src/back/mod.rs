@@ -19,8 +19,9 @@ use byte_source::{Blob, Location, Observer};
 use open::files::{CheckpointSources, Companion, ShardPolicy};
 use open::{Model, TargetLayout};
 use output::{Destination, IfExists, OutputFiles, PlannedFile};
-use tensor::{Dtype, Tensors};
-use torch_import::{CompoundKind, Container};
+use safetensors_format::{FORMAT_KEY, METADATA_KEY};
+use tensor::{Dtype, Tensor, Tensors};
+use torch_import::{Checkpoint, CheckpointValue, CompoundKind, Container};
 use torchscript::{Module, OnInvalidInput, ScriptOptions};
 
 use crate::note_collector::NoteCollector;
@@ -178,6 +179,38 @@ pub struct NonTensorParts {
     pub(crate) script: Option<Box<Module>>,
     /// JSON document with the values that are not tensors.
     pub(crate) values: Option<String>,
+    /// Texts in the header of a safetensors input.
+    pub(crate) metadata: HeaderTexts,
+}
+
+/// Texts in the header of a safetensors file, besides the one that names the framework.
+#[derive(Default)]
+pub(crate) struct HeaderTexts {
+    pub(crate) texts: Vec<(String, String)>,
+    /// True if the tensors are not those of the file, so that what the texts say of their bytes is wrong.
+    pub(crate) is_changed: bool,
+    /// True if the tensors have other dtypes, so that what the texts say of these is wrong.
+    pub(crate) is_recast: bool,
+}
+
+impl HeaderTexts {
+    /// Reads the texts of a checkpoint, from which `tensors` were made.
+    pub(crate) fn of(model: &Model, checkpoint: &Checkpoint, is_recast: bool) -> Self {
+        if model.format() != "safetensors" {
+            return Self::default();
+        }
+        let start = format!("{METADATA_KEY}.");
+        let texts = checkpoint.values().filter_map(|(name, value)| {
+            let CheckpointValue::Text(text) = value else { return None };
+            let key = name.strip_prefix(&start).filter(|key| *key != FORMAT_KEY)?;
+            Some((key.to_owned(), text.to_string()))
+        });
+        let texts: Vec<_> = texts.collect();
+        let view = |(name, tensor): &(String, Tensor)| (name.clone(), tensor.dtype(), tensor.view_id());
+        let is_changed = !texts.is_empty()
+            && !checkpoint.to_tensors().iter().map(view).eq(model.tensors().iter().map(view));
+        Self { texts, is_changed, is_recast }
+    }
 }
 
 /// Output that is laid out but not written.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use byte_source::format_count;
 use open::{TargetLayout, VALUES_PATH, path_json, size_text};
 use safetensors_format::{
-    FORMAT_KEY, FORMAT_PYTORCH, INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported,
+    FORMAT_KEY, FORMAT_PYTORCH, INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported, last_part,
     shard_file_name, split_into_shards,
 };
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,8 @@ use tensor::announce_reads;
 
 use super::ties::{TieHandling, TiePlan};
 use super::{
-    NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder, output_format,
+    HeaderTexts, NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder,
+    output_format,
 };
 use crate::note_collector::NoteCollector;
 use crate::report::file_names_line;
@@ -149,10 +150,20 @@ impl Output for SafetensorsOptions {
                 job.tensors.compounds().iter().take(SHOWN).map(|compound| compound.name.clone()).collect();
             notes.push(Note::PartsSeparated { count: job.tensors.compounds().len(), names });
         }
-        if job.values > 0 && kept.values.is_none() {
-            notes.push(Note::ValuesLeftOut { values: job.values });
+        let HeaderTexts { texts, is_changed, is_recast } = kept.metadata;
+        let values = job.values.saturating_sub(texts.len());
+        if values > 0 && kept.values.is_none() {
+            notes.push(Note::ValuesLeftOut { values });
         }
-        let mut files = plan_files(job, &tied, self.max_shard_size)?;
+        let has_hash = texts.iter().any(|(key, _)| is_about_bytes(key));
+        let is_changed =
+            is_changed || self.max_shard_size.is_some() || has_hash && !is_in_order_of_file(job)?;
+        let is_wrong = |key: &str| is_changed && is_about_bytes(key) || is_recast && is_about_dtypes(key);
+        let (wrong, texts): (Vec<_>, Vec<_>) = texts.into_iter().partition(|(key, _)| is_wrong(key));
+        if !wrong.is_empty() {
+            notes.push(Note::MetadataLeftOut { keys: wrong.into_iter().map(|(key, _)| key).collect() });
+        }
+        let mut files = plan_files(job, &tied, self.max_shard_size, &texts)?;
         if let Some(values) = kept.values {
             let path = values_path(job);
             if !job.is_folder {
@@ -205,11 +216,32 @@ fn values_path(job: &OutputJob<'_>) -> PathBuf {
     if job.is_folder { job.target.join(name) } else { job.target.with_extension(name) }
 }
 
+/// Returns true if an entry of the metadata has a hash of the file's weights: those of Stability AI's model specification and of
+/// kohya's scripts, and names that say so.
+fn is_about_bytes(key: &str) -> bool {
+    const HASHES: &[&str] =
+        &["sshs_model_hash", "sshs_legacy_hash", "model_hash", "hash", "sha256", "md5", "checksum"];
+    let last = last_part(key);
+    HASHES.contains(&last) || last.starts_with("hash_")
+}
+
+/// Returns true if an entry of the metadata says which dtypes the tensors have, or how they are quantized.
+fn is_about_dtypes(key: &str) -> bool {
+    matches!(last_part(key), "dtype" | "torch_dtype" | "precision") || key.contains("quantiz")
+}
+
+/// Returns true if the output has the tensors in the order of the input.
+fn is_in_order_of_file(job: &OutputJob<'_>) -> Result<bool> {
+    let archive = SafetensorsArchive::new(job.tensors.as_slice(), &[]).map_err(byte_source::Error::from)?;
+    Ok(archive.tensors().map(|(name, _)| name).eq(job.tensors.iter().map(|(name, _)| name)))
+}
+
 /// Lays out the files: shards first, then the documents and the index.
 fn plan_files<'j>(
     job: &OutputJob<'j>,
     tied: &TiePlan,
     max_shard_size: Option<u64>,
+    texts: &[(String, String)],
 ) -> Result<OutputFiles<'j>> {
     let kept = || tied.kept.iter().filter_map(|position| job.tensors.as_slice().get(*position));
     let sizes: Vec<u64> = kept().map(|(_, tensor)| tensor.nbytes()).collect();
@@ -233,6 +265,10 @@ fn plan_files<'j>(
         metadata.extend(names.filter_map(|(dropped, kept)| {
             Some((job.tensors.get_index(*dropped)?.0.to_owned(), job.tensors.get_index(*kept)?.0.to_owned()))
         }));
+        // A reader of several files takes the texts of the first.
+        let texts = texts.iter().filter(|_| number == 0);
+        let texts: Vec<_> = texts.filter(|(key, _)| metadata.iter().all(|(known, _)| known != key)).collect();
+        metadata.extend(texts.into_iter().cloned());
         models.push((
             path(number),
             SafetensorsArchive::new(tensors, &metadata).map_err(byte_source::Error::from)?,

@@ -1,10 +1,12 @@
 //! Tensors that share memory, for formats without storages.
 //!
 //! Facts: `save_model` in the Python package `safetensors` 0.8 (`safetensors/torch.py`): of several tensors with the same
-//! memory, one is written, and the metadata has an entry `dropped name: kept name` for each of the others.
+//! memory, one is written, and the metadata has an entry `dropped name: kept name` for each of the others. Both names have the same
+//! last part, by which a reader knows such an entry from other metadata.
 
 use decoder::{HUGGING_FACE, META};
 use foldhash::{HashMap, HashMapExt, HashSet};
+use safetensors_format::last_part;
 use serde::{Deserialize, Serialize};
 use tensor::{StorageId, Tensors, ViewId};
 
@@ -35,10 +37,10 @@ impl TiePlan {
     /// Finds tensors with the same memory. The first one is kept, except that the input embedding of a known architecture is
     /// preferred, and that `reserved`, a name with another meaning in the metadata, is always kept.
     pub(crate) fn find(tensors: &Tensors, ties: TieHandling, reserved: &str) -> Self {
-        let mut groups: HashMap<ViewId, Vec<usize>> = HashMap::new();
+        let mut groups: HashMap<(ViewId, &str), Vec<usize>> = HashMap::new();
         let mut first_views: HashMap<StorageId, (ViewId, bool)> = HashMap::new();
         let shared = shared_storages(tensors);
-        for (position, (_, tensor)) in tensors.iter().enumerate() {
+        for (position, (name, tensor)) in tensors.iter().enumerate() {
             if tensor.numel() == 0 || !shared.contains(&tensor.storage().id()) {
                 continue;
             }
@@ -46,7 +48,7 @@ impl TiePlan {
             let (first, is_shared) =
                 first_views.entry(tensor.storage().id()).or_insert_with(|| (view.clone(), false));
             *is_shared |= *first != view;
-            groups.entry(view).or_default().push(position);
+            groups.entry((view, last_part(name))).or_default().push(position);
         }
         let name = |position: usize| tensors.get_index(position).map_or("", |(name, _)| name);
         let mut dropped: Vec<(usize, usize)> = Vec::new();
@@ -105,14 +107,15 @@ mod tests {
         let all = tensors(&[
             ("lm_head.weight", 0, &[2, 3], &[3, 1]),
             ("model.embed_tokens.weight", 0, &[2, 3], &[3, 1]),
-            ("other", 0, &[2, 3], &[3, 1]),
+            ("other.weight", 0, &[2, 3], &[3, 1]),
+            ("other.bias", 0, &[2, 3], &[3, 1]),
         ]);
         let tied = TiePlan::find(&all, TieHandling::Drop, "format");
-        assert_eq!((tied.kept, tied.dropped, tied.partial), (vec![1], vec![(0, 1), (2, 1)], vec![]));
+        assert_eq!((tied.kept, tied.dropped, tied.partial), (vec![1, 3], vec![(0, 1), (2, 1)], vec![]));
         let tied = TiePlan::find(&all, TieHandling::Duplicate, "format");
-        assert_eq!((tied.kept, tied.dropped), (vec![0, 1, 2], vec![]));
-        let tied = TiePlan::find(&all, TieHandling::Drop, "other");
-        assert_eq!(tied.kept, [2]);
+        assert_eq!((tied.kept, tied.dropped), (vec![0, 1, 2, 3], vec![]));
+        let tied = TiePlan::find(&all, TieHandling::Drop, "other.weight");
+        assert_eq!(tied.kept, [2, 3]);
     }
 
     #[test]
@@ -121,8 +124,8 @@ mod tests {
             ("whole", 0, &[4, 3], &[3, 1]),
             ("transposed", 0, &[3, 4], &[1, 3]),
             ("row", 3, &[3], &[1]),
-            ("the same row", 3, &[1, 3], &[7, 1]),
-            ("again", 3, &[1, 3], &[5, 1]),
+            ("same.row", 3, &[1, 3], &[7, 1]),
+            ("again.row", 3, &[1, 3], &[5, 1]),
             ("empty", 0, &[0, 3], &[3, 1]),
             ("also empty", 0, &[0, 3], &[3, 1]),
         ]);

@@ -1,4 +1,4 @@
-//! Constants of the header format.
+//! Constants of the header format, and the parts of names.
 //!
 //! Facts: `MAX_HEADER_SIZE` and `HashMetadata` in `safetensors/src/tensor.rs` of the official crate.
 
@@ -10,3 +10,8 @@ pub const METADATA_KEY: &str = "__metadata__";
 pub const FORMAT_KEY: &str = "format";
 /// Value of [`FORMAT_KEY`] for tensors of PyTorch.
 pub const FORMAT_PYTORCH: &str = "pt";
+
+/// Returns the part of a name after its last dot. Two names of one tensor in the metadata have the same.
+pub fn last_part(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}

@@ -15,7 +15,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A header that is longer than the format allows.
-    #[error("the header has {len} bytes, more than the {MAX_HEADER} that the format allows")]
+    #[error(
+        "the header has {len} bytes, more than the {MAX_HEADER} that the format allows: save the tensors in several files, each with a header of its own"
+    )]
     TooLong {
         /// Length of the header in bytes.
         len: u64,
@@ -53,11 +55,18 @@ pub enum Error {
     #[error("the header is damaged: {0}")]
     Json(serde_json::Error),
     /// A header entry of a tensor that is invalid.
-    #[error("tensor `{}`: its entry in the header is damaged: {reason}", name.escape_debug())]
+    #[error("tensor `{}`: {}{reason}", name.escape_debug(), damage_text(reason))]
     Entry {
         /// Name of the tensor.
         name: String,
         reason: EntryError,
+    },
+    /// Metadata with a value that is not a text.
+    #[error("`{}` in `{METADATA_KEY}` is {found}, and not a text", key.escape_debug())]
+    NotMetadataText {
+        key: String,
+        /// What the value is, with its article.
+        found: &'static str,
     },
     /// A file that ends before its last tensor ends.
     #[error(
@@ -84,7 +93,7 @@ details! {
     Error {
         Unsupported: NoDtype, HalfElement, TooLarge, Reserved;
         Input: Duplicate;
-        Damaged: TooLong, TruncatedHeader, NotText, Json, TruncatedTensors, Trailing;
+        Damaged: TooLong, TruncatedHeader, NotText, NotMetadataText, Json, TruncatedTensors, Trailing;
         {entry_kind => reason}: Entry;
     }
 }
@@ -126,7 +135,7 @@ pub enum EntryError {
         before: Option<String>,
     },
     /// A dtype that PyTorch does not have.
-    #[error("its dtype `{}` is not one of PyTorch's", dtype.escape_debug())]
+    #[error("its dtype `{}` {}", dtype.escape_debug(), dtype_text(dtype))]
     Dtype {
         /// Name of the dtype in the header.
         dtype: String,
@@ -157,6 +166,21 @@ pub enum EntryError {
         /// Length in bytes of the tensor's data.
         found: u64,
     },
+}
+
+fn damage_text(reason: &EntryError) -> &'static str {
+    if matches!(reason, EntryError::Dtype { .. }) { "" } else { "its entry in the header is damaged: " }
+}
+
+/// Says what a dtype means that programs write, and that PyTorch or the format lacks.
+fn dtype_text(dtype: &str) -> &'static str {
+    match dtype {
+        "F6_E2M3" | "F6_E3M2" => "means floats of 6 bits, which PyTorch does not have",
+        "I4" | "U4" => "means integers of 4 bits, which neither PyTorch nor safetensors has",
+        "C128" => "means complex numbers of 128 bits, which safetensors does not have",
+        "F4_E2M1" => "means floats of 4 bits, which safetensors calls F4",
+        _ => "is not one of PyTorch's",
+    }
 }
 
 fn gap_text(start: u64, end: u64, before: Option<&str>) -> String {

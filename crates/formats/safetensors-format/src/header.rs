@@ -13,6 +13,7 @@ use std::ops::Range;
 use foldhash::fast::RandomState;
 use foldhash::{HashSet, HashSetExt};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value as Json;
 use tensor::Dtype;
 
 use crate::dtype::{self, DtypeRow};
@@ -28,6 +29,10 @@ pub struct Header {
     pub metadata: Vec<(String, String)>,
     /// Tensors with their names, in the file's order.
     pub tensors: Vec<(String, TensorLocation)>,
+    /// Keys of the metadata whose values are not texts, and what they are. `metadata` has their JSON.
+    pub not_texts: Vec<(String, &'static str)>,
+    /// Tensors that `tensors` lacks, because PyTorch and the format do not share their dtypes.
+    pub unread: Vec<(String, EntryError)>,
 }
 
 /// Dtype, shape and place of a tensor in the file. Its elements are in C order and little-endian.
@@ -71,6 +76,22 @@ impl Header {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn parse(start: &[u8], file_len: u64) -> Result<Self> {
+        let header = Self::parse_leniently(start, file_len)?;
+        if let Some((name, reason)) = header.unread.into_iter().next() {
+            return Err(Error::Entry { name, reason });
+        }
+        match header.not_texts.into_iter().next() {
+            Some((key, found)) => Err(Error::NotMetadataText { key, found }),
+            None => Ok(Self { metadata: header.metadata, tensors: header.tensors, ..Self::default() }),
+        }
+    }
+
+    /// Reads the header like [`parse`](Self::parse), also with metadata that are not texts, and with tensors of other dtypes, which
+    /// it lists.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), for all else.
+    pub fn parse_leniently(start: &[u8], file_len: u64) -> Result<Self> {
         let end = Self::end(start)?;
         let text = usize::try_from(end).ok().and_then(|end| start.get(LENGTH_FIELD_BYTES..end));
         let Some(text) = text else {
@@ -79,12 +100,18 @@ impl Header {
         };
         let text = std::str::from_utf8(text).map_err(|error| Error::NotText { at: error.valid_up_to() })?;
         let HeaderEntries { metadata, tensors } = serde_json::from_str(text).map_err(Error::Json)?;
+        let HeaderMetadata { entries: metadata, not_texts } = metadata;
         check_layout(&tensors, file_len.saturating_sub(end))?;
-        let views = tensors.into_iter().map(|(name, info)| match checked_location(info, end) {
-            Ok(view) => Ok((name, view)),
-            Err(reason) => Err(Error::Entry { name, reason }),
-        });
-        Ok(Self { metadata, tensors: views.collect::<Result<_>>()? })
+        let mut header = Self { metadata, not_texts, ..Self::default() };
+        header.tensors.reserve(tensors.len());
+        for (name, info) in tensors {
+            match checked_location(info, end) {
+                Ok(view) => header.tensors.push((name, view)),
+                Err(reason @ EntryError::Dtype { .. }) => header.unread.push((name, reason)),
+                Err(reason) => return Err(Error::Entry { name, reason }),
+            }
+        }
+        Ok(header)
     }
 }
 
@@ -166,7 +193,7 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
 
 /// Entries of the header, in the file's order.
 struct HeaderEntries {
-    metadata: Vec<(String, String)>,
+    metadata: HeaderMetadata,
     tensors: Vec<(String, HeaderEntry)>,
 }
 
@@ -187,7 +214,7 @@ impl<'de> Deserialize<'de> for HeaderEntries {
                 // Different hashes prove that names differ, and need no copies of the names.
                 let (state, mut hashes) = (RandomState::default(), HashSet::new());
                 let mut has_metadata = false;
-                let mut header = HeaderEntries { metadata: Vec::new(), tensors: Vec::new() };
+                let mut header = HeaderEntries { metadata: HeaderMetadata::default(), tensors: Vec::new() };
                 while let Some(name) = map.next_key::<String>()? {
                     let is_second = if name == METADATA_KEY {
                         std::mem::replace(&mut has_metadata, true)
@@ -201,7 +228,7 @@ impl<'de> Deserialize<'de> for HeaderEntries {
                         return Err(serde::de::Error::custom(text));
                     }
                     if name == METADATA_KEY {
-                        header.metadata = map.next_value::<HeaderMetadata>()?.0;
+                        header.metadata = map.next_value()?;
                     } else {
                         let info = map.next_value().map_err(|error| {
                             serde::de::Error::custom(format!("tensor `{}`: {error}", name.escape_debug()))
@@ -217,7 +244,11 @@ impl<'de> Deserialize<'de> for HeaderEntries {
 }
 
 /// Entries of `__metadata__`, in the file's order; the value may be `null`.
-struct HeaderMetadata(Vec<(String, String)>);
+#[derive(Default)]
+struct HeaderMetadata {
+    entries: Vec<(String, String)>,
+    not_texts: Vec<(String, &'static str)>,
+}
 
 impl<'de> Deserialize<'de> for HeaderMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
@@ -230,7 +261,7 @@ impl<'de> Deserialize<'de> for HeaderMetadata {
             }
 
             fn visit_unit<E>(self) -> std::result::Result<HeaderMetadata, E> {
-                Ok(HeaderMetadata(Vec::new()))
+                Ok(HeaderMetadata::default())
             }
 
             fn visit_map<A: MapAccess<'de>>(
@@ -238,15 +269,25 @@ impl<'de> Deserialize<'de> for HeaderMetadata {
                 mut map: A,
             ) -> std::result::Result<HeaderMetadata, A::Error> {
                 let mut seen = std::collections::HashSet::new();
-                let mut entries = Vec::new();
-                while let Some((key, value)) = map.next_entry::<String, String>()? {
+                let mut metadata = HeaderMetadata::default();
+                while let Some((key, value)) = map.next_entry::<String, Json>()? {
                     if !seen.insert(key.clone()) {
                         let text = format!("`{}` appears twice in `{METADATA_KEY}`", key.escape_debug());
                         return Err(serde::de::Error::custom(text));
                     }
-                    entries.push((key, value));
+                    let found = match &value {
+                        Json::String(_) => None,
+                        Json::Null => Some("null"),
+                        Json::Bool(_) => Some("a boolean"),
+                        Json::Number(_) => Some("a number"),
+                        Json::Array(_) => Some("a list"),
+                        Json::Object(_) => Some("an object"),
+                    };
+                    metadata.not_texts.extend(found.map(|found| (key.clone(), found)));
+                    let text = if let Json::String(text) = value { text } else { value.to_string() };
+                    metadata.entries.push((key, text));
                 }
-                Ok(HeaderMetadata(entries))
+                Ok(metadata)
             }
         }
         deserializer.deserialize_any(Object)
@@ -283,7 +324,6 @@ mod tests {
                 8,
                 "it starts at byte 4 and leaves a hole after the header, which ends at byte 0",
             ),
-            (one("F7", "[1]", "[0,4]"), 4, "its dtype `F7` is not one of PyTorch's"),
             (one("F4", "[2,3]", "[0,3]"), 3, "shape [2, 3] of F4 does not end in whole bytes"),
             (one("F32", "[2]", "[0,4]"), 4, "shape [2] of F32 needs 8 bytes, it has 4"),
             (
@@ -294,6 +334,13 @@ mod tests {
         ] {
             assert_eq!(error(&json, data), format!("{entry_is_damaged}{expected}"));
         }
+        for (dtype, expected) in [
+            ("F7", "its dtype `F7` is not one of PyTorch's"),
+            ("F6_E2M3", "its dtype `F6_E2M3` means floats of 6 bits, which PyTorch does not have"),
+            ("C128", "its dtype `C128` means complex numbers of 128 bits, which safetensors does not have"),
+        ] {
+            assert_eq!(error(&one(dtype, "[1]", "[0,4]"), 4), format!("tensor `w`: {expected}"));
+        }
         let (a, b) = (entry("a", "U8", "[4]", "[0,4]"), entry("w", "U8", "[4]", "[3,7]"));
         assert_eq!(
             error(&format!("{{{b},{a}}}"), 7),
@@ -302,6 +349,21 @@ mod tests {
         assert_eq!(error(&format!("{{{a}}}"), 5), "the file is damaged: 1 bytes follow the last tensor");
         let cut = Header::read(&file(&format!("{{{a}}}"), 3)).expect_err("a byte is missing");
         assert!(cut.is_truncated(), "{cut}");
+    }
+
+    #[test]
+    fn what_others_refuse_is_read_on_request() {
+        let json = r#"{"__metadata__":{"epoch":3,"a":"b","c":{"d":[1]},"n":null},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"f":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[1,4]}}"#;
+        let bytes = file(json, 4);
+        let header = Header::parse_leniently(&bytes, bytes.len() as u64).expect("a header");
+        let text = |key: &str, text: &str| (key.to_owned(), text.to_owned());
+        let metadata = [text("epoch", "3"), text("a", "b"), text("c", r#"{"d":[1]}"#), text("n", "null")];
+        assert_eq!(header.metadata, metadata);
+        let not_texts = [("epoch", "a number"), ("c", "an object"), ("n", "null")];
+        assert_eq!(header.not_texts, not_texts.map(|(key, found)| (key.to_owned(), found)));
+        assert_eq!((header.tensors.len(), header.unread.len()), (1, 1));
+        let json = r#"{"__metadata__":{"epoch":3}}"#;
+        assert_eq!(error(json, 0), "`epoch` in `__metadata__` is a number, and not a text");
     }
 
     #[test]

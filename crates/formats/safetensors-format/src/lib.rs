@@ -34,7 +34,7 @@ mod info;
 mod shards;
 
 pub use archive::{SafetensorsArchive, is_dtype_supported};
-pub use constants::{FORMAT_KEY, FORMAT_PYTORCH, MAX_HEADER, METADATA_KEY};
+pub use constants::{FORMAT_KEY, FORMAT_PYTORCH, MAX_HEADER, METADATA_KEY, last_part};
 pub use error::{EntryError, Error, Result};
 pub use header::{Header, TensorLocation, is_safetensors};
 pub use shards::{

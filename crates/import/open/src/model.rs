@@ -131,6 +131,7 @@ impl Model {
     /// When a step does not fit the tensors that the steps before it left, or the observer of `context` stops the work.
     pub fn apply(&mut self, steps: &[Box<dyn Step>], context: &Context<'_>) -> Result<Vec<StepReport>> {
         let reports = steps.iter().map(|step| step.apply(self, context)).collect::<Result<_>>()?;
+        self.checkpoint.refuse_unreadable().map_err(|error| error.in_file(self.root()))?;
         self.tensors_mut();
         Ok(reports)
     }
@@ -246,7 +247,7 @@ impl FoundInput {
             model
         } else {
             let containers = sources.open_with_observer(observer)?;
-            let (mut checkpoint, notes) = sources.read_with_observer(&containers, &judge, observer)?;
+            let (mut checkpoint, notes) = sources.read_readable(&containers, &judge, observer)?;
             dequantize::encode_descriptions(quantization.is_some(), &mut checkpoint);
             let mut model = Model::new(sources, containers, checkpoint);
             model.notes.extend(notes.into_iter().map(Note::Sources));

@@ -3,48 +3,61 @@
 //! An adapter names modules as the class had them that it was trained with. A file can have another prefix: `layers.0` of a
 //! bare model, `language_model.model.layers.0` of a model that also sees images.
 
+use std::collections::BTreeMap;
+
 use tensor::Tensors;
 
 /// Largest number of leading components that a file has in another form.
 const PREFIX_LEN_MAX: usize = 3;
+/// Modules that versions of a class name in different ways: `mlp.gate` of Mixtral is `block_sparse_moe.gate` in its files.
+const SYNONYMS: &[(&str, &str)] = &[(".mlp.", ".block_sparse_moe."), (".block_sparse_moe.", ".mlp.")];
+
+/// Prefix in the adapter, and the one that the base has instead.
+type Rewrite = (String, String);
 
 #[derive(Debug)]
 pub(crate) struct BaseNames<'t> {
     tensors: &'t Tensors,
     sorted: Vec<&'t str>,
-    /// Prefix in the adapter, and the one that the base has instead.
-    rewrite: (String, String),
+    /// Prefixes of the layers of an adapter that the base has in another form: a model that also sees images has two stacks.
+    rewrites: Vec<(String, Rewrite)>,
 }
 
 impl<'t> BaseNames<'t> {
-    /// Finds the prefix under which the base has the most modules of an adapter.
+    /// Finds the prefixes under which the base has the most modules of an adapter.
     pub(crate) fn new<'m>(tensors: &'t Tensors, modules: impl Iterator<Item = &'m str>) -> Self {
         let mut sorted: Vec<&str> = tensors.names().collect();
         sorted.sort_unstable();
-        let mut names = Self { tensors, sorted, rewrite: Default::default() };
-        let mut anchors: Vec<&str> = modules.filter_map(anchor).collect();
-        anchors.sort_unstable();
-        anchors.dedup();
-        if let Some(first) = anchors.iter().find(|anchor| !names.has_below(anchor)) {
-            let candidates = names.rewrites(first);
-            let count =
-                |names: &Self| anchors.iter().filter(|a| names.has_below(&names.rewritten(a))).count();
-            let mut best = count(&names);
-            for rewrite in candidates {
-                let before = std::mem::replace(&mut names.rewrite, rewrite);
-                let found = count(&names);
-                if found > best {
-                    best = found;
-                } else {
-                    names.rewrite = before;
+        let mut names = Self { tensors, sorted, rewrites: Vec::new() };
+        let mut stacks: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for module in modules {
+            if let Some((stack, _)) = anchor(module).and_then(|anchor| anchor.rsplit_once('.')) {
+                stacks.entry(stack).or_default().push(module);
+            }
+        }
+        for (stack, modules) in stacks {
+            let first = modules.iter().find_map(|module| anchor(module).filter(|it| !names.has_below(it)));
+            let Some(first) = first else { continue };
+            let count = |(from, to): &Rewrite| {
+                let moved = modules
+                    .iter()
+                    .filter_map(|module| Some(format!("{to}{}", module.strip_prefix(from.as_str())?)));
+                moved.filter(|module| names.has_module(module)).count()
+            };
+            let mut best = (count(&Rewrite::default()), None);
+            for rewrite in names.candidates(first) {
+                let found = count(&rewrite);
+                if found > best.0 {
+                    best = (found, Some(rewrite));
                 }
             }
+            names.rewrites.extend(best.1.map(|rewrite| (stack.to_owned(), rewrite)));
         }
         names
     }
 
     /// Returns the prefixes that would let the base have `anchor`.
-    fn rewrites(&self, anchor: &str) -> Vec<(String, String)> {
+    fn candidates(&self, anchor: &str) -> Vec<Rewrite> {
         let dots = anchor.match_indices('.').map(|(dot, _)| dot.saturating_add(1));
         let starts = [0].into_iter().chain(dots).take(PREFIX_LEN_MAX.saturating_add(1));
         let mut found = Vec::new();
@@ -67,16 +80,39 @@ impl<'t> BaseNames<'t> {
         found
     }
 
+    /// Returns the name that the base has for a module or tensor of the adapter, or would have.
     pub(crate) fn rewritten(&self, name: &str) -> String {
-        let (from, to) = &self.rewrite;
-        match name.strip_prefix(from.as_str()) {
-            Some(rest) if !from.is_empty() || !to.is_empty() => {
-                let moved = format!("{to}{rest}");
-                // The head is outside of the part that moved.
-                if self.has_below(&moved) || !self.has_below(name) { moved } else { name.to_owned() }
-            }
-            _ => name.to_owned(),
+        let stack = anchor(name).and_then(|anchor| anchor.rsplit_once('.')).map(|(stack, _)| stack);
+        let own = self.rewrites.iter().position(|(known, _)| Some(known.as_str()) == stack);
+        let rewrites = match own {
+            Some(own) => self.rewrites.get(own..=own),
+            None => self.rewrites.get(..),
+        };
+        let moved =
+            |(_, (from, to)): &(String, Rewrite)| Some(format!("{to}{}", name.strip_prefix(from.as_str())?));
+        let mut all = rewrites.unwrap_or_default().iter().filter_map(moved);
+        let first = all.next();
+        // The head is outside of the part that moved.
+        let known = first.iter().cloned().chain(all).find_map(|moved| self.known(moved));
+        let name = || name.to_owned();
+        known.or_else(|| self.known(name())).or(first).unwrap_or_else(name)
+    }
+
+    /// Returns the name, or another form of it, if the base has it.
+    fn known(&self, name: String) -> Option<String> {
+        if self.has_below(&name) {
+            return Some(name);
         }
+        let other = |(old, new): &(&str, &str)| {
+            name.contains(old).then(|| name.replacen(old, new, 1)).filter(|other| self.has_below(other))
+        };
+        SYNONYMS.iter().find_map(other)
+    }
+
+    fn has_module(&self, name: &str) -> bool {
+        let is_known = |name: &str| self.known(name.to_owned()).is_some();
+        // Files have experts in other forms than a class.
+        is_known(name) || name.split_once(".experts").is_some_and(|(module, _)| is_known(module))
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<(usize, String)> {
@@ -131,6 +167,26 @@ mod tests {
             assert_eq!(names.find("lm_head.weight"), Some((1, "lm_head.weight".to_owned())), "{base}");
             assert_eq!(names.find("model.layers.1.q.weight"), None);
         }
+        let two = [
+            "language_model.model.layers.0.o_proj.weight",
+            "vision_tower.vision_model.encoder.layers.0.out_proj.weight",
+            "vision_tower.vision_model.post_layernorm.weight",
+        ];
+        let tensors: Tensors = two.iter().map(|name| ((*name).to_owned(), tensor.clone())).collect();
+        let modules = [
+            "model.language_model.layers.0.o_proj",
+            "model.vision_tower.encoder.layers.0.out_proj",
+            "model.vision_tower.post_layernorm",
+        ];
+        let names = BaseNames::new(&tensors, modules.into_iter());
+        for (module, name) in modules.into_iter().zip(two) {
+            assert_eq!(names.find(&format!("{module}.weight")).map(|(_, name)| name).as_deref(), Some(name));
+        }
+        let gate = "model.layers.0.block_sparse_moe.gate.weight";
+        let tensors = Tensors::from([(gate.to_owned(), tensor.clone())]);
+        let adapter = "model.layers.0.mlp.gate";
+        let names = BaseNames::new(&tensors, [adapter].into_iter());
+        assert_eq!(names.find("model.layers.0.mlp.gate.weight"), Some((0, gate.to_owned())));
         let tensors = Tensors::from([("model.layers.0.q.weight".to_owned(), tensor)]);
         let other = "model.blocks.0.q.weight";
         assert_eq!(BaseNames::new(&tensors, [other].into_iter()).find(other), None);

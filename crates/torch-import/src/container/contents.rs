@@ -8,7 +8,7 @@ use std::sync::Arc;
 use byte_source::{Observer, Source};
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{ErrorKind, Machine, Pickle, PickleLimits, Reader};
-use safetensors_format::TensorLocation;
+use safetensors_format::{EntryError, TensorLocation};
 use tensor::{ByteOrder, Storage, StorageRecords, Tensors};
 use zip_format::ZipIndex;
 
@@ -101,6 +101,8 @@ pub(crate) struct HeaderTensors {
     pub(crate) tensors: Tensors,
     /// Metadata without the entries that became `ties`, in the header's order.
     pub(crate) metadata: Vec<(String, CheckpointValue)>,
+    /// Tensors that cannot be read, and why.
+    pub(crate) unread: Vec<(String, EntryError)>,
 }
 
 /// Converts texts with their keys to values.

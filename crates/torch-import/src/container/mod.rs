@@ -5,6 +5,8 @@ mod cursor;
 mod format;
 pub(crate) mod formats;
 pub(crate) mod inflate;
+mod joined;
+pub(crate) mod line_ends;
 pub(crate) mod sniff;
 pub(crate) mod tar_members;
 
@@ -60,7 +62,7 @@ impl Container {
     /// Those of [`from_source`](Self::from_source), and [`Cancelled`](byte_source::Cancelled).
     pub fn from_source_with_observer(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<Self> {
         let checks = Checks::for_source(&*source);
-        Ok(Self(Arc::new(sniff::open(source, checks, observer)?)))
+        Self::with_checks(source, checks, observer)
     }
 
     /// Reads a checkpoint like [`from_source_with_observer`](Self::from_source_with_observer), but of any zip archive,
@@ -70,7 +72,22 @@ impl Container {
     /// # Errors
     /// Those of [`from_source_with_observer`](Self::from_source_with_observer), except for local headers.
     pub fn from_source_lazily(source: Arc<dyn Source>, observer: &dyn Observer) -> Result<Self> {
-        Ok(Self(Arc::new(sniff::open(source, Checks::WhenRead, observer)?)))
+        Self::with_checks(source, Checks::WhenRead, observer)
+    }
+
+    fn with_checks(source: Arc<dyn Source>, checks: Checks, observer: &dyn Observer) -> Result<Self> {
+        let contents = sniff::open(Arc::clone(&source), checks, observer);
+        let contents = contents.map_err(|error| line_ends::explain(error, &*source))?;
+        Ok(Self(Arc::new(contents)))
+    }
+
+    /// Reads a checkpoint whose archive was unpacked into the folder `path`, from the files in it, each with its name relative to the
+    /// folder: `data.pkl`, which comes first, those in `data/`, and `byteorder` if there is one.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or `byteorder` is wrong.
+    pub fn from_unpacked(path: &Path, files: Vec<(String, Arc<dyn Source>)>) -> Result<Self> {
+        Ok(Self(Arc::new(formats::unpacked::open(path, files)?)))
     }
 
     /// Opens a file of parts of tensors, which another file names, such as `__0_0.distcp`. As a checkpoint, it has no

@@ -176,9 +176,16 @@ pub(super) fn sharded_tensor(call: CallSnapshot<'_>, state: ObjectId) -> Result<
         local.extend(attribute(call, Some(*shard), "tensor")?);
         boxes.extend(start.zip(sizes));
     }
-    let position = (boxes.len() == local.len()).then_some(ShardPosition::Boxes(boxes));
-    let metadata = attribute(call, shards.first().copied(), "metadata")?;
-    let placement = attribute(call, metadata, "placement")?;
-    let rank = attribute(call, placement, "_rank")?.and_then(|rank| call.int(rank));
+    let rank_of = |metadata: Option<ObjectId>| -> Result<Option<i64>> {
+        let placement = attribute(call, metadata, "placement")?;
+        Ok(attribute(call, placement, "_rank")?.and_then(|rank| call.int(rank)))
+    };
+    let mut last = None;
+    for metadata in all.unwrap_or_default() {
+        last = last.max(rank_of(Some(*metadata))?);
+    }
+    let ranks = last.and_then(|last| u64::try_from(last).ok()?.checked_add(1));
+    let position = (boxes.len() == local.len()).then_some(ShardPosition::Boxes { boxes, ranks });
+    let rank = rank_of(attribute(call, shards.first().copied(), "metadata")?)?;
     Ok(LocalShard { may_be_whole: true, rank, count: all.map(<[ObjectId]>::len), local, position })
 }

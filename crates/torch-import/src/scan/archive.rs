@@ -53,6 +53,12 @@ const DAMAGED_MAX: u64 = 64 << 20;
 /// Maximum number of bytes of one record that are inflated into memory.
 const INFLATED_MAX: u64 = 1 << 30;
 
+/// Returns true if an entry is what macOS adds to an archive for a file: its attributes, which no pickle begins like.
+fn is_apple_double<B: AsRef<[u8]>>(name: &str, start: impl FnOnce() -> B) -> bool {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.starts_with("._") && start().as_ref().starts_with(b"\0\x05\x16\x07")
+}
+
 /// Properties that the entries of an archive have in common.
 #[derive(Clone, Copy)]
 pub(super) struct ArchiveTraits {
@@ -223,7 +229,8 @@ impl<'a> Scanner<'a, '_> {
         if stored.is_empty() {
             return;
         }
-        let pickle = is_pickle(&entry.name);
+        let pickle =
+            is_pickle(&entry.name) && !is_apple_double(&entry.name, || content_start(&stored, entry.method));
         if !matches!(entry.method, CompressionMethod::Stored | CompressionMethod::Deflated) {
             return self.add_missed(|| format!("{record}: its compression method is not supported"));
         }

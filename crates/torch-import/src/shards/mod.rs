@@ -97,6 +97,7 @@ impl MergedCheckpoint {
         let merged = &mut self.checkpoint;
         merged.add_globals(other.globals().iter().cloned());
         merged.left_out.merge(other.left_out);
+        merged.unreadable.extend(other.unreadable);
         match (values, self.notes.last_mut()) {
             (0, _) => {}
             (more, Some(CheckpointNote::ValuesLeftOut { files, count })) => {
@@ -115,7 +116,7 @@ impl MergedCheckpoint {
 /// Merges a set of files in which each tensor is whole in one file.
 ///
 /// # Errors
-/// When two files hold a tensor of the same name, or the index disagrees with the files.
+/// When two files hold a tensor of the same name. Tensors about which the index disagrees with the files are listed as unreadable.
 pub fn merge_whole_tensors(
     mut shards: Vec<Shard>,
     index: Option<&WeightMapIndex>,
@@ -126,9 +127,10 @@ pub fn merge_whole_tensors(
     }
     let mut holder: HashMap<String, String> = HashMap::new();
     let mut merged: Option<MergedCheckpoint> = None;
+    let mut disagreements: Vec<(String, Error)> = Vec::new();
     for Shard { file, checkpoint } in shards {
         if let Some(index) = index {
-            index.check_file(&checkpoint, &file)?;
+            disagreements.extend(index.disagreements(&checkpoint, &file));
         }
         for name in listed_tensor_names(&checkpoint) {
             if let Some(first) = holder.insert(name.to_owned(), file.clone()) {
@@ -141,21 +143,20 @@ pub fn merge_whole_tensors(
         };
         merged.add(&file, checkpoint);
     }
+    let mut merged = merged.ok_or_else(empty_set_error)?;
     if let Some(index) = index {
-        let mut missing: Vec<_> =
-            index.files.iter().filter(|(name, _)| !holder.contains_key(*name)).collect();
+        let known: HashSet<&String> = merged.checkpoint.unreadable.iter().map(|(name, _)| name).collect();
+        let is_missing = |name: &String| !holder.contains_key(name) && !known.contains(name);
+        let mut missing: Vec<_> = index.files.iter().filter(|(name, _)| is_missing(name)).collect();
         missing.sort_unstable();
-        if let Some((tensor, file)) = missing.first() {
-            return Err(Problem::IndexDisagrees {
-                index: index.name.clone(),
-                tensor: (*tensor).clone(),
-                file: (*file).clone(),
-                found: "the file does not have it".to_owned(),
-            }
-            .into());
-        }
+        disagreements.extend(missing.into_iter().map(|(tensor, file)| {
+            let (tensor, file, index) = (tensor.clone(), file.clone(), index.name.clone());
+            let found = "the file does not have it".to_owned();
+            (tensor.clone(), Problem::IndexDisagrees { index, tensor, file, found }.into())
+        }));
     }
-    merged.ok_or_else(empty_set_error)
+    merged.checkpoint.unreadable.extend(disagreements);
+    Ok(merged)
 }
 
 /// Returns the names of the tensors; a compound tensor counts as one.
@@ -165,9 +166,10 @@ fn listed_tensor_names(checkpoint: &Checkpoint) -> impl Iterator<Item = &str> {
 }
 
 impl WeightMapIndex {
-    /// Compares the tensors of a file with those that the index lists for it. Of tensors that share a storage, the
+    /// Returns the tensors of a file that the index does not list for it, each with the error. Of tensors that share a storage, the
     /// index may list only one.
-    fn check_file(&self, checkpoint: &Checkpoint, file: &str) -> Result<()> {
+    fn disagreements(&self, checkpoint: &Checkpoint, file: &str) -> Vec<(String, Error)> {
+        let mut found = Vec::new();
         let is_listed = |item: &&CheckpointItem| self.files.contains_key(&item.name);
         let mut listed: Option<HashSet<StorageId>> = None;
         for item in &checkpoint.items {
@@ -175,8 +177,10 @@ impl WeightMapIndex {
             match (&item.content, self.files.get(&item.name)) {
                 (ItemContent::Value(_), _) => {}
                 (_, Some(holder)) if holder != file => {
-                    let found = format!("it is in {file}");
-                    return Err(Problem::IndexDisagrees { index, tensor, file: holder.clone(), found }.into());
+                    let (name, place) = (tensor.clone(), format!("it is in {file}"));
+                    let problem =
+                        Problem::IndexDisagrees { index, tensor, file: holder.clone(), found: place };
+                    found.push((name, problem.into()));
                 }
                 (_, Some(_)) => {}
                 (content, None) => {
@@ -189,12 +193,13 @@ impl WeightMapIndex {
                             .collect()
                     });
                     if !storage(content).is_some_and(|storage| listed.contains(&storage)) {
-                        return Err(Problem::Unlisted { file: file.to_owned(), tensor, index }.into());
+                        let problem = Problem::Unlisted { file: file.to_owned(), tensor, index };
+                        found.push((item.name.clone(), problem.into()));
                     }
                 }
             }
         }
-        Ok(())
+        found
     }
 }
 

@@ -22,6 +22,18 @@ fn scan_until(bytes: &[u8], observer: &dyn Observer) -> Result<Scan, Error> {
     Scan::file(file.path(), ScanDepth::Everything, observer)
 }
 
+#[test]
+fn what_macos_adds_to_an_archive_is_no_pickle() {
+    let attributes = [b"\0\x05\x16\x07".as_slice(), &[0; 100]].concat();
+    let archive = |extra: &[u8]| {
+        let pickle = (b"archive/data.pkl".as_slice(), CLEAN);
+        let records = [pickle, (b"__MACOSX/archive/._data.pkl", extra)];
+        stored_zip(records.map(|(name, bytes)| (str::from_utf8(name).expect("UTF-8"), bytes)))
+    };
+    assert!(scan(&archive(&attributes)).is_fully_read());
+    assert_eq!(dangerous(&scan(&archive(PAYLOAD))), ["os.system"]);
+}
+
 fn names(scan: &Scan) -> Vec<String> {
     scan.uses().map(|(_, found)| found.global.to_string()).collect()
 }

@@ -127,7 +127,7 @@ impl Output for CartonOptions {
         {
             return Err(job.at_input(error));
         }
-        let NonTensorParts { script, values } = kept;
+        let NonTensorParts { script, values, .. } = kept;
         let converted =
             if let Some(script) = script { *script } else { job.to_module(&self.model, self.errors)? };
         byte_source::report_memory_freed();

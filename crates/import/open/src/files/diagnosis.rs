@@ -1,7 +1,7 @@
 //! Diagnosis of a folder without a checkpoint, for error messages.
 //!
-//! Facts: the names that `TensorFlow`, Keras, Flax, ONNX, llama.cpp, Core ML and Hugging Face's `diffusers` give their
-//! files.
+//! Facts: the names that `TensorFlow`, Keras, Flax, ONNX, llama.cpp, Core ML, `tensordict` and Hugging Face's `diffusers` give
+//! their files.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,6 +10,8 @@ use byte_source::Folder;
 
 use crate::files::folder_names::{checkpoints, indexes, is_training_state};
 
+/// Description of a folder that `TensorDict.memmap` wrote.
+pub const TENSOR_DICT: &str = "a memory-mapped TensorDict";
 /// Maximum number of sub-folders that are searched per level.
 const FOLDERS_MAX: usize = 200;
 /// Maximum number of names that a message lists; the rest are counted.
@@ -170,6 +172,7 @@ fn detect_other_framework(folder: &Folder) -> Option<(&'static str, String)> {
         (|name| has_any_extension(name, &["h5", "hdf5", "keras"]), "a Keras model"),
         (|name| has_any_extension(name, &["tflite"]), "a TensorFlow Lite model"),
         (|name| has_any_extension(name, &["mlmodel"]), "a Core ML model"),
+        (|name| has_any_extension(name, &["memmap"]), TENSOR_DICT),
     ];
     const FOLDERS: &[FrameworkPattern] = &[
         (|name| has_any_extension(name, &["mlpackage", "mlmodelc"]), "a Core ML model"),
@@ -184,7 +187,16 @@ fn detect_other_framework(folder: &Folder) -> Option<(&'static str, String)> {
         find(FOLDERS, &data.listing.folders).map(|(what, name)| (what, format!("Data/{name}")))
     };
     let listing = &folder.listing;
-    find(FILES, &listing.files).or_else(|| find(FOLDERS, &listing.folders)).or_else(package)
+    let memmaps = |name: &String| {
+        let below = folder.below(name).ok()?;
+        let file = below.listing.files.into_iter().find(|file| has_any_extension(file, &["memmap"]))?;
+        Some((TENSOR_DICT, format!("{name}/{file}")))
+    };
+    let tensor_dict = || listing.folders.iter().take(FOLDERS_MAX).find_map(memmaps);
+    find(FILES, &listing.files)
+        .or_else(|| find(FOLDERS, &listing.folders))
+        .or_else(package)
+        .or_else(tensor_dict)
 }
 
 fn has_any_extension(name: &str, extensions: &[&str]) -> bool {

@@ -58,6 +58,9 @@ pub enum Problem {
         /// Name of the missing file, as the index gives it.
         file: String,
     },
+    /// An index does not name a file of the set whose other files it names.
+    #[error("{} does not name {file}, a file of the same set", index.display())]
+    NotInIndex { index: PathBuf, file: String },
     /// Two shards of a set have the same number.
     #[error("{} and {} have the same number, {number}", first.display(), second.display())]
     SameNumber {
@@ -113,7 +116,7 @@ details! {
     Problem => Problem::place {
         Io: NotFound, DanglingLink;
         Option: NoPaths;
-        Input: LoneShard, RankPart, NotASet, NotInFolder, SameNumber, SameFileTwice, MissingShard, ExtraShard,
+        Input: LoneShard, RankPart, NotASet, NotInFolder, NotInIndex, SameNumber, SameFileTwice, MissingShard, ExtraShard,
             SeveralCheckpoints, NoCheckpoint;
         Unsupported: DocumentTooLarge, DeepSpeed;
     }
@@ -128,6 +131,7 @@ impl Problem {
             | Self::LoneShard { path, .. }
             | Self::RankPart { path, .. }
             | Self::NotInFolder { index: path, .. }
+            | Self::NotInIndex { index: path, .. }
             | Self::SameNumber { first: path, .. }
             | Self::SameFileTwice { first: path, .. }
             | Self::MissingShard { path, .. }

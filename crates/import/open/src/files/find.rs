@@ -4,11 +4,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::trainers::TrainerArchive;
+use crate::trainers::{RankFile, TrainerArchive};
 use byte_source::{Location, Stat};
 use output::{file_name, parent_folder};
 
-use crate::files::folder_names::whole_of_index;
+use crate::files::folder::rank_sources;
+use crate::files::folder_names::{PICKLE, is_unpacked, whole_of_index};
 use crate::files::numbering::{NumberedFileName, shard_number};
 use crate::files::rank_part::rank_part;
 use crate::files::shard_set::{check_numbered_set, read_indexed_set};
@@ -62,6 +63,9 @@ fn find_of_file(file: &Location, shards: ShardPolicy) -> Result<CheckpointSource
     if name == ".metadata" {
         return crate::files::folder::find(&file.parent());
     }
+    if name == PICKLE && file.parent().list().is_ok_and(|folder| is_unpacked(&folder.listing)) {
+        return crate::files::folder::find(&file.parent());
+    }
     if TrainerArchive::is_one(path) {
         return CheckpointSources::archive(file);
     }
@@ -93,11 +97,27 @@ fn find_of_file(file: &Location, shards: ShardPolicy) -> Result<CheckpointSource
     Ok(found)
 }
 
+/// Returns the folder of files that are those of the ranks of one checkpoint; `None` if they are not.
+fn folder_of_ranks(files: &[Location]) -> Option<Location> {
+    let first = files.first()?;
+    let rank = RankFile::parse_any(&file_name(first.path()))?;
+    let is_same = |file: &Location| {
+        RankFile::parse_any(&file_name(file.path())).is_some_and(|other| other.is_next_to(&rank))
+            && parent_folder(file.path()) == parent_folder(first.path())
+            && Arc::ptr_eq(file.store(), first.store())
+    };
+    files.iter().all(is_same).then(|| first.parent())
+}
+
 /// Checks that several files belong to the same numbered set, and returns the set.
 fn find_shard_set(files: &[Location]) -> Result<CheckpointSources> {
     let paths = || files.iter().map(|file| file.path().to_owned()).collect::<Vec<PathBuf>>();
     if let Some(missing) = files.iter().find(|file| !matches!(file.stat(), Ok(Some(_)))) {
         return Err(Problem::NotFound { path: missing.path().to_owned() }.into());
+    }
+    if let Some(folder) = folder_of_ranks(files) {
+        let names = files.iter().map(|file| file_name(file.path())).collect();
+        return rank_sources(names, &folder).map_err(|error| error.in_folder(folder.path()));
     }
     let mut members = Vec::new();
     for file in files {

@@ -1,20 +1,23 @@
 //! Selects the files in a folder that hold its checkpoint.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use byte_source::{Folder, Location};
 use output::file_name;
 
 use crate::files::deepspeed::ZeroCheckpoint;
 use crate::files::diagnosis::FolderDiagnosis;
-use crate::files::folder_names::{DOCUMENTS, checkpoints, dangling_checkpoint_link, indexes};
+use crate::files::folder_names::{
+    DOCUMENTS, PICKLE, STORAGES, checkpoints, dangling_checkpoint_link, indexes, is_unpacked,
+};
 use crate::files::links::link_target_outside;
 use crate::files::numbering::NumberedFileName;
 use crate::files::rank_part::RANK_OF_MEGATRON;
 use crate::files::shard_set::{check_numbered_set, read_indexed_set};
+use crate::files::sources::SourcesKind;
 use crate::files::{CheckpointSources, FilesNote, Problem, Result};
-use crate::trainers::{TrainerFolder, list};
+use crate::trainers::{RankFile, RankFiles, TrainerFolder, all_ranks, list};
 
 /// Checkpoint that was found in a folder.
 struct FolderCandidate {
@@ -30,6 +33,8 @@ enum CandidateKind {
     File,
     /// Numbered files without an index.
     Set,
+    /// A file of each rank.
+    Ranks,
 }
 
 /// Stems of the names that `transformers`, `diffusers`, `peft` and Mistral give the single file of a model.
@@ -52,7 +57,7 @@ impl FolderCandidate {
     /// Returns true if the candidate is a model by its file names, whatever else the folder contains.
     fn is_whole_model(&self) -> bool {
         match self.kind {
-            CandidateKind::Index(..) | CandidateKind::Set => true,
+            CandidateKind::Index(..) | CandidateKind::Set | CandidateKind::Ranks => true,
             CandidateKind::File => self.whole.ends_with(".safetensors") || self.whole == "pytorch_model.bin",
         }
     }
@@ -81,6 +86,14 @@ impl FolderCandidate {
         is_index(self) && !is_index(other) && self.whole == other.whole
     }
 
+    /// Returns true if files of the same numbered set are in this candidate and in `other`.
+    fn is_half_of(&self, other: &Self) -> bool {
+        let set = |names: &[String]| {
+            names.first().and_then(|name| NumberedFileName::parse_file_name(name)).map(|name| name.set_key())
+        };
+        set(&self.members).is_some_and(|own| set(&other.members) == Some(own))
+    }
+
     /// Returns the name of the model without the form of its files.
     fn model(&self) -> &str {
         let stem = self.whole.rsplit_once('.').map_or("", |(stem, _)| stem);
@@ -104,6 +117,9 @@ pub(crate) fn find(folder: &Location) -> Result<CheckpointSources> {
     }
     if let Some(found) = find_deepspeed(&folder)? {
         return Ok(trainer_sources(found, &folder));
+    }
+    if let Some(found) = find_unpacked(&folder)? {
+        return Ok(found);
     }
     if let Some(name) = dangling_checkpoint_link(&folder.listing) {
         let path = folder.path().join(name);
@@ -142,6 +158,12 @@ fn choose(folder: &Folder) -> Result<CheckpointSources> {
             unused_candidates: other_forms.iter().map(FolderCandidate::message_name).collect(),
         });
     }
+    if let CandidateKind::Index(index, _) = &chosen.kind
+        && let Some(file) =
+            unused.iter().find(|other| chosen.is_half_of(other)).and_then(|it| it.members.first())
+    {
+        return Err(Problem::NotInIndex { index: index.clone(), file: file.clone() }.into());
+    }
     let mut unused: Vec<String> = unused.into_iter().flat_map(|other| other.members).collect();
     unused.sort();
     let files = || chosen.members.iter().map(|name| folder.location.join(name));
@@ -149,6 +171,10 @@ fn choose(folder: &Folder) -> Result<CheckpointSources> {
         CandidateKind::Index(_, sources) => *sources,
         CandidateKind::File => {
             CheckpointSources::file(&files().next().unwrap_or_else(|| folder.location.clone()))
+        }
+        CandidateKind::Ranks => {
+            let names = chosen.members.iter().cloned();
+            rank_sources(names.collect(), &folder.location).map_err(|error| error.in_folder(folder.path()))?
         }
         CandidateKind::Set => {
             let members = chosen.members.iter().zip(files());
@@ -167,6 +193,30 @@ fn choose(folder: &Folder) -> Result<CheckpointSources> {
     }
     sources.notes = notes;
     Ok(sources)
+}
+
+/// Returns the checkpoint of which each rank wrote one of the files in a folder.
+///
+/// # Errors
+/// When the file of a rank is missing, or they are not those of one checkpoint.
+pub(crate) fn rank_sources(names: Vec<String>, folder: &Location) -> Result<CheckpointSources> {
+    let parsed = names.into_iter().filter_map(|name| Some((name.clone(), RankFile::parse_any(&name)?)));
+    let names = all_ranks(parsed.collect())?.unwrap_or_default();
+    let files = names.iter().map(|name| folder.path().join(name)).collect();
+    Ok(CheckpointSources::trainer(files, folder, &RankFiles))
+}
+
+/// Returns the files of a zip archive of PyTorch that was unpacked into the folder. One with code is that of a script.
+fn find_unpacked(folder: &Folder) -> Result<Option<CheckpointSources>> {
+    let listing = &folder.listing;
+    if !is_unpacked(listing) || listing.has_folder("code") {
+        return Ok(None);
+    }
+    let storages = list(&folder.location.join(STORAGES))?.listing.files;
+    let own = [PICKLE, "byteorder"].into_iter().filter(|name| listing.has_file(name)).map(PathBuf::from);
+    let all = own.chain(storages.iter().map(|name| Path::new(STORAGES).join(name)));
+    let files = all.map(|name| folder.path().join(name)).collect();
+    Ok(Some(CheckpointSources::new(files, &folder.location.join(PICKLE), SourcesKind::Unpacked)))
 }
 
 /// Returns the files of a trainer's checkpoint, which was found in `folder` or in a step below it.
@@ -197,8 +247,15 @@ fn trainer_sources(found: TrainerFolder, folder: &Folder) -> CheckpointSources {
 /// all, the only one, or the one that has the weights of all others in a better form.
 fn preferred_candidate(folder: &Folder, candidates: &[FolderCandidate]) -> Option<usize> {
     let mut contenders: Vec<(usize, &FolderCandidate)> = candidates.iter().enumerate().collect();
-    if candidates.iter().any(|candidate| candidate.names_folder(folder)) {
-        contenders.retain(|(_, candidate)| candidate.names_folder(folder));
+    // A GGUF file is made from the other files, and often next to them.
+    let is_gguf = |candidate: &FolderCandidate| candidate.all_have_extension(".gguf");
+    let is_named = |candidate: &FolderCandidate| candidate.names_folder(folder);
+    for is_preferred in
+        [&|candidate: &FolderCandidate| !is_gguf(candidate), &is_named as &dyn Fn(&FolderCandidate) -> bool]
+    {
+        if contenders.iter().any(|(_, candidate)| is_preferred(candidate)) {
+            contenders.retain(|(_, candidate)| is_preferred(candidate));
+        }
     }
     contenders.retain(|(_, candidate)| !candidates.iter().any(|other| other.hides(candidate)));
     let is_preferred = |(position, chosen): &&(usize, &FolderCandidate)| {
@@ -244,9 +301,20 @@ fn candidates(folder: &Folder) -> Result<Vec<FolderCandidate>> {
     let rest = checkpoints(&folder.listing).filter(|name| !listed.contains(*name));
     let mut sets: Vec<(String, FolderCandidate)> = Vec::new();
     let mut files = Vec::new();
+    let mut ranks: Vec<(RankFile, FolderCandidate)> = Vec::new();
     for name in rest {
         let Some(numbering) = NumberedFileName::parse_file_name(name) else {
-            files.push(FolderCandidate::file(name));
+            let Some(rank) = RankFile::parse_any(name) else {
+                files.push(FolderCandidate::file(name));
+                continue;
+            };
+            if let Some((_, known)) = ranks.iter_mut().find(|(other, _)| other.is_next_to(&rank)) {
+                known.members.push(name.to_owned());
+                known.kind = CandidateKind::Ranks;
+            } else {
+                let whole = rank.whole();
+                ranks.push((rank, FolderCandidate { whole, ..FolderCandidate::file(name) }));
+            }
             continue;
         };
         let key = numbering.set_key();
@@ -257,7 +325,8 @@ fn candidates(folder: &Folder) -> Result<Vec<FolderCandidate>> {
             sets.push((key, FolderCandidate { members, whole, kind: CandidateKind::Set }));
         }
     }
-    candidates.extend(sets.into_iter().map(|(_, set)| set).chain(files));
+    candidates.extend(sets.into_iter().map(|(_, set)| set));
+    candidates.extend(ranks.into_iter().map(|(_, files)| files).chain(files));
     Ok(candidates)
 }
 
@@ -269,7 +338,7 @@ fn to_checkpoint_candidate(
     crate::files::CheckpointCandidate {
         paths: match &candidate.kind {
             CandidateKind::Index(path, _) => vec![path.clone()],
-            CandidateKind::File | CandidateKind::Set => {
+            CandidateKind::File | CandidateKind::Set | CandidateKind::Ranks => {
                 candidate.members.iter().map(|name| folder.path().join(name)).collect()
             }
         },

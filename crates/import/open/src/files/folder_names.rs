@@ -29,6 +29,15 @@ const TRAINING_STARTS: &[&str] = &["optimizer.", "scheduler.", "sampler.", "rng_
 const TRAINING_NAMES: &[&str] = &["scaler.pt", "training_args.bin"];
 const TRAINING_ENDS: &[&str] = &["_states.pt"];
 
+/// Names in a zip archive of PyTorch: its pickle, and the folder of its storages.
+pub(crate) const PICKLE: &str = "data.pkl";
+pub(crate) const STORAGES: &str = "data";
+
+/// Returns true if a zip archive of PyTorch was unpacked into the folder.
+pub(crate) fn is_unpacked(listing: &Listing) -> bool {
+    listing.has_file(PICKLE) && listing.has_folder(STORAGES)
+}
+
 /// Returns the files with names of checkpoints.
 pub(crate) fn checkpoints(listing: &Listing) -> impl Iterator<Item = &str> {
     listing.files.iter().map(String::as_str).filter(|name| is_checkpoint(name))

@@ -53,7 +53,7 @@ pub use crate::trainers::TrainerSummary;
 pub use byte_source::{Error, Result};
 pub use companions::{COMMON_COMPANIONS, Companion, has_tokenizer, is_companion_name};
 pub use deepspeed::ZeroCheckpoint;
-pub use diagnosis::FolderDiagnosis;
+pub use diagnosis::{FolderDiagnosis, TENSOR_DICT};
 pub use document_cache::{DOCUMENT_MAX, DocumentCache, read_document};
 pub use error::{CheckpointCandidate, Problem};
 pub use find::ShardPolicy;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::trainers::{TrainerArchive, TrainerLayout};
 use byte_source::{Location, Observer, Source, SourceReader, Store};
-use torch_import::{Checkpoint, Container, ModelSizes, Shard, WeightMapIndex};
+use torch_import::{Checkpoint, CheckpointNote, Container, ModelSizes, Shard, WeightMapIndex};
 
 use crate::files::companions::{Companion, companions};
 use crate::files::document_cache::DocumentCache;
@@ -52,6 +52,8 @@ pub(crate) enum SourcesKind {
     Indexed { path: PathBuf, index: WeightMapIndex },
     /// Each tensor is complete in one of the numbered files, and there is no index.
     Numbered,
+    /// The checkpoint is a zip archive that was unpacked.
+    Unpacked,
     /// Each rank of a training wrote parts of tensors.
     Trainer(&'static dyn TrainerLayout),
 }
@@ -172,6 +174,15 @@ impl CheckpointSources {
             _ => to_container(source, observer).map_err(|error| error.in_file(path)),
         };
         let sources = self.store.open(&self.files)?;
+        if matches!(self.kind, SourcesKind::Unpacked) {
+            let name = |path: &PathBuf| {
+                let below = path.strip_prefix(self.root()).unwrap_or(path);
+                below.to_string_lossy().replace('\\', "/")
+            };
+            let files = self.files.iter().map(name).zip(sources).collect();
+            let container = Container::from_unpacked(self.root(), files);
+            return Ok(vec![container.map_err(|error| error.in_file(self.root()))?]);
+        }
         sources.into_iter().zip(&self.files).map(open).collect()
     }
 
@@ -232,6 +243,19 @@ impl CheckpointSources {
         judge: &dyn Fn(&Path, &Checkpoint) -> Result<()>,
         observer: &dyn Observer,
     ) -> Result<(Checkpoint, Vec<FilesNote>)> {
+        let (mut checkpoint, notes) = self.read_readable(containers, judge, observer)?;
+        checkpoint.refuse_unreadable().map_err(|error| error.in_file(self.root()))?;
+        Ok((checkpoint, notes))
+    }
+
+    /// Reads the opened files like [`read_with_observer`](Self::read_with_observer), and lists the tensors that cannot be read, with
+    /// a note on each, so that the caller can leave them out.
+    pub(crate) fn read_readable(
+        &self,
+        containers: &[Container],
+        judge: &dyn Fn(&Path, &Checkpoint) -> Result<()>,
+        observer: &dyn Observer,
+    ) -> Result<(Checkpoint, Vec<FilesNote>)> {
         let several = containers.len() > 1;
         let mut notes = self.notes.clone();
         if let SourcesKind::Trainer(layout) = self.kind {
@@ -250,7 +274,7 @@ impl CheckpointSources {
             let path = container.path();
             let file = file_name(path);
             let mut checkpoint =
-                Checkpoint::read_with_observer(container, observer).map_err(|error| error.in_file(path))?;
+                Checkpoint::read_readable(container, observer).map_err(|error| error.in_file(path))?;
             judge(path, &checkpoint)?;
             if several {
                 checkpoint.left_out.name_file(&file);
@@ -261,7 +285,7 @@ impl CheckpointSources {
             shards.push(Shard { file, checkpoint });
         }
         let merged = match &self.kind {
-            SourcesKind::Single | SourcesKind::Numbered | SourcesKind::Trainer(_) => {
+            SourcesKind::Single | SourcesKind::Numbered | SourcesKind::Unpacked | SourcesKind::Trainer(_) => {
                 torch_import::merge_whole_tensors(shards, None)
             }
             SourcesKind::Indexed { index, .. } => torch_import::merge_whole_tensors(shards, Some(index)),
@@ -276,6 +300,10 @@ impl CheckpointSources {
         };
         let merged = merged.map_err(|error| error.in_file(parent_folder(&self.path)))?;
         merged.notes.iter().for_each(|note| add_container_note(&mut notes, None, note));
+        for (_, reason) in &merged.checkpoint.unreadable {
+            let note = CheckpointNote::Format { text: reason.to_string() };
+            add_container_note(&mut notes, None, &note);
+        }
         Ok((merged.checkpoint, notes))
     }
 
@@ -380,8 +408,6 @@ fn add_container_note(notes: &mut Vec<FilesNote>, file: Option<String>, new: &to
 
 #[cfg(test)]
 mod tests {
-    use torch_import::CheckpointNote;
-
     use super::*;
 
     #[test]

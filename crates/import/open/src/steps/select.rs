@@ -87,6 +87,10 @@ impl Step for Selection {
 
 impl Selection {
     fn take(&self, model: &mut Model) -> Result<()> {
+        let patterns = NamePatterns::new(&self.include, &self.exclude)?;
+        let is_selected = |(name, _): &(String, _)| patterns.select(std::iter::once(name.as_str()));
+        model.checkpoint.unreadable.retain(is_selected);
+        model.checkpoint.refuse_unreadable()?;
         let mut origins = model.origins.is_some().then(Vec::new);
         let tensors = select(self, &model.checkpoint, &mut model.notes, origins.as_mut())?;
         if self.strip_prefix.is_none() {

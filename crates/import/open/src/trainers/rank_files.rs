@@ -1,7 +1,8 @@
-//! A file for each rank, `model_world_size_4_rank_0.pt` to `model_world_size_4_rank_3.pt` or `pytorch_model_fsdp_0_rank0.bin`
-//! and so on: the rank's state dict, whose tensors are shards of the class `DTensor` or `ShardedTensor`, or whole.
+//! A file for each rank, `model_world_size_4_rank_0.pt` to `model_world_size_4_rank_3.pt`, `pytorch_model_fsdp_0_rank0.bin` or
+//! `model_0000124.rank_0.pth` and so on: the rank's state dict, whose tensors are shards of the class `DTensor` or `ShardedTensor`, or
+//! whole.
 //!
-//! Facts: the names that verl, `SkyRL` and slime give these files, and `save_fsdp_model` of Accelerate 1.15 with `use_dcp=False`;
+//! Facts: the names of flat parameters in `torch/distributed/fsdp/_flat_param.py` and fairscale;
 //! the classes in `torch/distributed/tensor` and
 //! `torch/distributed/_shard/sharded_tensor` of PyTorch 2.15; files that PyTorch 2.15 wrote with 1 to 8 ranks.
 
@@ -14,56 +15,12 @@ use torch_import::{
 };
 
 use crate::trainers::join::join_tiles;
+use crate::trainers::rank_file::{RankFile, all_ranks};
 use crate::trainers::trainer_layout::{JoinedCheckpoint, TrainerLayout};
 use crate::trainers::{Error, Problem, Result, TrainerSummary, mesh};
 
-/// Start of the names of the files with weights, not optimizers.
-const MODEL: &str = "model_";
-/// The same in Accelerate, before the number of the model.
-const ACCELERATE: &str = "pytorch_model_fsdp_";
-
 #[derive(Debug)]
 pub(crate) struct RankFiles;
-
-/// Parsed name of one rank's file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RankFile {
-    /// Name before the numbers: `model_` or `pytorch_model_fsdp_0_` for weights, `optim_` for the state of an optimizer.
-    pub prefix: String,
-    /// Number of ranks, if the name has it. Accelerate's have not.
-    pub ranks: Option<u64>,
-    /// Number of the rank, from 0.
-    pub rank: u64,
-}
-
-impl RankFile {
-    /// Parses a name such as `model_world_size_8_rank_3.pt` or `pytorch_model_fsdp_0_rank3.bin`; returns `None` for any other
-    /// name.
-    pub fn parse(name: &str) -> Option<Self> {
-        let number =
-            |digits: &str| digits.parse().ok().filter(|_| digits.bytes().all(|it| it.is_ascii_digit()));
-        if let Some((prefix, rank)) = name.strip_suffix(".bin").and_then(|name| name.rsplit_once("rank")) {
-            let model = prefix.strip_prefix(ACCELERATE)?.strip_suffix('_');
-            model.map_or(prefix == ACCELERATE, |model| number(model).is_some()).then_some(())?;
-            return Some(Self { prefix: prefix.to_owned(), ranks: None, rank: number(rank)? });
-        }
-        let (prefix, rest) = name.strip_suffix(".pt")?.split_once("world_size_")?;
-        let (ranks, rank) = rest.split_once("_rank_")?;
-        Some(Self { prefix: prefix.to_owned(), ranks: Some(number(ranks)?), rank: number(rank)? })
-    }
-
-    fn is_of_weights(&self) -> bool {
-        self.prefix == MODEL || self.ranks.is_none()
-    }
-
-    fn name_of(&self, rank: u64) -> String {
-        match self.ranks {
-            Some(ranks) => format!("{}world_size_{ranks}_rank_{rank}.pt", self.prefix),
-            None => format!("{}rank{rank}.bin", self.prefix),
-        }
-    }
-}
 
 /// One rank's file, read.
 struct RankState {
@@ -84,34 +41,9 @@ impl TrainerLayout for RankFiles {
     }
 
     fn files(&self, folder: &Folder) -> Result<Option<Vec<String>>> {
-        let parsed = folder.listing.files.iter().filter_map(|name| Some((name, RankFile::parse(name)?)));
-        let mut found: Vec<(&String, RankFile)> = parsed.filter(|(_, file)| file.is_of_weights()).collect();
-        found.sort_by_key(|(_, file)| file.rank);
-        let Some((name, first)) = found.first().cloned() else { return Ok(None) };
-        if found.iter().any(|(_, file)| file.prefix != first.prefix) {
-            // The files of several models.
-            return Ok(None);
-        }
-        if let Some((second, _)) = found.iter().find(|(_, file)| file.ranks != first.ranks) {
-            return Err(Problem::WorldSizes { first: name.clone(), second: (*second).clone() }.into());
-        }
-        let mut rank = 0;
-        for (_, file) in &found {
-            if file.rank != rank {
-                break;
-            }
-            rank = rank.saturating_add(1);
-        }
-        // Where the names do not say how many ranks there were, a missing last one leaves a hole in the tensors.
-        let last = found.last().map_or(0, |(_, file)| file.rank.saturating_add(1));
-        let ranks = first.ranks.unwrap_or(last);
-        if rank < ranks {
-            return Err(Problem::MissingRank { file: first.name_of(rank), other: name.clone(), ranks }.into());
-        }
-        if let Some((extra, _)) = found.iter().find(|(_, file)| file.rank >= ranks) {
-            return Err(Problem::WorldSizes { first: name.clone(), second: (*extra).clone() }.into());
-        }
-        Ok(Some(found.into_iter().map(|(name, _)| name.clone()).collect()))
+        let files = folder.listing.files.iter();
+        let parsed = files.filter_map(|name| Some((name.clone(), RankFile::parse(name)?)));
+        all_ranks(parsed.filter(|(_, file)| file.is_of_weights()).collect())
     }
 
     fn join(&self, containers: &[Container], observer: &dyn Observer) -> Result<JoinedCheckpoint> {
@@ -120,6 +52,7 @@ impl TrainerLayout for RankFiles {
             observer.check()?;
             states.push(RankState::read(container)?);
         }
+        refuse_missing_ranks(&states)?;
         let mut summary = TrainerSummary::new(self.trainer(), states.len());
         let mut joined = Vec::new();
         for (position, name) in states.first().map(RankState::names).unwrap_or_default() {
@@ -127,6 +60,16 @@ impl TrainerLayout for RankFiles {
             joined.push((position, join_tensor(&name, &states, &mut summary)?));
         }
         refuse_extra_tensors(&states)?;
+        let is_named = |state: &RankState| RankFile::parse(&state.file).is_some();
+        if states.len() > 1
+            && !joined.is_empty()
+            && !states.iter().any(|state| is_named(state) || state.has_shards())
+        {
+            return Err(Problem::Unsupported(
+                "the files of the ranks have plain tensors, and do not say how the parts of a tensor are joined",
+            )
+            .into());
+        }
         let mut assembly = CheckpointAssembly::new();
         let mut states = states.into_iter();
         if let Some(RankState { mut checkpoint, .. }) = states.next() {
@@ -173,6 +116,14 @@ impl RankState {
         Ok(Self { file, checkpoint, positions })
     }
 
+    fn shards(&self) -> impl Iterator<Item = &ShardPosition> {
+        self.checkpoint.compounds().filter_map(|(_, compound)| compound.shard.as_deref())
+    }
+
+    fn has_shards(&self) -> bool {
+        self.shards().next().is_some()
+    }
+
     /// Returns the positions and the names of the tensors, in the order of the file.
     fn names(&self) -> Vec<(usize, String)> {
         let items = self.checkpoint.items.iter().enumerate();
@@ -207,6 +158,13 @@ fn join_tensor(name: &str, states: &[RankState], summary: &mut TrainerSummary) -
     for state in states {
         let file = state.file.as_str();
         let known = first.as_ref().map_or("", |(_, _, file)| *file);
+        if is_flat_parameter(name) {
+            let (tensor, file) = (name.to_owned(), file.to_owned());
+            let reason =
+                "it has the flat parameters of FSDP, and no file has the shapes of the weights in them"
+                    .to_owned();
+            return Err(Problem::Shard { tensor, file, reason }.into());
+        }
         let missing = || Problem::MissingInRank {
             tensor: name.to_owned(),
             first: known.to_owned(),
@@ -273,7 +231,7 @@ fn rank_tiles(
                 fail(&format!("its shape is {:?}, which is not what its position asks for", local.shape()))
             })
         }
-        ShardPosition::Boxes(boxes) => {
+        ShardPosition::Boxes { boxes, .. } => {
             let mut tiles = Vec::with_capacity(boxes.len());
             for (number, (start, sizes)) in boxes.iter().enumerate() {
                 let local = part(&format!("_local_shards.{number}"))?;
@@ -286,6 +244,34 @@ fn rank_tiles(
         }
         _ => Err(fail("its kind is not supported")),
     }
+}
+
+/// Refuses files of fewer ranks than their tensors were split over, if the names do not say how many these were.
+fn refuse_missing_ranks(states: &[RankState]) -> Result<()> {
+    let Some((state, file)) = states.first().and_then(|it| Some((it, RankFile::parse_any(&it.file)?))) else {
+        return Ok(());
+    };
+    let of = |position: &ShardPosition| match position {
+        ShardPosition::Mesh(dimensions) => {
+            dimensions.iter().fold(1_u64, |product, dimension| product.saturating_mul(dimension.ranks))
+        }
+        ShardPosition::Boxes { ranks, .. } => ranks.unwrap_or(0),
+        _ => 0,
+    };
+    let (ranks, found) = (states.iter().flat_map(RankState::shards).map(of).max(), states.len() as u64);
+    match ranks.filter(|ranks| *ranks > found) {
+        Some(ranks) => {
+            Err(Problem::MissingRank { file: file.name_of(found), other: state.file.clone(), ranks }.into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns true for the name of the flat parameters of FSDP, a tensor of one rank's parts of the weights of a module.
+pub fn is_flat_parameter(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    last == "_flat_param"
+        || last.strip_prefix("flat_param").is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
 }
 
 /// Refuses a tensor that the first rank does not have.
@@ -304,29 +290,4 @@ fn refuse_extra_tensors(states: &[RankState]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_ranks_are_parsed() {
-        let parse = |name: &str| RankFile::parse(name).map(|file| (file.prefix, file.ranks, file.rank));
-        assert_eq!(parse("model_world_size_8_rank_3.pt"), Some(("model_".to_owned(), Some(8), 3)));
-        assert_eq!(parse("optim_world_size_2_rank_0.pt"), Some(("optim_".to_owned(), Some(2), 0)));
-        let accelerate = |prefix: &str, rank| Some((prefix.to_owned(), None, rank));
-        assert_eq!(parse("pytorch_model_fsdp_0_rank11.bin"), accelerate("pytorch_model_fsdp_0_", 11));
-        assert_eq!(parse("pytorch_model_fsdp_rank0.bin"), accelerate("pytorch_model_fsdp_", 0));
-        for other in [
-            "pytorch_model_fsdp_rank.bin",
-            "pytorch_model_fsdp_x_rank0.bin",
-            "pytorch_model_fsdp_0rank0.bin",
-            "rank0.bin",
-        ] {
-            assert_eq!(parse(other), None, "{other}");
-        }
-        assert_eq!(parse("model_world_size_x_rank_0.pt"), None);
-        assert_eq!(parse("model_world_size_2_rank_+1.pt"), None);
-    }
 }

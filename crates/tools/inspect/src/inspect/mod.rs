@@ -8,7 +8,7 @@ pub(crate) mod rows;
 pub(crate) mod statistics;
 
 use byte_source::Location;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use open::files::ShardPolicy;
 use open::{
     AdapterOverview, Model, NamePatterns, Note, OpenOptions, Totals, ValueRow, ValueRows, encode_descriptions,
@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use tensor::Tensors;
 use torch_import::{
-    Checkpoint, CheckpointItem, CheckpointValue, ItemContent, Omission, OmissionReason, Risk, ValueExtent,
+    Checkpoint, CheckpointItem, CheckpointValue, Container, ItemContent, Omission, OmissionReason, Risk,
+    ValueExtent,
 };
 
 use self::hashes::hash_rows;
@@ -218,6 +219,11 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     add_tensors(&mut report, items, options, observer)?;
     for row in report.tensors.iter_mut().filter(|_| !schemes.is_empty()) {
         row.quantization = schemes.get(&row.name).cloned().map(Box::new);
+    }
+    let tied: HashSet<String> =
+        containers.iter().flat_map(Container::tied_names).map(|(name, _)| name.to_owned()).collect();
+    for row in report.tensors.iter_mut().filter(|row| row.note.is_none() && tied.contains(&row.name)) {
+        row.note = Some("a name from the metadata".into());
     }
     for note in &report.notes {
         observer.note(note);

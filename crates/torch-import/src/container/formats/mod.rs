@@ -5,6 +5,7 @@ pub(crate) mod legacy;
 pub(crate) mod pickle;
 pub(super) mod safetensors;
 pub(crate) mod tar;
+pub(super) mod unpacked;
 pub(crate) mod zip;
 
 use std::sync::{PoisonError, RwLock};

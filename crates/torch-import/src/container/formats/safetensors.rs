@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use byte_source::{Checks, Observer, Region, Source};
 use foldhash::HashMap;
-use safetensors_format::{FORMAT_KEY, Header, TensorLocation, is_safetensors};
+use safetensors_format::{FORMAT_KEY, Header, METADATA_KEY, TensorLocation, is_safetensors, last_part};
 use tensor::{Storage, Tensor, contiguous_strides};
 
 use crate::Result;
@@ -38,16 +38,38 @@ impl ContainerFormat for SafetensorsFormat {
     fn open(&self, file: Arc<dyn Source>, _: Checks, _: &dyn Observer) -> Result<ContainerContents> {
         let start = file.share(0..file.len().min(Header::LENGTH_FIELD_LEN))?;
         let header = file.share(0..file.len().min(Header::end(&start).map_err(safetensors_error)?))?;
-        let Header { metadata, tensors } = Header::parse(&header, file.len()).map_err(safetensors_error)?;
+        let header = Header::parse_leniently(&header, file.len()).map_err(safetensors_error)?;
+        let Header { metadata, tensors, not_texts, unread } = header;
         let (ties, metadata) = split_ties(metadata, &tensors);
         let metadata = text_values(metadata);
-        let named = HeaderTensors { located: tensors, ties, metadata, ..HeaderTensors::default() };
-        Ok(ContainerContents::named(file, named))
+        let named = HeaderTensors { located: tensors, ties, metadata, unread, ..HeaderTensors::default() };
+        let contents = ContainerContents::named(file, named);
+        Ok(match not_texts_note(&not_texts) {
+            Some(note) => contents.with_note(note),
+            None => contents,
+        })
     }
 }
 
+/// Maximum number of keys that a note names.
+const SHOWN: usize = 4;
+
+/// Returns a note on the metadata that are not texts; `None` if all are.
+fn not_texts_note(not_texts: &[(String, &'static str)]) -> Option<String> {
+    let shown =
+        not_texts.iter().take(SHOWN).map(|(key, found)| format!("`{}` is {found}", key.escape_debug()));
+    let mut shown = shown.collect::<Vec<_>>().join(", ");
+    if let more @ 1.. = not_texts.len().saturating_sub(SHOWN) {
+        shown = format!("{shown}, and {more} more are no texts");
+    }
+    (!not_texts.is_empty()).then(|| {
+        format!("in `{METADATA_KEY}`, {shown}; the library safetensors refuses such a file, and a conversion writes texts")
+    })
+}
+
 /// Splits the metadata into further names of tensors, each with the index of its tensor, and the rest. Writers that
-/// keep one of several tensors with the same memory record the dropped ones as `dropped name: kept name`.
+/// keep one of several tensors with the same memory record the dropped ones as `dropped name: kept name`, where both names have the
+/// same last part. Otherwise, a title may happen to be the name of a tensor.
 fn split_ties(metadata: Metadata, tensors: &[(String, TensorLocation)]) -> (Vec<(String, usize)>, Metadata) {
     if metadata.iter().all(|(key, _)| key == FORMAT_KEY) {
         return (Vec::new(), metadata);
@@ -57,7 +79,11 @@ fn split_ties(metadata: Metadata, tensors: &[(String, TensorLocation)]) -> (Vec<
     let (mut ties, mut rest) = (Vec::new(), Vec::new());
     for (key, text) in metadata {
         match positions.get(text.as_str()) {
-            Some(kept) if key != FORMAT_KEY && !positions.contains_key(key.as_str()) => {
+            Some(kept)
+                if key != FORMAT_KEY
+                    && last_part(&key) == last_part(&text)
+                    && !positions.contains_key(key.as_str()) =>
+            {
                 ties.push((key, *kept));
             }
             _ => rest.push((key, text)),

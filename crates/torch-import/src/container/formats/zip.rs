@@ -330,7 +330,7 @@ fn read_whole(file: &Arc<dyn Source>, entry: &Entry, checksums: bool) -> Result<
     Ok(bytes)
 }
 
-fn parse_byte_order(bytes: &[u8]) -> Result<ByteOrder> {
+pub(super) fn parse_byte_order(bytes: &[u8]) -> Result<ByteOrder> {
     match bytes {
         b"little" => Ok(ByteOrder::Little),
         b"big" => Ok(ByteOrder::Big),

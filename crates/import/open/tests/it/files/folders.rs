@@ -434,9 +434,13 @@ fn sets_are_told_apart_by_the_rest_of_their_names() {
     let members: Vec<_> = candidates.iter().map(|candidate| names(&candidate.paths)).collect();
     assert_eq!(members, [&["a-00001-of-00002.bin", "a-00002-of-00002.bin"][..], &["b-00001-of-00002.bin"]]);
     // Numbers from 0, from 1, and one that is missing.
-    for files in
-        [["m-00000-of-00002.bin", "m-00001-of-00002.bin"], ["m-00001-of-00002.bin", "m-00002-of-00002.bin"]]
-    {
+    for files in [
+        ["m-00000-of-00002.bin", "m-00001-of-00002.bin"],
+        ["m-00001-of-00002.bin", "m-00002-of-00002.bin"],
+        ["m_00001-of-00002.bin", "m_00002-of-00002.bin"],
+        ["m_1_of_2.bin", "m_2_of_2.bin"],
+        ["m-00001-of-00002.fp16.bin", "m-00002-of-00002.fp16.bin"],
+    ] {
         assert_eq!(names(&Folder::with(&files).find().expect("a set").files), files);
     }
     let error = Folder::with(&["m-00000-of-00003.bin", "m-00001-of-00003.bin"]).find();
