@@ -1,5 +1,6 @@
 """Checkpoints of Megatron's ranks: the tensors are those that Megatron itself loads in one process, and those of Hugging Face."""
 
+import argparse
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from program import hashes, listing, succeed
+from program import hashes, listing, refuse, succeed
 
 WORKER = Path(__file__).parent / "workers/megatron_worker.py"
 EXPERTS = {"model": {"num_moe_experts": 4, "moe_router_topk": 2, "qk_layernorm": True},
@@ -113,3 +114,24 @@ def test_nemo_archives_are_read(saved, tmp_path, mode):
     for rank in inside.glob("mp_rank_*"):
         shutil.rmtree(rank)
     assert hashes(archive(tmp_path / "one.nemo", inside, mode)) == hashes(inside / "model_weights.ckpt")
+
+
+@pytest.mark.parametrize("setting", ["apply_layernorm_1p", "rotary_interleaved"])
+def test_settings_that_change_what_weights_mean_are_refused(tmp_path, setting):
+    """The norms are stored without their 1, or the rows of queries and keys in another order, under the same names."""
+    shapes = {"embedding.word_embeddings": (32, 16), "decoder.layers.0.self_attention.linear_qkv": (32, 16), "decoder.layers.0.self_attention.linear_proj": (16, 16),
+              "decoder.layers.0.mlp.linear_fc1": (48, 16), "decoder.layers.0.mlp.linear_fc2": (16, 24), "output_layer": (32, 16)}
+    norms = ("decoder.layers.0.self_attention.linear_qkv.layer_norm_weight", "decoder.layers.0.mlp.linear_fc1.layer_norm_weight", "decoder.final_layernorm.weight")
+    model = {f"{name}.weight": torch.zeros(shape) for name, shape in shapes.items()} | dict.fromkeys(norms, torch.zeros(16))
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
+              "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "tie_word_embeddings": False, "rms_norm_eps": 1e-5, "max_position_embeddings": 64}
+    (tmp_path / "in" / "iter_0000010" / "mp_rank_00").mkdir(parents=True)
+    (tmp_path / "in" / "latest_checkpointed_iteration.txt").write_text("10")
+    (tmp_path / "in" / "config.json").write_text(json.dumps(config))
+    for is_set in (False, True):
+        args = argparse.Namespace(tensor_model_parallel_size=1, pipeline_model_parallel_size=1, **{setting: is_set})
+        torch.save({"model": model, "checkpoint_version": 3.0, "args": args}, tmp_path / "in" / "iter_0000010" / "mp_rank_00" / "model_optim_rng.pt")
+        if not is_set:
+            succeed(tmp_path / "in", "--names", "hf", "-o", tmp_path / "out")
+    assert f"it was trained with `args.{setting}`" in refuse(tmp_path / "in", "--names", "hf", "-o", tmp_path / "other").stderr
+    succeed(tmp_path / "in", "-o", tmp_path / "own.safetensors")

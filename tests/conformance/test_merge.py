@@ -130,6 +130,16 @@ def test_numbers(tmp_path, model, variant):
     check(load_file(tmp_path / "ours.safetensors"), exact, peft)
 
 
+@pytest.mark.parametrize("model, target", [("gpt2", "attn.c_proj"), ("llama", "q_proj")])
+def test_square_weights_are_those_of_the_layers_class(tmp_path, model, target):
+    """peft 0.2 and 0.3 wrote `fan_in_fan_out: true` for linear layers, too; peft goes by the class of the layer."""
+    peft = save(tmp_path, MODELS[model](), dict(target_modules=[target], r=4, fan_in_fan_out=model == "gpt2"))
+    config = tmp_path / "lora" / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"fan_in_fan_out": model != "gpt2"}))
+    succeed(tmp_path / "base", "--merge", tmp_path / "lora", "-o", tmp_path / "ours.safetensors")
+    check(load_file(tmp_path / "ours.safetensors"), exact_sums(tmp_path), peft)
+
+
 def test_two_adapters_and_weights(tmp_path):
     make(tmp_path / "a", "llama", "plain", torch.float32, 1)
     make(tmp_path / "b", "llama", "rslora", torch.float32, 2)

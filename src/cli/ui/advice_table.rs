@@ -43,6 +43,7 @@ const ADVICE: &[(&str, &str)] = &[
     ("generate::Unsupported", "; give token ids with --tokens"),
     ("open::AllTensorsExcluded", "; check --include and --exclude"),
     ("open::EmptyName", "; check --rename"),
+    ("open::MegatronSetting", "; without --names the tensors keep Megatron's names"),
     ("open::MissingFile", "; copy the files of all ranks again"),
     ("open::MissingRank", "; copy the files of all ranks again"),
     ("open::NoSuchPrefix", "; check --strip-prefix"),

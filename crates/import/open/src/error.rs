@@ -134,6 +134,9 @@ pub enum Problem {
     /// The elements of a tensor are codes of a quantized weight, and a cast would give other weights.
     #[error("its {from} numbers are codes, which `{}` gives a meaning, and cannot be cast to {to}", companion.escape_debug())]
     CodesCast { from: Dtype, to: Dtype, companion: String },
+    /// A model of Megatron-LM was trained with a setting that its names do not show, and no other layout has.
+    #[error("it was trained with `{setting}`, and weights of this kind are not translated")]
+    MegatronSetting { setting: String },
     /// A document of an input or of the options is not one of a carton. The text counts its problems.
     #[error("{}", .0.count_text())]
     Document(DocumentProblems),
@@ -153,7 +156,7 @@ details! {
             Document;
         Option: NoTensorsUnderKey, DigestExpansion, AllTensorsExcluded, NoSuchPrefix, NothingRenamed, EmptyName, SameName,
             SameNameWithoutPrefix, CannotCast, CodesCast;
-        Unsupported: Dimensions, TooManyElements, NotNumbers;
+        Unsupported: Dimensions, TooManyElements, NotNumbers, MegatronSetting;
     }
 }
 

@@ -90,7 +90,8 @@ impl<'a> MergeState<'_, 'a> {
         });
         let votes: Vec<bool> = votes.collect();
         match votes.as_slice() {
-            [] => self.adapter.config.fan_in_fan_out,
+            // Old versions of peft wrote `fan_in_fan_out` for other layers, too, and take the class of the layer instead.
+            [] => self.names.has_biases_of_columns(),
             _ => votes.contains(&true) && (self.adapter.config.fan_in_fan_out || !votes.contains(&false)),
         }
     }

@@ -115,6 +115,21 @@ impl<'t> BaseNames<'t> {
         is_known(name) || name.split_once(".experts").is_some_and(|(module, _)| is_known(module))
     }
 
+    /// Returns true if most biases have as many numbers as their weights have columns: GPT-2 has the weights of linear layers as
+    /// `in × out`.
+    pub(crate) fn has_biases_of_columns(&self) -> bool {
+        let are_columns = self.sorted.iter().filter_map(|name| {
+            let module = name.strip_suffix(".bias")?;
+            let &[bias] = self.tensors.get(name)?.shape() else { return None };
+            let &[rows, columns] = self.tensors.get(&format!("{module}.weight"))?.shape() else {
+                return None;
+            };
+            (rows != columns).then_some(bias == columns)
+        });
+        let (columns, rows): (Vec<bool>, Vec<bool>) = are_columns.partition(|are_columns| *are_columns);
+        columns.len() > rows.len()
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<(usize, String)> {
         let name = self.rewritten(name);
         Some((self.tensors.position(&name)?, name))

@@ -1,7 +1,8 @@
 //! What the documents next to a checkpoint say about the quantization of its weights.
 //!
 //! Facts: `quantization_config` and the older `compression_config` in the `config.json` of `transformers` 5.23,
-//! `hf_quant_config.json` of NVIDIA's ModelOpt, `quanto_qmap.json` of `optimum-quanto` 0.2.7.
+//! `hf_quant_config.json` of NVIDIA's ModelOpt, `quanto_qmap.json` of `optimum-quanto` 0.2.7, `quantize_config.json` of AutoGPTQ 0.7 and
+//! `quant_config.json` of AutoAWQ 0.1, which are older than `quantization_config`.
 
 use serde_json::{Map, Value};
 use tensor::Dtype;
@@ -9,12 +10,13 @@ use tensor::Dtype;
 use crate::{Error, Problem, Result};
 
 /// Names of the documents that only describe the quantization, and mean nothing without it.
-pub const QUANTIZATION_DOCUMENTS: &[&str] =
-    &[MODELOPT_FILE, QUANTO_FILE, "quantize_config.json", "quant_config.json"];
+pub const QUANTIZATION_DOCUMENTS: &[&str] = &[MODELOPT_FILE, QUANTO_FILE, GPTQ_FILE, AWQ_FILE];
 
 pub(crate) const CONFIG_FILE: &str = "config.json";
 pub(crate) const MODELOPT_FILE: &str = "hf_quant_config.json";
 pub(crate) const QUANTO_FILE: &str = "quanto_qmap.json";
+pub(crate) const GPTQ_FILE: &str = "quantize_config.json";
+pub(crate) const AWQ_FILE: &str = "quant_config.json";
 /// Members of `config.json` that describe the quantization.
 const MEMBERS: &[&str] = &["quantization_config", "compression_config"];
 /// Members of `config.json` with the configuration of the language model in a larger one.
@@ -29,6 +31,10 @@ pub struct QuantizationDocuments {
     pub modelopt: Option<String>,
     /// Text of `quanto_qmap.json`.
     pub quanto: Option<String>,
+    /// Text of `quantize_config.json`.
+    pub gptq: Option<String>,
+    /// Text of `quant_config.json`.
+    pub awq: Option<String>,
 }
 
 /// Quantization of a model, as its documents describe it.
@@ -67,13 +73,19 @@ impl QuantizationDocuments {
             let (members, file) = (members.clone(), MODELOPT_FILE);
             return Ok(Some(QuantizationConfig { method, members, file, hidden_size }));
         }
-        let members = parse(self.quanto.as_deref(), QUANTO_FILE)?;
-        Ok(self.quanto.is_some().then(|| QuantizationConfig {
-            method: "quanto".to_owned(),
-            members,
-            file: QUANTO_FILE,
-            hidden_size,
-        }))
+        for (text, file, method) in [
+            (&self.quanto, QUANTO_FILE, "quanto"),
+            (&self.gptq, GPTQ_FILE, "gptq"),
+            (&self.awq, AWQ_FILE, "awq"),
+        ] {
+            if text.is_some() {
+                let members = parse(text.as_deref(), file)?;
+                let named = members.get("quant_method").and_then(Value::as_str);
+                let method = named.unwrap_or(method).to_owned();
+                return Ok(Some(QuantizationConfig { method, members, file, hidden_size }));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the dtype that `config.json` gives for the weights.

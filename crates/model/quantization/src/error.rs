@@ -19,6 +19,12 @@ pub enum Problem {
     /// Neither the configuration nor a tensor says that the weights are quantized.
     #[error("its weights are not quantized")]
     NotQuantized,
+    /// A tensor has the companion of codes, and no document or tensor says with which method.
+    #[error(
+        "`{}` gives tensor `{}` another meaning, but neither a document nor the names say how its weights are quantized",
+        companion.escape_debug(), tensor.escape_debug()
+    )]
+    UnknownCodes { tensor: String, companion: String },
     /// The configuration says that the weights are quantized, and none is.
     #[error(
         "its configuration says that the weights are quantized with {method}, and none of the tensors is"
@@ -47,7 +53,7 @@ pub enum Problem {
 details! {
     Problem {
         Option: NotQuantized;
-        Unsupported: UnknownMethod, Unsupported;
+        Unsupported: UnknownMethod, Unsupported, UnknownCodes;
         Input: Document, NothingQuantized, MissingCompanion, UnusedCompanion, Shape, Dtype, Content, SameName;
     }
 }

@@ -58,4 +58,4 @@ pub use codes::Codes;
 pub use config::{QUANTIZATION_DOCUMENTS, QuantizationDocuments, config_with_dtype};
 pub use error::Problem;
 pub use quantized_model::{QuantizedModel, QuantizedTensor};
-pub use scheme::{described_layer, is_possible, method, recognise};
+pub use scheme::{described_layer, is_possible, method, not_quantized, recognise};

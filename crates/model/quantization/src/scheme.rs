@@ -7,8 +7,8 @@ use crate::hqq_description::described_codes;
 use crate::quantized_model::QuantizedModel;
 use crate::survey::Survey;
 use crate::{
-    Problem, QuantizationDocuments, Result, awq, bitsandbytes, compressed_tensors, float8, gguf, gptq, hqq,
-    modelopt, mxfp4, pytorch, quanto, torchao,
+    Codes, Problem, QuantizationDocuments, Result, awq, bitsandbytes, compressed_tensors, float8, gguf, gptq,
+    hqq, modelopt, mxfp4, pytorch, quanto, torchao,
 };
 
 /// Row of the table.
@@ -133,6 +133,18 @@ pub fn recognise(documents: &QuantizationDocuments, tensors: &Tensors) -> Result
     let mut survey = Survey::new(tensors, config);
     (scheme.recognise)(&mut survey)?;
     survey.finish(scheme.companions).map(Some)
+}
+
+/// Returns why nothing was recognised: there is nothing, or codes of a method that neither documents nor names tell.
+pub fn not_quantized(tensors: &Tensors) -> Problem {
+    let codes = Codes::new(tensors);
+    let mut found = tensors
+        .iter()
+        .filter_map(|(name, tensor)| Some((name.to_owned(), codes.companion(name, tensor.dtype())?)));
+    match found.next() {
+        Some((tensor, companion)) => Problem::UnknownCodes { tensor, companion },
+        None => Problem::NotQuantized,
+    }
 }
 
 /// Returns the name of the method that the documents or the tensors show; `None` if the weights are not quantized.

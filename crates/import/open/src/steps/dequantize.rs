@@ -33,6 +33,8 @@ pub fn read_documents(sources: &CheckpointSources) -> Result<QuantizationDocumen
         config: documents.config()?.map(str::to_owned),
         modelopt: documents.read("hf_quant_config.json")?,
         quanto: documents.read("quanto_qmap.json")?,
+        gptq: documents.read("quantize_config.json")?,
+        awq: documents.read("quant_config.json")?,
     })
 }
 
@@ -127,7 +129,7 @@ impl Dequantize {
                 *model.tensors_mut() = tensors;
                 return Ok(Vec::new());
             }
-            None => return Err(quantization::Problem::NotQuantized.into()),
+            None => return Err(quantization::not_quantized(&tensors).into()),
         };
         let configured = documents.dtype();
         let dtype = |tensor: &QuantizedTensor| result_dtype(&self.casts, tensor, configured);

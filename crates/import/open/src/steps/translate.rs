@@ -4,9 +4,10 @@ use decoder::{
     DecoderNote, DecoderOptions, HUGGING_FACE, META, ModelDocuments, Overrides, TokenDocuments, translate,
 };
 use serde::{Deserialize, Serialize};
+use torch_import::{Checkpoint, ItemContent};
 
 use crate::files::{self, CheckpointSources};
-use crate::{Context, Error, Model, Note, Result, Step, StepReport};
+use crate::{Context, Error, Model, Note, Problem, Result, Step, StepReport, values};
 
 /// Layout of a language model: tensor names and documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +54,7 @@ impl Step for Translate {
             TargetLayout::HuggingFace => &HUGGING_FACE,
             TargetLayout::Meta => &META,
         };
+        check_megatron_settings(&model.checkpoint)?;
         let tensors = model.take_tensors();
         let sources = &model.sources;
         let mut options = decoder_options(context.overrides, false, sources)?;
@@ -70,6 +72,22 @@ impl Step for Translate {
         model.document = translated.document;
         Ok(StepReport::Names)
     }
+}
+
+/// Settings of Megatron-LM with which the same tensors stand for other weights: norms without their 1, and rows of queries and keys in
+/// another order.
+const MEGATRON_SETTINGS: [&str; 2] = ["args.apply_layernorm_1p", "args.rotary_interleaved"];
+
+fn check_megatron_settings(checkpoint: &Checkpoint) -> Result<()> {
+    let values = checkpoint.items.iter().enumerate().filter_map(|(place, item)| match &item.content {
+        ItemContent::Value(value) if MEGATRON_SETTINGS.contains(&item.name.as_str()) => Some((place, value)),
+        _ => None,
+    });
+    let mut rendered = values::render(checkpoint, values);
+    let set = rendered.find(|(_, value)| value.as_bool() == Some(true));
+    let Some((place, _)) = set else { return Ok(()) };
+    let setting = checkpoint.items.get(place).map(|item| item.name.clone()).unwrap_or_default();
+    Err(Problem::MegatronSetting { setting }.into())
 }
 
 /// Reads the documents of the tokenizer next to a checkpoint.

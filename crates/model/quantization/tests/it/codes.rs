@@ -1,7 +1,11 @@
 //! Codes of files without a configuration: ComfyUI's names, and what a cast must not touch.
 
-use quantization::{Codes, QuantizationDocuments, config_with_dtype, recognise};
+use quantization::{
+    Codes, Problem, QuantizationDocuments, QuantizedModel, config_with_dtype, not_quantized, recognise,
+};
 use tensor::{Dtype, Storage, Tensor, Tensors, contiguous_strides};
+
+use crate::refusals::model;
 
 fn tensor(dtype: Dtype, shape: &[u64], bytes: &[u8]) -> Tensor {
     let strides = contiguous_strides(shape);
@@ -80,6 +84,65 @@ fn a_tensor_with_a_scale_is_a_code() {
     let codes = Codes::new(&marked);
     assert_eq!(codes.companion("d.weight", Dtype::Float8E4M3Fn).as_deref(), Some("scaled_fp8"));
     assert_eq!(codes.companion("e.weight", Dtype::Float32), None);
+}
+
+/// Mistral's, TensorRT-LLM's and other names; SDXL has a scale of another thing next to a projection.
+#[test]
+fn a_scale_of_any_name_makes_a_code() {
+    for scale_name in
+        ["qscale_weight", "weights_scaling_factor", "weight.scale", "weight_descale", "weight_inv_scale"]
+    {
+        let name = format!("a.{scale_name}");
+        let all = tensors(&[("a.weight", fp8(&[2, 2])), (&name, scale())]);
+        assert_eq!(Codes::new(&all).companion("a.weight", Dtype::Float8E4M3Fn), Some(name));
+        let error = not_quantized(&all);
+        assert!(matches!(error, Problem::UnknownCodes { .. }), "{error}");
+    }
+    let other = tensors(&[("a.text_projection", fp8(&[2, 2])), ("a.logit_scale", scale())]);
+    assert_eq!(Codes::new(&other).companion("a.text_projection", Dtype::Float8E4M3Fn), None);
+    assert!(matches!(not_quantized(&other), Problem::NotQuantized));
+}
+
+/// So that FSDP divides them like the other weights.
+#[test]
+fn codes_may_lie_in_floating_point_elements() {
+    let stored = tensor(Dtype::BFloat16, &[1], &[0; 2]);
+    let all = tensors(&[
+        ("a.weight", stored.clone()),
+        ("a.weight.absmax", scale()),
+        ("b.W_q", stored.clone()),
+        ("b.scale", scale()),
+        ("c.weight", stored),
+    ]);
+    let codes = Codes::new(&all);
+    let companion = |name: &str| codes.companion(name, Dtype::BFloat16);
+    assert_eq!(companion("a.weight").as_deref(), Some("a.weight.absmax"));
+    assert_eq!(companion("b.W_q").as_deref(), Some("b.scale"));
+    assert_eq!(companion("c.weight"), None);
+}
+
+/// AutoGPTQ and AutoAWQ wrote documents of their own before `config.json` had a member for them.
+#[test]
+fn older_documents_are_read() {
+    for name in ["gptq_4_v1", "awq_gemm"] {
+        let (documents, tensors) = model(name);
+        let expected = recognise(&documents, &tensors).expect("it is read").expect("it is quantized");
+        let config: serde_json::Value =
+            serde_json::from_str(documents.config.as_deref().expect("a configuration")).expect("JSON");
+        let mut members = config["quantization_config"].clone();
+        members.as_object_mut().expect("an object").remove("quant_method");
+        let document = Some(members.to_string());
+        let older = QuantizationDocuments {
+            config: documents.config_without_quantization().expect("an object"),
+            gptq: document.clone().filter(|_| name != "awq_gemm"),
+            awq: document.filter(|_| name == "awq_gemm"),
+            ..QuantizationDocuments::default()
+        };
+        let found = recognise(&older, &tensors).expect("it is read").expect("it is quantized");
+        let schemes =
+            |model: &QuantizedModel| model.tensors.iter().map(|it| it.scheme.clone()).collect::<Vec<_>>();
+        assert_eq!(schemes(&found), schemes(&expected), "{name}");
+    }
 }
 
 #[test]

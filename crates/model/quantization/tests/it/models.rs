@@ -28,6 +28,8 @@ pub(crate) fn documents(model: &Path) -> QuantizationDocuments {
         config: read("config.json"),
         modelopt: read("hf_quant_config.json"),
         quanto: read("quanto_qmap.json"),
+        gptq: read("quantize_config.json"),
+        awq: read("quant_config.json"),
     }
 }
 

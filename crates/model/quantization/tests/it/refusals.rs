@@ -7,7 +7,7 @@ use test_support::zeros;
 
 use crate::models::{documents, models, stored};
 
-fn model(name: &str) -> (QuantizationDocuments, Tensors) {
+pub(crate) fn model(name: &str) -> (QuantizationDocuments, Tensors) {
     let path = models().into_iter().find(|path| path.ends_with(name)).expect("it exists");
     (documents(&path), stored(&path))
 }
