@@ -366,3 +366,36 @@ fn a_link_out_of_the_folder_is_not_kept_unless_it_is_named() {
     assert_eq!(notes(&ok(root, &["elsewhere"])), ["note: b.pth is a link to a file outside of the folder"]);
     assert!(notes(&ok(root, &["elsewhere/b.pth", "-o", "c.carton"])).is_empty());
 }
+
+#[test]
+fn what_is_next_to_the_weights_is_copied_or_named() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_safetensors(&root.join("in/model.safetensors"), &[], &[("w", &[2, 2])]);
+    for name in [
+        "config.json",
+        "preprocessor_config.json",
+        "processor_config.json",
+        "tekken.json",
+        "modeling_own.py",
+        "run.py",
+        "modules.json",
+        "2_Dense/config.json",
+    ] {
+        write(root.join("in").join(name), "{}");
+    }
+    let text = ok(root, &["in", "--to", "safetensors", "-o", "out"]);
+    assert!(
+        text.contains("note: the model's Python code is left out: modeling_own.py; --misc FILE keeps one\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("note: modules.json names modules in folders, which are left out: 2_Dense\n"),
+        "{text}"
+    );
+    for name in ["preprocessor_config.json", "processor_config.json", "tekken.json"] {
+        assert!(root.join("out").join(name).exists(), "{name}");
+    }
+    let text = ok(root, &["in", "--to", "safetensors", "-o", "more", "--misc", "in/modeling_own.py"]);
+    assert!(!text.contains("Python code") && root.join("more/modeling_own.py").exists(), "{text}");
+}

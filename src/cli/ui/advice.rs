@@ -268,6 +268,7 @@ pub(crate) fn open_note_text(note: &open::Note, file: &str) -> String {
         Note::Sources(open::files::FilesNote::LinkLeftOut { path, .. }) => {
             format!("; --misc {} keeps it", shell_quoted_path(path))
         }
+        Note::Sources(open::files::FilesNote::CodeLeftOut { .. }) => "; --misc FILE keeps one".to_owned(),
         Note::UsingKey { left_out, .. } if !left_out.is_empty() => "; --key '' keeps everything".to_owned(),
         Note::SetsKept { keys } => {
             let flags: Vec<String> =

@@ -54,8 +54,12 @@ pub(crate) fn find_misc_files(conversion: &PlannedConversion) -> Result<(Vec<Com
     };
     let is_given = |name: &str| all.iter().any(|(other, _)| other == name);
     companions.retain(|(name, _)| !is_given(name));
-    left_out.retain(|note| match note {
+    left_out.retain_mut(|note| match note {
         FilesNote::LinkLeftOut { path, .. } => !is_given(&file_name(path)),
+        FilesNote::CodeLeftOut { files } => {
+            files.retain(|name| !is_given(name));
+            conversion.is_folder && !files.is_empty()
+        }
         _ => true,
     });
     all.extend(companions);

@@ -30,8 +30,21 @@ const COMPANION_NAMES: &[&str] = &[
     "merges.txt",
     "spiece.model",
     "sentencepiece.bpe.model",
+    "source.spm",
+    "target.spm",
+    "tekken.json",
+    "normalizer.json",
     "chat_template.jinja",
+    "chat_template.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
 ];
+/// Starts of the names of files with the Python code of a model, which its `config.json` names.
+const CODE_PREFIXES: &[&str] =
+    &["configuration_", "image_processing_", "modeling_", "processing_", "tokenization_"];
+/// Document of sentence-transformers with the modules that follow the model, each in a folder such as `1_Pooling`.
+const MODULES: &str = "modules.json";
 
 /// Names of companions that a server without listings is asked for.
 pub const COMMON_COMPANIONS: &[&str] = &[
@@ -53,7 +66,7 @@ pub const COMMON_COMPANIONS: &[&str] = &[
 pub type Companion = (String, PathBuf);
 
 /// Lists the companions in the folder of `checkpoint`, sorted by name, and returns a note on each companion that is left out
-/// because it is a link out of the folder. There are none in a store without listings.
+/// because it is a link out of the folder, on code and on folders of modules. There are none in a store without listings.
 ///
 /// # Errors
 /// When the folder cannot be listed.
@@ -81,6 +94,17 @@ pub(crate) fn companions(checkpoint: &Location) -> Result<(Vec<Companion>, Vec<F
         add(TOKENIZER, above.path().to_owned(), outside);
     }
     found.sort();
+    let is_code =
+        |name: &&String| name.ends_with(".py") && CODE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let code: Vec<String> = listing.files.iter().filter(is_code).cloned().collect();
+    if !code.is_empty() {
+        notes.push(FilesNote::CodeLeftOut { files: code });
+    }
+    let is_module = |name: &&String| name.starts_with(|first: char| first.is_ascii_digit());
+    let modules: Vec<String> = listing.folders.iter().filter(is_module).cloned().collect();
+    if listing.has_file(MODULES) && !modules.is_empty() {
+        notes.push(FilesNote::ModulesLeftOut { folders: modules });
+    }
     Ok((found, notes))
 }
 

@@ -33,6 +33,16 @@ pub enum FilesNote {
         /// Target of the link, resolved if possible.
         target: PathBuf,
     },
+    /// Python code of the model next to the checkpoint is left out.
+    CodeLeftOut {
+        /// File names; at least one.
+        files: Vec<String>,
+    },
+    /// Modules of sentence-transformers in folders next to the checkpoint are left out.
+    ModulesLeftOut {
+        /// Names of the folders; at least one.
+        folders: Vec<String>,
+    },
     /// The checkpoint was joined from the parts of a trainer's ranks.
     Trainer(TrainerSummary),
     /// The file is one rank's part of a checkpoint, and is read alone.
@@ -69,6 +79,12 @@ impl fmt::Display for FilesNote {
             Self::LinkLeftOut { path, target } => {
                 let (name, target) = (file_name(path), target.display());
                 write!(f, "{name} is left out: it is a link to {target}, outside of the checkpoint's folder")
+            }
+            Self::CodeLeftOut { files } => {
+                write!(f, "the model's Python code is left out: {}", files.join(", "))
+            }
+            Self::ModulesLeftOut { folders } => {
+                write!(f, "modules.json names modules in folders, which are left out: {}", folders.join(", "))
             }
             Self::Trainer(summary) => write!(f, "{summary}"),
             Self::RankPart { what } => write!(f, "this file is one rank's part of {what}"),
