@@ -9,6 +9,18 @@ use crate::groups::{self, TensorGroup};
 use crate::model::{Layout, Model};
 use crate::tree::{HOLE, Kind};
 
+/// Ends of the names of what may stand beside a quantized weight, and is not always needed.
+const COMPANIONS: &[&str] = &[
+    ".input_scale",
+    ".input_global_scale",
+    ".input_zero_point",
+    ".output_scale",
+    ".weight_zero_point",
+    ".weight_g_idx",
+    ".k_scale",
+    ".v_scale",
+];
+
 /// Numbers of a name that a pattern can have.
 const NUMBERS_MAX: usize = 4;
 
@@ -248,7 +260,8 @@ impl Model {
             .collect();
         for (place, _) in best.entries.iter().enumerate().filter(|(_, entry)| entry.is_none()) {
             let Some((name, _)) = tensors.get(place) else { continue };
-            if self.is_open || is_unneeded(name, &self.model_type) {
+            let is_companion = self.is_quantized && COMPANIONS.iter().any(|end| name.ends_with(end));
+            if self.is_open || is_companion || is_unneeded(name, &self.model_type) {
                 continue;
             }
             let in_other = matches.iter().any(|other| other.entries.get(place).is_some_and(Option::is_some));

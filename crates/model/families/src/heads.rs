@@ -32,6 +32,8 @@ const ENDS: &[(&str, Head)] = &[
     ("ForImageClassification", Head::Image),
     ("Model", Head::None),
 ];
+/// Ends of classes that are a part of a model, or have heads that no row above has.
+const OTHER_ENDS: &[&str] = &["EncoderModel", "DoubleHeadsModel", "DecoderModel"];
 
 /// Types whose class for questions calls the body as older classes did.
 const ANSWERING: &[&str] =
@@ -40,7 +42,8 @@ const ANSWERING: &[&str] =
 impl Head {
     /// Returns the kind of a class.
     pub(crate) fn of(class: &str) -> Option<Self> {
-        ENDS.iter().find(|(end, _)| class.ends_with(end)).map(|(_, head)| *head)
+        let is_other = OTHER_ENDS.iter().any(|end| class.ends_with(end));
+        ENDS.iter().find(|(end, _)| !is_other && class.ends_with(end)).map(|(_, head)| *head)
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Model {
     pub(crate) layouts: Vec<Layout>,
     /// True if a quantization is not known, so that linear layers may have any shape and any companions.
     pub(crate) is_open: bool,
+    /// True if weights are quantized, so that more may stand beside them than is needed.
+    pub(crate) is_quantized: bool,
 }
 
 impl Model {
@@ -67,8 +69,9 @@ impl Model {
     /// When the text is no JSON object, has no model type or one that is not known, names a class that is not known, or lacks a
     /// value that the model needs.
     pub fn from_config(text: &str) -> Result<Self> {
-        // Python writes infinities as names, which JSON has not.
-        let map: Map<String, Value> = serde_json::from_str(text).map_err(Error::Json)?;
+        let map: Map<String, Value> = serde_json::from_str(text)
+            .or_else(|error| serde_json::from_str(&without_infinities(text)).map_err(|_| error))
+            .map_err(Error::Json)?;
         let model_type = map.get("model_type").and_then(Value::as_str).ok_or(Error::NoModelType)?.to_owned();
         let class = map.get("architectures").and_then(|classes| classes.get(0)?.as_str()).unwrap_or_default();
         let absent = RefCell::new(None);
@@ -94,8 +97,9 @@ impl Model {
         if layouts.iter().any(|layout| layout.count() > TENSORS_MAX) {
             return Err(Error::Value { key: "num_hidden_layers".to_owned() });
         }
+        let is_quantized = quantization.is_some();
         let is_open = quantization.is_some_and(|quantization| quantization.is_open());
-        Ok(Self { model_type, class: class.to_owned(), layouts, is_open })
+        Ok(Self { model_type, class: class.to_owned(), layouts, is_open, is_quantized })
     }
 
     /// Returns the names and shapes that `save_pretrained` of transformers 5 writes, with those that a folder may lack.
@@ -119,6 +123,18 @@ impl Layout {
             .iter()
             .flat_map(|entry| (0..entry.count()).map(|place| (entry.name_at(place), entry.shape.as_slice())))
     }
+}
+
+/// Writes null for the numbers that Python writes as names, which JSON has not.
+fn without_infinities(text: &str) -> String {
+    let mut plain = text.to_owned();
+    for (before, name) in [": ", "[", ", ", "\n", " "]
+        .iter()
+        .flat_map(|before| ["-Infinity", "Infinity", "NaN"].map(|name| (before, name)))
+    {
+        plain = plain.replace(&format!("{before}{name}"), &format!("{before}null"));
+    }
+    plain
 }
 
 /// Builds a model that is no composition of others.

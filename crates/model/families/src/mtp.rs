@@ -41,7 +41,7 @@ pub(crate) fn entries(c: &Config<'_>, head: Head) -> Vec<TensorPattern> {
                 for norm in ["enorm", "hnorm", "shared_head.norm"] {
                     l.module(norm, &[hidden], false);
                 }
-                l.linear("eh_proj", [hidden, hidden * 2], false);
+                l.tensor("eh_proj.weight", &[hidden, hidden * 2]);
                 l.optional("embed_tokens.weight", &[vocab, hidden]);
                 l.optional("shared_head.head.weight", &[vocab, hidden]);
             }

@@ -24,8 +24,10 @@ enum Method {
         group: u64,
     },
     Nvfp4,
-    /// A scale for each row, or one for the tensor.
-    Rows,
+    /// A scale for each row, for groups of a row, or one for the tensor.
+    Scaled {
+        group: Option<u64>,
+    },
     Mxfp4,
     /// Nothing is said about the weights.
     Other,
@@ -67,7 +69,14 @@ impl Quantization {
                 match of_group.or_else(|| q.get("format")?.as_str()).unwrap_or_default() {
                     "pack-quantized" => Method::Packed { bits, group: size },
                     "nvfp4-pack-quantized" => Method::Nvfp4,
-                    "float-quantized" | "int-quantized" | "naive-quantized" => Method::Rows,
+                    "float-quantized" | "int-quantized" | "naive-quantized" => {
+                        match weights.and_then(|weights| weights.get("strategy")?.as_str()) {
+                            Some("tensor") => Method::Scaled { group: None },
+                            Some("group") => Method::Scaled { group: Some(size) },
+                            Some("block") => Method::Other,
+                            _ => Method::Scaled { group: Some(0) },
+                        }
+                    }
                     _ => Method::Other,
                 }
             }
@@ -163,9 +172,9 @@ impl Quantization {
                     add("weight_scale", vec![out, ceil(input, 16)], true);
                     add("weight_global_scale", vec![1], true);
                 }
-                Method::Rows => {
+                Method::Scaled { group } => {
                     add("weight", vec![out, input], true);
-                    add("weight_scale", vec![out, 1], true);
+                    add("weight_scale", group.map_or(vec![1], |group| vec![out, groups(group)]), true);
                 }
                 Method::Mxfp4 | Method::Other => {}
             }

@@ -44,9 +44,13 @@ impl CheckedFiles {
     /// When nothing is there, or a file cannot be read or is damaged.
     pub(super) fn find(input: &Location, observer: &dyn Observer) -> Result<Self> {
         let path = input.path();
-        if input.is_folder() && !input.join("carton.toml").is_file() {
+        if input.is_folder() {
             let folder = input.list().map_err(|error| Error::from(error).in_file(path))?;
-            return Self::of_folder(&folder, observer);
+            // An unpacked carton is a folder, too.
+            return match folder.listing.has_file("carton.toml") {
+                true => Self::opened(input, observer),
+                false => Self::of_folder(&folder, observer),
+            };
         }
         let name = file_name(path);
         if name == INDEX_FILE || name == CONFIG {

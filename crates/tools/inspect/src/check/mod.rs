@@ -149,7 +149,12 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         .collect();
     let mut missing_names: Vec<&str> = missing.iter().map(|tensor| tensor.name.as_str()).collect();
     missing_names.sort_unstable();
-    let is_at = |name: &str, file: &str| files_of(name).iter().any(|found| found == file);
+    let numbers: HashMap<&str, usize> =
+        files.iter().enumerate().map(|(number, file)| (file.name.as_str(), number)).collect();
+    let is_at = |name: &str, file: &str| {
+        let number = numbers.get(file);
+        number.is_some_and(|number| places.get(name).is_some_and(|places| places.contains(number)))
+    };
     let stale = index
         .iter()
         .filter(|(name, file)| !is_at(name, file) && missing_names.binary_search(&name.as_str()).is_err())

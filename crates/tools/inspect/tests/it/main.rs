@@ -1,4 +1,5 @@
 //! The integration tests of `inspect`, in one program.
 
+mod check;
 mod packages;
 mod values;
