@@ -177,8 +177,8 @@ impl Match<'_> {
                 }
             }
             if let Some(tie) = entry.tie {
-                let tied = ties.entry(tie).or_insert((false, number));
-                tied.0 |= is_present.contains(&true);
+                let group = ties.entry(tie).or_insert((false, number));
+                group.0 |= is_present.contains(&true);
             } else if entry.is_required {
                 let absent = is_present.iter().enumerate().filter(|(_, is_present)| !**is_present);
                 missing.extend(absent.map(|(place, _)| (number, place)));
@@ -231,7 +231,7 @@ impl Model {
             expected: entries
                 .iter()
                 .filter(|entry| entry.is_required && entry.tie.is_none())
-                .map(|entry| entry.count())
+                .map(super::tree::TensorPattern::count)
                 .sum(),
             groups: groups::of(entries, &best.missing),
             absent: best.absent_parts(),

@@ -194,9 +194,15 @@ impl Decoder {
             | HeadNorms::Biased(key)
                 if !c.flag(key) => {}
             HeadNorms::None => {}
-            HeadNorms::Head(q, k) => [q, k].iter().for_each(|norm| a.module(norm, &[head], false)),
+            HeadNorms::Head(q, k) => {
+                for norm in [q, k] {
+                    a.module(norm, &[head], false);
+                }
+            }
             HeadNorms::HeadIf(_) => {
-                ["q_norm", "k_norm"].iter().for_each(|norm| a.module(norm, &[head], false))
+                for norm in ["q_norm", "k_norm"] {
+                    a.module(norm, &[head], false);
+                }
             }
             HeadNorms::All => {
                 a.module("q_norm", &[heads * head], false);
@@ -212,7 +218,9 @@ impl Decoder {
                 }
             }
             HeadNorms::Biased(_) => {
-                ["q_layernorm", "k_layernorm"].iter().for_each(|norm| a.module(norm, &[head], true));
+                for norm in ["q_layernorm", "k_layernorm"] {
+                    a.module(norm, &[head], true);
+                }
             }
         }
     }

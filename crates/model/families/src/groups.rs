@@ -94,7 +94,9 @@ pub(crate) fn of(entries: &[TensorPattern], missing: &[(usize, usize)]) -> Vec<T
             numbers.sort_unstable();
             numbers.dedup();
             let range = ranges(&numbers);
-            text.push_str(&if numbers.len() > 1 { format!("{{{range}}}") } else { range });
+            let braces = if numbers.len() > 1 { ["{", "}"] } else { [""; 2] };
+            let [open, close] = braces;
+            text.extend([open, &range, close]);
             text.push_str(part);
         }
         groups.push(TensorGroup { name: text, tensors: members.len(), is_all: false });

@@ -17,6 +17,11 @@
 //!
 //! Facts: the classes, the conversions of checkpoints and the meta models of transformers 5.23.
 
+#![expect(
+    clippy::many_single_char_names,
+    reason = "c is a configuration, and s, l, m, a are the places of modules"
+)]
+
 mod compare;
 mod config;
 mod decoder;

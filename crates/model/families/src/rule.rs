@@ -126,15 +126,15 @@ impl Rule {
                 changed.at.insert(holes.min(changed.at.len()), Indices::below(shape.remove(0)));
                 changed.kind = Kind::Linear;
             }
-            if matches!(self.operation, Operation::Halves | Operation::UnstackHalves) {
-                if let Some(rows) = shape.first_mut() {
-                    *rows = rows.checked_div(2).unwrap_or_default();
-                }
+            if matches!(self.operation, Operation::Halves | Operation::UnstackHalves)
+                && let Some(rows) = shape.first_mut()
+            {
+                *rows = rows.checked_div(2).unwrap_or_default();
             }
-            if self.operation == Operation::Transpose {
-                if let [.., rows, columns] = shape.as_mut_slice() {
-                    std::mem::swap(rows, columns);
-                }
+            if self.operation == Operation::Transpose
+                && let [.., rows, columns] = shape.as_mut_slice()
+            {
+                std::mem::swap(rows, columns);
             }
             changed
         };

@@ -123,7 +123,7 @@ impl<'a> Scope<'a> {
         let mut at = self.at.clone();
         let mut path = Vec::new();
         // A number that is written in a module's name is a hole too, so that all patterns of a name are equal.
-        let mut holes = at.drain(..).collect::<Vec<_>>().into_iter();
+        let mut holes = std::mem::take(&mut at).into_iter();
         for part in self.path.split_terminator('.').chain(name.split('.')) {
             match part.parse() {
                 _ if part == HOLE => {

@@ -6,11 +6,15 @@ use crate::size::Size;
 use crate::tree::Scope;
 
 fn norms(l: &Scope<'_>, hidden: Size, names: &[&str]) {
-    names.iter().for_each(|norm| l.module(norm, &[hidden], true));
+    for norm in names {
+        l.module(norm, &[hidden], true);
+    }
 }
 
 fn linears(l: &Scope<'_>, names: &[&str], shape: [Size; 2]) {
-    names.iter().for_each(|name| l.linear(name, shape, true));
+    for name in names {
+        l.linear(name, shape, true);
+    }
 }
 
 pub(crate) fn bert(c: &Config<'_>, s: &Scope<'_>) {
@@ -117,10 +121,14 @@ pub(crate) fn t5(c: &Config<'_>, s: &Scope<'_>) {
             let m = l.at(kind);
             if *kind == "DenseReluDense" {
                 let names: &[&str] = if is_gated { &["wi_0", "wi_1"] } else { &["wi"] };
-                names.iter().for_each(|name| m.linear(name, [inner, hidden], false));
+                for name in names {
+                    m.linear(name, [inner, hidden], false);
+                }
                 m.linear("wo", [hidden, inner], false);
             } else {
-                ["q", "k", "v"].iter().for_each(|name| m.linear(name, [width, hidden], false));
+                for name in ["q", "k", "v"] {
+                    m.linear(name, [width, hidden], false);
+                }
                 m.linear("o", [hidden, width], false);
             }
         }

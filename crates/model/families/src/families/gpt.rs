@@ -5,7 +5,9 @@ use crate::size::Size;
 use crate::tree::Scope;
 
 fn norms(l: &Scope<'_>, hidden: Size, names: &[&str]) {
-    names.iter().for_each(|norm| l.module(norm, &[hidden], true));
+    for norm in names {
+        l.module(norm, &[hidden], true);
+    }
 }
 
 pub(crate) fn gpt2(c: &Config<'_>, s: &Scope<'_>) {

@@ -99,6 +99,7 @@ pub(crate) fn qwen_mtp(c: &Config<'_>, s: &Scope<'_>, layers: u64) {
 }
 
 /// Dimensions of a state space module with heads.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of a configuration")]
 struct Mamba2 {
     inner: Size,
     heads: Size,

@@ -77,7 +77,7 @@ const TABLE: &[(&[&str], Multimodal)] = &[
         &["paligemma"],
         Multimodal {
             join: |p, s| {
-                s.linear("multi_modal_projector.linear", [p.root.size("projection_dim"), p.seen], true)
+                s.linear("multi_modal_projector.linear", [p.root.size("projection_dim"), p.seen], true);
             },
             ..LLAVA
         },

@@ -33,11 +33,15 @@ pub(crate) fn add(c: &Config<'_>, s: &Scope<'_>) -> Option<()> {
 }
 
 fn norms(l: &Scope<'_>, hidden: Size, names: &[&str], bias: bool) {
-    names.iter().for_each(|norm| l.module(norm, &[hidden], bias));
+    for norm in names {
+        l.module(norm, &[hidden], bias);
+    }
 }
 
 fn linears(l: &Scope<'_>, names: &[&str], shape: [Size; 2], bias: bool) {
-    names.iter().for_each(|name| l.linear(name, shape, bias));
+    for name in names {
+        l.linear(name, shape, bias);
+    }
 }
 
 /// Returns the width, the width inside of a layer, and the number of patches along a side.
@@ -49,7 +53,7 @@ fn channels(c: &Config<'_>) -> Size {
     c.number("num_channels").or_else(|| c.number("in_channels")).unwrap_or(Size(3))
 }
 
-/// Adds the layers of CLIP, SigLIP and their kin.
+/// Adds the layers of CLIP, `SigLIP` and their kin.
 fn clip_layers(c: &Config<'_>, s: &Scope<'_>) {
     let (hidden, inner) = (c.size("hidden_size"), c.size("intermediate_size"));
     let l = s.each("encoder.layers", &c.layers());
@@ -202,14 +206,14 @@ fn qwen3(c: &Config<'_>, s: &Scope<'_>) {
     linears(&b, &["mlp.linear_fc2"], [width, inner], true);
     let side = c.size("spatial_merge_size");
     let merged = width * side * side;
-    let merger = |m: &Scope<'_>, normed: Size| {
+    let add = |m: &Scope<'_>, normed: Size| {
         norms(m, normed, &["norm"], true);
         linears(m, &["linear_fc1"], [merged, merged], true);
         linears(m, &["linear_fc2"], [out, merged], true);
     };
-    merger(&s.at("merger"), width);
+    add(&s.at("merger"), width);
     if let Some(layers) = c.numbers("deepstack_visual_indexes") {
-        merger(&s.each("deepstack_merger_list", &Indices::below(layers.len() as u64)), merged);
+        add(&s.each("deepstack_merger_list", &Indices::below(layers.len() as u64)), merged);
     }
 }
 
@@ -266,7 +270,9 @@ fn llama4(c: &Config<'_>, s: &Scope<'_>) {
 fn clipped(c: &Config<'_>, l: &Scope<'_>, name: &str, shape: [Size; 2]) {
     let m = l.at(name);
     if c.flag("use_clipped_linears") {
-        ["input_min", "input_max", "output_min", "output_max"].iter().for_each(|limit| m.tensor(limit, &[]));
+        for limit in ["input_min", "input_max", "output_min", "output_max"] {
+            m.tensor(limit, &[]);
+        }
     }
     m.linear("linear", shape, false);
 }
@@ -319,7 +325,9 @@ fn gemma4_audio(c: &Config<'_>, s: &Scope<'_>) {
     }
     let a = l.at("self_attn");
     a.tensor("per_dim_scale", &[hidden / heads]);
-    ["q_proj", "k_proj", "v_proj", "post"].iter().for_each(|name| clipped(c, &a, name, [hidden, hidden]));
+    for name in ["q_proj", "k_proj", "v_proj", "post"] {
+        clipped(c, &a, name, [hidden, hidden]);
+    }
     a.linear("relative_k_proj", [hidden, hidden], false);
     let v = l.at("lconv1d");
     clipped(c, &v, "linear_start", [hidden * 2, hidden]);
