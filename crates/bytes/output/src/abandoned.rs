@@ -97,7 +97,9 @@ mod linux {
         STARTED.call_once(|| {
             let work = || loop {
                 std::thread::sleep(SIGN);
-                unfinished_paths().iter().for_each(|path| give_sign_of_life(path));
+                for path in unfinished_paths() {
+                    give_sign_of_life(&path);
+                }
             };
             // Without a thread, a file that is not written for an hour may be removed, and its output fails.
             let _ = std::thread::Builder::new().name("signs".to_owned()).spawn(work);

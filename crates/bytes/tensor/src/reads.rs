@@ -7,9 +7,12 @@ use byte_source::Source;
 
 use crate::Storage;
 
+/// Ranges that will be read of a source.
+type SourceReads<'s> = (&'s Arc<dyn Source>, Vec<Range<u64>>);
+
 /// Says to the sources which ranges of storages will be read, in this order. Those whose reads are requests then ask for nothing else.
 pub fn announce_reads<'s>(reads: impl Iterator<Item = (&'s Storage, Range<u64>)>) {
-    let mut sources: Vec<(&Arc<dyn Source>, Vec<Range<u64>>)> = Vec::new();
+    let mut sources: Vec<SourceReads<'_>> = Vec::new();
     for (storage, range) in reads {
         let mut pending = vec![(storage, range)];
         while let Some((storage, range)) = pending.pop() {

@@ -244,14 +244,16 @@ impl Output for CartonOptions {
     }
 }
 
-/// Returns the name of a SentencePiece model without a tokenizer that is read here.
+/// Returns the name of a `SentencePiece` model without a tokenizer that is read here.
 fn sentencepiece_alone(misc: &[Companion]) -> Option<String> {
     let is_read = misc.iter().any(|(name, _)| name == "tokenizer.json");
-    let found = misc.iter().find(|(name, path)| name.ends_with(".model") && is_sentencepiece(path));
+    let is_named =
+        |name: &str| matches!(name, "tokenizer.model" | "spiece.model" | "sentencepiece.bpe.model");
+    let found = misc.iter().find(|(name, path)| is_named(name) && is_sentencepiece(path));
     found.filter(|_| !is_read).map(|(name, _)| name.clone())
 }
 
-/// Returns true for a SentencePiece model, which begins with a field of a protocol buffer. Other tokenizers of this name are text.
+/// Returns true for a `SentencePiece` model, which begins with a field of a protocol buffer. Other tokenizers of this name are text.
 fn is_sentencepiece(path: &Path) -> bool {
     let mut first = [0];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));

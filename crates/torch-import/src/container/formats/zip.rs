@@ -291,9 +291,8 @@ pub fn archive_member(archive: &Arc<dyn Source>, name: &str) -> Result<Option<Ar
 /// Builds the error for an archive without a `data.pkl`.
 fn missing_pickle_error(index: &ZipIndex) -> Error {
     let has = |end: &str| index.entries.iter().any(|entry| entry.name.ends_with(end));
-    match KNOWN_ARCHIVES.iter().find(|(end, ..)| has(end)) {
-        Some((_, what, hint)) => return Problem::Format { what, hint, first_line: String::new() }.into(),
-        None => {}
+    if let Some((_, what, hint)) = KNOWN_ARCHIVES.iter().find(|(end, ..)| has(end)) {
+        return Problem::Format { what, hint, first_line: String::new() }.into();
     }
     let is_checkpoint = |entry: &&Entry| CHECKPOINT_ENDINGS.iter().any(|end| entry.name.ends_with(end));
     let members: Vec<String> =
