@@ -125,7 +125,8 @@ impl CheckpointItem {
     /// Appends the number of this item among those of its name.
     pub(crate) fn set_number(&mut self, number: usize) {
         let before = self.name.len();
-        self.name.push_str(&format!("#{number}"));
+        self.name.push('#');
+        self.name.push_str(&number.to_string());
         self.keys.move_end(before, self.name.len());
     }
 

@@ -3,7 +3,7 @@
 //! Facts: `Module.state_dict` in `torch/nn/modules/module.py`; the `_save_to_state_dict` and `__getstate__` of
 //! `torch/ao/nn/quantized`, `torch/ao/nn/sparse/quantized` and their former locations in `torch/nn`;
 //! `_save_packed_weight` in `torch/ao/quantization/fx/_lower_to_native_backend.py`; `reduce_graph_module` in
-//! `torch/fx/graph_module.py`; `_reconstruct_persistent_obj` in `torch_utils/persistence.py` of StyleGAN 2 and 3, and of EDM.
+//! `torch/fx/graph_module.py`; `_reconstruct_persistent_obj` in `torch_utils/persistence.py` of NVIDIA's `stylegan3` and `edm`.
 
 use std::borrow::Cow;
 

@@ -75,9 +75,12 @@ impl Optimizers {
             mixed.extend(built.path_of(leaf.name()).filter(|_| !built.has_state(leaf.name())));
         }
         let named = named.paths.iter().filter(|path| !mixed.contains(path.as_str())).cloned();
-        let built = built.paths.iter().flat_map(|path| match mixed.contains(path.as_str()) {
-            true => vec![format!("{path}.state"), format!("{path}.param_groups")],
-            false => vec![path.clone()],
+        let built = built.paths.iter().flat_map(|path| {
+            if mixed.contains(path.as_str()) {
+                vec![format!("{path}.state"), format!("{path}.param_groups")]
+            } else {
+                vec![path.clone()]
+            }
         });
         let mut paths: Vec<String> = known.to_vec();
         paths.extend(named.chain(built));
