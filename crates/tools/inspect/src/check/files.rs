@@ -1,6 +1,6 @@
 //! Files of a checked input, with the names and shapes of their tensors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use byte_source::{Error, Folder, Location, Observer, Result, Source};
@@ -47,9 +47,10 @@ impl CheckedFiles {
         if input.is_folder() {
             let folder = input.list().map_err(|error| Error::from(error).in_file(path))?;
             // An unpacked carton is a folder, too.
-            return match folder.listing.has_file("carton.toml") {
-                true => Self::opened(input, observer),
-                false => Self::of_folder(&folder, observer),
+            return if folder.listing.has_file("carton.toml") {
+                Self::opened(input, observer)
+            } else {
+                Self::of_folder(&folder, observer)
             };
         }
         let name = file_name(path);
@@ -79,8 +80,8 @@ impl CheckedFiles {
             shards = vec![SINGLE_MODEL_FILE.to_owned()];
         } else if folder.listing.has_file(INDEX_FILE) {
             index = read_index(&location.join(INDEX_FILE))?;
-            let named = index.values().filter(|name| folder.listing.has_file(name)).cloned();
-            shards.extend(named);
+            let in_index = index.values().filter(|name| folder.listing.has_file(name)).cloned();
+            shards.extend(in_index);
         } else if shards.is_empty() {
             shards = names(&|name| name.ends_with(".safetensors") && !name.starts_with("adapter_"));
             if shards.len() != 1 {
@@ -102,11 +103,11 @@ impl CheckedFiles {
         let locations: Vec<Location> = shards.iter().map(|name| location.join(name)).collect();
         let tensors = headers(&locations, observer)?;
         let has_index = folder.listing.has_file(INDEX_FILE) && !index.is_empty();
-        let named: std::collections::BTreeSet<&String> = index.values().collect();
+        let indexed: BTreeSet<&String> = index.values().collect();
         let is_single = shards.len() == 1 && !shards.iter().any(|name| name.contains("-of-"));
         let files = shards.iter().map(|name| CheckedFile {
             name: name.clone(),
-            is_indexed: if has_index { named.contains(name) } else { is_single },
+            is_indexed: if has_index { indexed.contains(name) } else { is_single },
         });
         Ok(Self { config, files: files.collect(), tensors, index })
     }

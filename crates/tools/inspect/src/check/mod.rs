@@ -8,7 +8,7 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use serde::{Deserialize, Serialize};
 
 use crate::Problem;
-use files::{CheckedFiles, FileTensor};
+use files::{CheckedFile, CheckedFiles, FileTensor};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -134,19 +134,7 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         .into_iter()
         .map(|name| RepeatedTensor { name: name.to_owned(), files: files_of(name) })
         .collect();
-    let unindexed: Vec<UnindexedFile> = files
-        .iter()
-        .enumerate()
-        .filter(|(_, file)| !file.is_indexed)
-        .map(|(number, file)| UnindexedFile {
-            file: file.name.clone(),
-            tensors: tensors
-                .iter()
-                .filter(|tensor| tensor.file == number)
-                .map(|tensor| tensor.name.clone())
-                .collect(),
-        })
-        .collect();
+    let unindexed = unindexed_files(&files, &tensors);
     let mut missing_names: Vec<&str> = missing.iter().map(|tensor| tensor.name.as_str()).collect();
     missing_names.sort_unstable();
     let numbers: HashMap<&str, usize> =
@@ -196,4 +184,21 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         unindexed,
         stale,
     })
+}
+
+/// Returns the files that the index does not name, with their tensors.
+fn unindexed_files(files: &[CheckedFile], tensors: &[FileTensor]) -> Vec<UnindexedFile> {
+    files
+        .iter()
+        .enumerate()
+        .filter(|(_, file)| !file.is_indexed)
+        .map(|(number, file)| UnindexedFile {
+            file: file.name.clone(),
+            tensors: tensors
+                .iter()
+                .filter(|tensor| tensor.file == number)
+                .map(|tensor| tensor.name.clone())
+                .collect(),
+        })
+        .collect()
 }

@@ -30,16 +30,17 @@ fn tensors() -> BTreeMap<String, Vec<u64>> {
 }
 
 fn write(file: &Path, tensors: &BTreeMap<String, Vec<u64>>) {
-    let mut at = 0;
+    let mut at = 0_u64;
     let rows = tensors.iter().map(|(name, shape)| {
         let len: u64 = shape.iter().product();
-        at += len;
-        (name.clone(), json!({"dtype": "U8", "shape": shape, "data_offsets": [at - len, at]}))
+        let start = at;
+        at = at.saturating_add(len);
+        (name.clone(), json!({"dtype": "U8", "shape": shape, "data_offsets": [start, at]}))
     });
     let header = json!(rows.collect::<BTreeMap<_, _>>()).to_string();
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
-    bytes.resize(bytes.len() + usize::try_from(at).expect("few bytes"), 0);
+    bytes.extend(vec![0; usize::try_from(at).expect("few bytes")]);
     fs::write(file, bytes).expect("a folder for tests");
 }
 
@@ -48,8 +49,8 @@ fn shards() -> (tempfile::TempDir, BTreeMap<String, String>) {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("config.json"), CONFIG).expect("a folder for tests");
     let mut index = BTreeMap::new();
-    for number in 0..2 {
-        let file = format!("model-{:05}-of-00002.safetensors", number + 1);
+    for number in 0..2_usize {
+        let file = format!("model-{:05}-of-00002.safetensors", number.saturating_add(1));
         let share: BTreeMap<_, _> = tensors().into_iter().skip(number).step_by(2).collect();
         index.extend(share.keys().map(|name| (name.clone(), file.clone())));
         write(&folder.path().join(file), &share);
@@ -100,7 +101,7 @@ fn an_index_is_compared_with_the_files() {
     let mut moved = index.clone();
     moved.insert(name.clone(), second.to_owned());
     write_index(folder.path(), &moved);
-    assert_eq!(report(folder.path()).stale, [name.clone()]);
+    assert_eq!(report(folder.path()).stale, std::slice::from_ref(&name));
 
     fs::remove_file(folder.path().join("model.safetensors.index.json")).expect("the index");
     assert_eq!(report(folder.path()).unindexed.len(), 2);
