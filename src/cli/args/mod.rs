@@ -57,7 +57,7 @@ see their --help.";
 /// Converts PyTorch checkpoints into cartons that run, or into safetensors, without Python and without executing anything
 /// from the file.
 #[derive(Debug, Parser)]
-#[command(name = "torch2carton", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "torch2carton", version, after_help = EXAMPLES, arg_required_else_help = true, disable_version_flag = true)]
 #[command(override_usage = "torch2carton [OPTIONS] <FILE>\n       torch2carton [OPTIONS] <COMMAND>")]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -76,6 +76,9 @@ pub(crate) struct Cli {
         hide_possible_values = true
     )]
     pub(crate) color: Color,
+    /// Print version; -VV prints what is used of the processor, too
+    #[arg(short = 'V', long, action = clap::ArgAction::Version, display_order = 102)]
+    version: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

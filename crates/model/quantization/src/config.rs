@@ -1,8 +1,8 @@
 //! What the documents next to a checkpoint say about the quantization of its weights.
 //!
 //! Facts: `quantization_config` and the older `compression_config` in the `config.json` of `transformers` 5.23,
-//! `hf_quant_config.json` of NVIDIA's ModelOpt, `quanto_qmap.json` of `optimum-quanto` 0.2.7, `quantize_config.json` of AutoGPTQ 0.7 and
-//! `quant_config.json` of AutoAWQ 0.1, which are older than `quantization_config`.
+//! `hf_quant_config.json` of NVIDIA's ModelOpt, `quanto_qmap.json` of `optimum-quanto` 0.2.7, `quantize_config.json` of `auto-gptq` 0.7 and
+//! `quant_config.json` of `autoawq` 0.1, which are older than `quantization_config`.
 
 use serde_json::{Map, Value};
 use tensor::Dtype;
