@@ -100,7 +100,9 @@ impl Pickler {
             }
             Value::Tuple(items) => {
                 self.writer.mark();
-                items.iter().for_each(|item| self.value(item));
+                for item in items {
+                    self.value(item);
+                }
                 self.writer.tuple();
             }
             Value::Dict(items) => {

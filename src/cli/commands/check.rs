@@ -69,7 +69,7 @@ pub(crate) fn check(args: &Check, quiet: bool) -> Result<ExitCode> {
         _ => 1,
     };
     if args.sarif {
-        super::write_json_line(&mut out, &sarif.into_log(vec![rule_json(RULE)], status))?;
+        super::write_json_line(&mut out, &sarif.into_log(&[rule_json(RULE)], status))?;
     }
     out.flush()?;
     Ok(ExitCode::from(status))

@@ -28,7 +28,7 @@ struct SarifResult {
 
 impl SarifLog {
     /// Returns the whole document with its rules. `status` is the exit status of the program.
-    pub(super) fn into_log(self, rules: Vec<Json>, status: u8) -> Json {
+    pub(super) fn into_log(self, rules: &[Json], status: u8) -> Json {
         json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",

@@ -90,7 +90,8 @@ impl SarifResults {
             ))
         };
         let rules = RULES.iter().copied().map(rule_json).chain(self.kinds.iter().map(irregular));
-        self.results.into_log(rules.collect(), status)
+        let rules: Vec<Json> = rules.collect();
+        self.results.into_log(&rules, status)
     }
 
     fn add_scan(&mut self, file: &Path, scan: &ScannedFile) {

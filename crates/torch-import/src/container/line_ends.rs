@@ -23,7 +23,7 @@ pub(crate) fn explain(error: Error, source: &dyn Source) -> Error {
 
 /// Returns how the line ends in the bytes of a binary file were changed.
 fn change(bytes: &[u8]) -> Option<&'static str> {
-    let count = |wanted: u8| bytes.iter().filter(|byte| **byte == wanted).count();
+    let count = |wanted: u8| bytes.iter().map(|byte| usize::from(*byte == wanted)).sum::<usize>();
     let (feeds, returns) = (count(b'\n'), count(b'\r'));
     let pairs = bytes.windows(2).filter(|pair| pair == b"\r\n").count();
     if feeds < CONVINCING {

@@ -76,8 +76,9 @@ impl Container {
     }
 
     fn with_checks(source: Arc<dyn Source>, checks: Checks, observer: &dyn Observer) -> Result<Self> {
-        let contents = sniff::open(Arc::clone(&source), checks, observer);
-        let contents = contents.map_err(|error| line_ends::explain(error, &*source))?;
+        let kept = Arc::clone(&source);
+        let contents = sniff::open(source, checks, observer);
+        let contents = contents.map_err(|error| line_ends::explain(error, &*kept))?;
         Ok(Self(Arc::new(contents)))
     }
 

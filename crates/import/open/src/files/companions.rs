@@ -94,8 +94,10 @@ pub(crate) fn companions(checkpoint: &Location) -> Result<(Vec<Companion>, Vec<F
         add(TOKENIZER, above.path().to_owned(), outside);
     }
     found.sort();
-    let is_code =
-        |name: &&String| name.ends_with(".py") && CODE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let is_code = |name: &&String| {
+        Path::new(name).extension().is_some_and(|it| it == "py")
+            && CODE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
     let code: Vec<String> = listing.files.iter().filter(is_code).cloned().collect();
     if !code.is_empty() {
         notes.push(FilesNote::CodeLeftOut { files: code });

@@ -1,7 +1,7 @@
 //! Names of the files of ranks.
 //!
 //! Facts: the names that verl, `SkyRL` and slime give these files, `save_fsdp_model` of Accelerate 1.15 with `use_dcp=False`, and the
-//! `FSDPCheckpointer` of DINOv2.
+//! `FSDPCheckpointer` of `DINOv2`.
 
 use torch_import::is_checkpoint_extension;
 

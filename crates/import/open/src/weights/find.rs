@@ -194,7 +194,8 @@ mod tests {
         let leaves = leaves(paths);
         let optimizers = Optimizers::find(|| leaves.iter(), &[]);
         let text = |keys: Vec<KeyTotal>| {
-            keys.iter().map(|it| format!(" {}:{}", it.key, it.tensors)).collect::<String>()
+            let texts: Vec<_> = keys.iter().map(|it| format!(" {}:{}", it.key, it.tensors)).collect();
+            texts.concat()
         };
         match find_weights(|| leaves.iter(), &optimizers) {
             WeightChoice::Below { key, left_out } => {

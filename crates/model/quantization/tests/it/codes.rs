@@ -121,7 +121,7 @@ fn codes_may_lie_in_floating_point_elements() {
     assert_eq!(companion("c.weight"), None);
 }
 
-/// AutoGPTQ and AutoAWQ wrote documents of their own before `config.json` had a member for them.
+/// The first libraries for GPTQ and AWQ wrote documents of their own before `config.json` had a member for them.
 #[test]
 fn older_documents_are_read() {
     for name in ["gptq_4_v1", "awq_gemm"] {
