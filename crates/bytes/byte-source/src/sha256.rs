@@ -3,8 +3,8 @@
 //! Facts: FIPS 180-4.
 
 use std::fmt::{self, Write};
+use std::sync::OnceLock;
 
-use kernels::Extension;
 use sha2::Digest;
 
 use crate::{Blob, CancellableSink, Error, Observer, Sink, Window};
@@ -38,7 +38,7 @@ impl Sha256 {
         hash.digest()
     }
 
-    /// Returns the name of the implementation: `sha2` with SHA extensions, else `ring`.
+    /// Returns the name of the crate that computes it on this processor.
     pub fn implementation() -> &'static str {
         match Self::default().0 {
             Implementation::Sha2(_) => "sha2",
@@ -63,9 +63,25 @@ impl Sha256 {
     }
 }
 
+/// Returns false if the processor lacks SHA extensions and `ring` has assembly for it, or the environment leaves them unused for a
+/// comparison, as it does with the extensions of `kernels`.
+fn uses_sha2() -> bool {
+    static USED: OnceLock<bool> = OnceLock::new();
+    *USED.get_or_init(|| {
+        #[cfg(target_arch = "x86_64")]
+        let has = is_x86_feature_detected!("sha") && is_x86_feature_detected!("sse4.1");
+        #[cfg(target_arch = "aarch64")]
+        let has = std::arch::is_aarch64_feature_detected!("sha2");
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let has = true;
+        let unused = std::env::var("TORCH2CARTON_WITHOUT").unwrap_or_default();
+        has && !unused.split(',').any(|name| name.trim() == "sha")
+    })
+}
+
 impl Default for Sha256 {
     fn default() -> Self {
-        Self(if Extension::Sha.is_used() {
+        Self(if uses_sha2() {
             Implementation::Sha2(sha2::Sha256::new())
         } else {
             Implementation::Ring(ring::digest::Context::new(&ring::digest::SHA256))

@@ -1,18 +1,16 @@
 //! Extensions of instruction sets that the kernels use.
 //!
-//! Facts: Rust's `std::arch` names them; SHA extensions are `sha` on x86-64 and `sha2` on ARM.
+//! Facts: Rust's `std::arch` names them. SHA extensions are not among them: `byte-source` is below this crate.
 
 use std::sync::OnceLock;
 
-/// Environment variable with the names of extensions that are not used, such as `avx512,sha`. It is for tests and benchmarks,
+/// Environment variable with the names of extensions that are not used, such as `avx512,avx2`. It is for tests and benchmarks,
 /// which compare the kernels on one machine.
 pub const WITHOUT: &str = "TORCH2CARTON_WITHOUT";
 
 /// Extension of an instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
-    /// Rounds of SHA-256.
-    Sha,
     /// AVX2, FMA, F16C, BMI1 and BMI2.
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
@@ -25,12 +23,11 @@ pub enum Extension {
 
 impl Extension {
     /// All extensions.
-    pub const ALL: [Self; 5] = [Self::Sha, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::AmxBf16];
+    pub const ALL: [Self; 4] = [Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::AmxBf16];
 
     /// Returns the name, as [`WITHOUT`] has it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Sha => "sha",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512-bf16",
@@ -53,7 +50,6 @@ impl Extension {
     #[cfg(target_arch = "x86_64")]
     fn is_available(self) -> bool {
         match self {
-            Self::Sha => is_x86_feature_detected!("sha") && is_x86_feature_detected!("sse4.1"),
             Self::Avx2 => {
                 is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("fma")
@@ -74,9 +70,6 @@ impl Extension {
 
     #[cfg(not(target_arch = "x86_64"))]
     fn is_available(self) -> bool {
-        #[cfg(target_arch = "aarch64")]
-        return self == Self::Sha && std::arch::is_aarch64_feature_detected!("sha2");
-        #[cfg(not(target_arch = "aarch64"))]
-        return false;
+        false
     }
 }
