@@ -189,3 +189,32 @@ fn an_adapter_changes_a_torchscript_module_or_is_refused() {
     assert!(text.contains("`base_model.model.model.layers.0.q.lora_A.weight` changes"), "{text}");
     assert!(!root.join("out.carton").exists());
 }
+
+#[test]
+fn adapters_of_other_programs_are_named() {
+    let scratch = scratch();
+    let root = scratch.path();
+    base(root);
+    for (name, form) in [
+        ("lora_unet_mid.lora_down.weight", "a LoRA with the names of kohya-ss"),
+        ("layers.0.lora_a.weight", "a LoRA with the names of torchtune"),
+        ("layers.0.lora_a", "a LoRA with the names of MLX"),
+        ("layers.0.lokr_w1", "a LoKr adapter"),
+        ("layers.0.hada_w1_a", "a LoHa adapter"),
+        ("model.q.lora_A.default.weight", "a LoRA with the names of peft"),
+    ] {
+        floats(&root.join("other.safetensors"), &[(name, &[1, 2])]);
+        let text = ok(root, &["other.safetensors", "-o", "x.pth", "--force"]);
+        let note = format!(
+            "note: it has factors of {form}, which change the weights of a base only when they are merged\n"
+        );
+        assert!(text.contains(&note), "{text}");
+        let (status, text) =
+            run(root, &["base.safetensors", "--merge", "other.safetensors", "-o", "y.safetensors"]);
+        assert_eq!(status, Some(1), "{text}");
+        assert!(
+            text.contains(&format!("it is {form}, and only adapters in the folders of peft can be merged")),
+            "{text}"
+        );
+    }
+}

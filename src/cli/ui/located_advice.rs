@@ -75,7 +75,10 @@ fn advice(error: &Error) -> String {
         exclude_advice(tensor)
     } else if let (Some(torch_import::Problem::Archive { members }), Some(file)) = (error.detail(), file) {
         let member = members.first().map_or("NAME", String::as_str);
-        format!("; {} names one of them", shell_quoted(&format!("{}::{member}", file.display())))
+        format!(
+            "; `torch2carton inspect {}` reads one",
+            shell_quoted(&format!("{}::{member}", file.display()))
+        )
     } else if let Some(torch_import::Problem::EqualShards { file, .. }) = error.detail() {
         format!("; download or copy {file} again")
     } else if let Some(

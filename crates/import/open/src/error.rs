@@ -21,6 +21,12 @@ pub enum Problem {
          save_pretrained of peft writes"
     )]
     NoAdapter,
+    /// A file that should be merged is an adapter in a form that is not read.
+    #[error("it is {form}, and only adapters in the folders of peft can be merged")]
+    AdapterForm {
+        /// The form, with its article.
+        form: &'static str,
+    },
     /// The input is an adapter, which has no weights of its base.
     #[error(
         "this is an adapter{}, and not a model",
@@ -156,7 +162,7 @@ details! {
             Document;
         Option: NoTensorsUnderKey, DigestExpansion, AllTensorsExcluded, NoSuchPrefix, NothingRenamed, EmptyName, SameName,
             SameNameWithoutPrefix, CannotCast, CodesCast;
-        Unsupported: Dimensions, TooManyElements, NotNumbers, MegatronSetting;
+        Unsupported: AdapterForm, Dimensions, TooManyElements, NotNumbers, MegatronSetting;
     }
 }
 

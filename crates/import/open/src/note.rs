@@ -37,6 +37,11 @@ pub enum Note {
         keys: Vec<String>,
         tensors: usize,
     },
+    /// Some tensors are the factors of an adapter.
+    AdapterFactors {
+        /// What they belong to, with its article.
+        form: &'static str,
+    },
     /// All tensor names begin with the prefix that a wrapper adds.
     CommonPrefix { prefix: String },
     /// Wrappers of modules add parts to names.
@@ -120,6 +125,12 @@ impl fmt::Display for Note {
             Self::OptimizerLeftOut { keys, tensors } => {
                 let tensors = format_things(*tensors, "tensor");
                 write!(f, "the optimizer's {tensors} under {} are left out", keys.join(" and "))
+            }
+            Self::AdapterFactors { form } => {
+                write!(
+                    f,
+                    "it has factors of {form}, which change the weights of a base only when they are merged"
+                )
             }
             Self::CommonPrefix { prefix } => write!(f, "every name starts with `{prefix}`"),
             Self::WrapperParts { parts, names, of, pattern } => {

@@ -1,6 +1,6 @@
 //! Names of an adapter's tensors: the module that each changes, and how.
 //!
-//! Facts: `get_peft_model_state_dict` in `peft/utils/save_and_load.py` of peft 0.21.
+//! Facts: `get_peft_model_state_dict` in `peft/utils/save_and_load.py` of peft 0.21; the names of LyCORIS 3.2 and of the trainers in `FORMS`.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
@@ -44,6 +44,25 @@ const ENDS: [(&str, Role); 12] = [
     (".token_adapter.trainable_tokens_delta", Role::TokenRows),
     (".trainable_tokens_delta", Role::TokenRows),
 ];
+
+/// Ends of names that are an adapter's in a form of its own, and the form with its article.
+const FORMS: [(&[&str], &str); 7] = [
+    (&[".lora_down.weight", ".lora_up.weight"], "a LoRA with the names of kohya-ss"),
+    (&[".lora.down.weight", "_lora.down.weight"], "a LoRA with the older names of diffusers"),
+    (&[".lora_a.weight", ".lora_b.weight"], "a LoRA with the names of torchtune"),
+    (&[".lora_a", ".lora_b"], "a LoRA with the names of MLX"),
+    (&[".lora_A.weight", ".lora_A.default.weight"], "a LoRA with the names of peft"),
+    (&[".lokr_w1", ".lokr_w1_a", ".lokr_w2", ".lokr_w2_a"], "a LoKr adapter"),
+    (&[".hada_w1_a", ".hada_w2_a"], "a LoHa adapter"),
+];
+
+/// Returns what the names of a file's tensors show to be the factors of an adapter, with its article.
+pub fn factor_form<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<&'static str> {
+    names.find_map(|name| {
+        let form = FORMS.iter().find(|(ends, _)| ends.iter().any(|end| name.ends_with(end)));
+        form.map(|(_, form)| *form)
+    })
+}
 
 impl AdapterName {
     pub(crate) fn parse(name: &str) -> Self {

@@ -46,6 +46,7 @@ mod vectors;
 mod weighted_sum;
 
 pub use adapter::Adapter;
+pub use adapter_name::factor_form;
 pub use byte_source::{Error, Result};
 pub use checkpoint_sum::{SumRule, Summand, sum};
 pub use config::AdapterConfig;

@@ -91,10 +91,14 @@ impl Step for Merge {
             let location = options.inputs.first().cloned().unwrap_or_default();
             let sources = CheckpointSources::file(&tensor_file(&location)?);
             let config = sources.documents.adapter()?.map(str::to_owned);
-            let config = config.ok_or_else(|| failed(Problem::NoAdapter.into()))?;
             let found = FoundInput { sources: Arc::new(sources), carton: None, quantization: None };
             let mut opened = found.read(&options, context.observer)?;
             let tensors = opened.take_tensors();
+            let Some(config) = config else {
+                let form = adapter::factor_form(tensors.names());
+                let problem = form.map_or(Problem::NoAdapter, |form| Problem::AdapterForm { form });
+                return Err(failed(problem.into()));
+            };
             adapters.push(Adapter::new(name.clone(), &config, tensors, input.weight).map_err(failed)?);
             model.containers.append(&mut opened.containers);
         }

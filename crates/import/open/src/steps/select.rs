@@ -98,6 +98,7 @@ impl Selection {
             let note = wrapper_note(&names, || has_own_prefix(model));
             model.notes.extend(note);
         }
+        model.notes.extend(adapter::factor_form(tensors.names()).map(|form| Note::AdapterFactors { form }));
         model.set_tensors(tensors, origins);
         Ok(())
     }

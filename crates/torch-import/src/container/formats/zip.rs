@@ -294,7 +294,10 @@ fn missing_pickle_error(index: &ZipIndex) -> Error {
     if let Some((_, what, hint)) = KNOWN_ARCHIVES.iter().find(|(end, ..)| has(end)) {
         return Problem::Format { what, hint, first_line: String::new() }.into();
     }
-    let is_checkpoint = |entry: &&Entry| CHECKPOINT_ENDINGS.iter().any(|end| entry.name.ends_with(end));
+    // A Mac adds files of its own beside each file.
+    let is_checkpoint = |entry: &&Entry| {
+        !entry.name.starts_with("__MACOSX/") && CHECKPOINT_ENDINGS.iter().any(|end| entry.name.ends_with(end))
+    };
     let members: Vec<String> =
         index.entries.iter().filter(is_checkpoint).map(|entry| entry.name.clone()).collect();
     if members.is_empty() {
