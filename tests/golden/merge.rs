@@ -218,3 +218,15 @@ fn adapters_of_other_programs_are_named() {
         );
     }
 }
+
+#[test]
+fn weights_next_to_an_adapter_are_named() {
+    let scratch = scratch();
+    let root = scratch.path();
+    base(root);
+    adapt_both(root);
+    write(root.join("lora/non_lora_trainables.bin"), "");
+    write(root.join("lora/optimizer.pt"), "");
+    let text = ok(root, &["base.safetensors", "--merge", "lora", "-o", "out.safetensors"]);
+    assert!(text.starts_with("note: lora/non_lora_trainables.bin is not used\n"), "{text}");
+}

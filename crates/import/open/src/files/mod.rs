@@ -57,6 +57,7 @@ pub use diagnosis::{FolderDiagnosis, TENSOR_DICT};
 pub use document_cache::{DOCUMENT_MAX, DocumentCache, read_document};
 pub use error::{CheckpointCandidate, Problem};
 pub use find::ShardPolicy;
+pub(crate) use folder_names::checkpoints;
 pub use note::FilesNote;
 pub use numbering::ShardNumber;
 pub use sources::{CheckpointSources, ToContainer};

@@ -9,10 +9,10 @@ use byte_source::Location;
 use serde::{Deserialize, Serialize};
 
 use super::translated_base::TranslatedBase;
-use crate::files::CheckpointSources;
+use crate::files::{CheckpointSources, FilesNote, checkpoints};
 use crate::model::FoundInput;
 use crate::options::path_json;
-use crate::{Context, Error, Model, Problem, Result, Step, StepReport};
+use crate::{Context, Error, Model, Note, Problem, Result, Step, StepReport};
 
 /// File names of an adapter's tensors, the preferred one first.
 pub(crate) const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
@@ -90,6 +90,7 @@ impl Step for Merge {
             let options = context.open_options(&input.path)?;
             let location = options.inputs.first().cloned().unwrap_or_default();
             let sources = CheckpointSources::file(&tensor_file(&location)?);
+            model.notes.extend(unused_files(&location, &name)?);
             let config = sources.documents.adapter()?.map(str::to_owned);
             let found = FoundInput { sources: Arc::new(sources), carton: None, quantization: None };
             let mut opened = found.read(&options, context.observer)?;
@@ -115,6 +116,17 @@ impl Step for Merge {
         };
         Ok(StepReport::Merged(reports))
     }
+}
+
+/// Returns a note on the files next to an adapter that may hold weights of the model, such as a projector that was trained with it.
+fn unused_files(folder: &Location, name: &str) -> Result<Option<Note>> {
+    if !folder.is_folder() {
+        return Ok(None);
+    }
+    let listing = folder.list().map_err(|error| Error::from(error).in_file(folder.path()))?.listing;
+    let unused = checkpoints(&listing).filter(|file| !ADAPTER_FILES.contains(file));
+    let files: Vec<String> = unused.map(|file| format!("{name}/{file}")).collect();
+    Ok((!files.is_empty()).then_some(Note::Sources(FilesNote::CheckpointFilesUnused { files })))
 }
 
 /// Returns the file with the tensors of an adapter.
