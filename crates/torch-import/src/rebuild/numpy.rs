@@ -1,7 +1,7 @@
 //! Rebuilds NumPy arrays, which checkpoints hold in addition to their tensors.
 //!
 //! Facts: `numpy/core/src/multiarray/methods.c` (`array_reduce`, `array_setstate`) and `descriptor.c`
-//! (`arraydescr_reduce`) of NumPy 1.26 and 2.3.
+//! (`arraydescr_reduce`) of NumPy 1.26 and 2.3; `ml_dtypes` 0.6.
 
 use pickle_vm::ObjectId;
 use tensor::{ByteOrder, Dtype, Tensor, contiguous_strides};
@@ -75,13 +75,25 @@ fn fortran_strides(shape: &[u64]) -> Vec<u64> {
     strides.collect()
 }
 
+/// Dtypes of the package `ml_dtypes`, which JAX and TensorFlow use, that PyTorch has under the same names.
+const ML_DTYPES: [&str; 6] =
+    ["bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"];
+
 /// Reads `numpy.dtype('f4', False, True)` with the state `(version, byte order, subarray, names, fields, …)`.
 fn numpy_dtype(call: CallSnapshot<'_>, id: ObjectId) -> Result<Option<(Dtype, ByteOrder)>> {
     let Some(made) = call.call_result(id, &[("numpy", "dtype"), ("numpy.dtypes", "dtype")])? else {
         return Ok(None);
     };
-    let Some(code) = made.args.first().and_then(|code| call.text(*code)) else { return Ok(None) };
+    let Some(named) = made.args.first().copied() else { return Ok(None) };
+    let code = call.text(named).unwrap_or_default();
     let dtype = match code.trim_start_matches(['<', '>', '|', '=']) {
+        "" => match call.global(named) {
+            Some(("ml_dtypes", name)) if ML_DTYPES.contains(&name) => match Dtype::from_name(name) {
+                Some(dtype) => dtype,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        },
         "f8" => Dtype::Float64,
         "f4" => Dtype::Float32,
         "f2" => Dtype::Float16,

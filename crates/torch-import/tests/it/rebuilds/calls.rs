@@ -398,3 +398,18 @@ fn a_parameter_that_nothing_refers_to_is_left_out_once() {
     let pickle = [b"\x80\x02", &parameter[..], b"0", &one(tensor("0"))[2..]].concat();
     assert_eq!(with_checkpoint(&archive(&pickle), |checkpoint| checkpoint.left_out.count()), Ok(1));
 }
+
+/// JAX and TensorFlow have arrays of dtypes that NumPy lacks.
+#[test]
+fn arrays_of_ml_dtypes_are_tensors() {
+    let array = |dtype: &str| {
+        let made = b"cnumpy._core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85C\x01b\x87R(K\x01K\x02\x85cnumpy\ndtype\ncml_dtypes\n";
+        let state = b"\n\x89\x88\x87R(K\x03X\x01\0\0\0<NNNK\x02K\x02K@tb\x89C\x04\x80?\0@tb";
+        [&made[..], dtype.as_bytes(), state].concat()
+    };
+    let arrays = read(&named(&[("a", array("bfloat16"))])).expect("it is a dict of arrays");
+    assert_eq!(arrays, [("a".to_owned(), "bfloat16".to_owned(), b"\x80?\0@".to_vec())]);
+    // PyTorch has no such dtype, so it is a value.
+    let arrays = read(&named(&[("a", array("int4")), ("b", array("bfloat16"))]));
+    assert_eq!(arrays.map(|arrays| arrays.len()), Ok(1));
+}
