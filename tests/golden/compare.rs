@@ -3,6 +3,7 @@
 use crate::carton_tools::{ok, run, scratch, write};
 use crate::casts::floats;
 use crate::cli::json;
+use crate::made::{dict, tensor, write_pth};
 
 #[test]
 fn diff_says_what_changed_and_how_much() {
@@ -94,4 +95,19 @@ fn any_output_is_compared_with_its_checkpoint() {
     let carton = ["verify", "c.carton", "--against", "a.safetensors", "--dtype", "bfloat16"];
     assert_eq!(run(root, &carton).0, Some(0));
     assert_eq!(run(root, &carton[..4]).0, Some(1));
+}
+
+#[test]
+fn a_note_on_both_inputs_names_each() {
+    let scratch = scratch();
+    let root = scratch.path();
+    for (name, len) in [("a.pth", 1), ("b.pth", 2)] {
+        write_pth(&root.join(name), &dict(&[("state_dict", dict(&[("w", tensor(len))]))]));
+    }
+    let (_, text) = run(root, &["diff", "a.pth", "b.pth"]);
+    let notes: Vec<&str> = text.lines().filter(|line| line.starts_with("note: ")).collect();
+    assert_eq!(
+        notes,
+        ["note: a.pth: using key `state_dict` (1 tensor)", "note: b.pth: using key `state_dict` (1 tensor)"]
+    );
 }

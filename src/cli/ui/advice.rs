@@ -258,6 +258,9 @@ fn option_text(option: &InvalidOption) -> String {
 /// Returns the text of a note on an input, with the option that helps.
 pub(crate) fn open_note_text(note: &open::Note, file: &str) -> String {
     use open::Note;
+    if let Note::OfInput { file, note } = note {
+        return format!("{file}: {}", open_note_text(note, file));
+    }
     let advice = match note {
         Note::Sources(open::files::FilesNote::Container {
             note: torch_import::CheckpointNote::TrailingAfterPickle { .. },

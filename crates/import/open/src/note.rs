@@ -16,6 +16,8 @@ use crate::files::FilesNote;
 pub enum Note {
     /// Note on the files of the checkpoint.
     Sources(FilesNote),
+    /// Note on one of several inputs.
+    OfInput { file: String, note: Box<Note> },
     /// The values of a carton's checkpoint and its compound tensors are not known.
     ValuesUnread { reason: String },
     /// The weights were found automatically under a key of the root dict.
@@ -118,6 +120,7 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sources(note) => note.fmt(f),
+            Self::OfInput { file, note } => write!(f, "{file}: {note}"),
             Self::LayoutTranslation(note) => note.fmt(f),
             Self::ValuesUnread { reason } => write_values_unread(f, reason),
             Self::UsingKey { key, tensors, left_out } => write_using_key(f, key, *tensors, left_out),

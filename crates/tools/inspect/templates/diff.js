@@ -6,6 +6,22 @@ const CHANGES = {
 };
 const changeText = (change) => change.startsWith("only_in_") ? CHANGES[change] : change;
 const nameOf = (row) => (row.a || row.b).name;
+// Buffers that each step of a training changes; they come last.
+const COUNTERS = /(^|\.)(num_batches_tracked|running_mean|running_var)$/;
+
+// What changed, by how much, and what did not.
+function sentence(report) {
+  const counts = Object.entries(CHANGES).filter(([change]) => report.counts[change] > 0);
+  const same = report.counts.same + report.counts.within_tolerance;
+  if (report.same) return "The two are the same: all " + number(same) + " tensors and all values.";
+  const kinds = counts.map(([change, text]) => number(report.counts[change]) + " " + text).join(", ");
+  const values = report.values.length ? number(report.values.length) + (report.values.length === 1 ? " value differs" : " values differ") : "";
+  const weights = report.tensors.filter((row) => !COUNTERS.test(nameOf(row)) && row.elements && Number.isFinite(row.elements.relative_norm));
+  const most = weights.reduce((best, row) => !best || row.elements.relative_norm > best.elements.relative_norm ? row : best, null);
+  const by = most && most.elements.relative_norm > 0 ? ", by up to " + percent(most.elements.relative_norm) + " of the larger norm (" + nameOf(most) + ")" : "";
+  const tensors = kinds ? "of the tensors, " + kinds + by : "no tensor differs";
+  return "The two differ: " + [tensors, values, number(same) + " tensors are the same"].filter((text) => text).join("; ") + ".";
+}
 
 // Says what A and B have, once if it is the same.
 function both(row, text) {
@@ -18,7 +34,7 @@ function summary(report) {
   const list = make("table", { class: "facts" }, make("tbody", {},
     ...[["A", report.a], ["B", report.b]].map(([label, input]) => make("tr", {}, make("th", { scope: "row" }, label),
       make("td", { class: "mono" }, input.file), make("td", {}, input.format), make("td", {}, number(input.tensors) + " tensors, " + bytes(input.nbytes))))));
-  const verdict = make("p", { id: "verdict", class: report.same ? "clean" : "unknown" }, report.same ? "The two are the same." : "The two differ.");
+  const verdict = make("p", { id: "verdict", class: report.same ? "clean" : "unknown" }, sentence(report));
   part.append(verdict, list, ...report.notes.map((note) => make("p", {}, "Note: " + note)), make("p", { class: "soft" }, "Made by " + report.program + "."));
 }
 
@@ -54,12 +70,14 @@ function modules(report) {
     const kinds = [...new Set(node.rows.map((row) => changeText(row.changes[0])))].join(", ");
     const largest = most(node.rows);
     return [make("span", { class: "mono" }, node.name || "(the root)"), " ", make("span", { class: "soft" },
-      (node.below.size ? number(node.rows.length) + (node.rows.length === 1 ? " tensor: " : " tensors: ") : "") + kinds + (largest ? ", changed by up to " + percent(largest) : ""))];
+      (node.below.size ? number(node.rows.length) + (node.rows.length === 1 ? " tensor: " : " tensors: ") : "") + kinds + (largest ? ", by up to " + percent(largest) + " of the larger norm" : ""))];
   };
   const show = (node) => node.below.size ? folding(label(node), () => paged([...node.below.values()], show)) : leaf(label(node));
   part.append(...(report.tensors.length ? paged([...root.below.values()], show) : [make("p", {}, "No tensor differs.")]));
 }
 const percent = (share) => statistic(100 * share) + " %";
+// An element of a tensor, which is a text.
+const short = (element) => element !== null && element !== "" && Number.isFinite(Number(element)) ? statistic(Number(element)) : String(element);
 
 function tensors(report) {
   const part = section("Tensors that differ", "tensors");
@@ -76,13 +94,13 @@ function tensors(report) {
     const { changes, elements, order } = report.tensors[at];
     const start = [changes.map(changeText).join(", "), make("span", { class: "mono" }, names[at] || "(the root)"), both(report.tensors[at], types)];
     if (!elements || !elements.count) return start.concat(["–", "–", "–", "–", "–", "", order || (elements ? "equal values" : "")]);
-    const first = elements.first ? "first at " + shapeText(elements.first.index) + ": " + elements.first.a + " → " + elements.first.b : "";
+    const first = elements.first ? "first at " + shapeText(elements.first.index) + ": " + short(elements.first.a) + " → " + short(elements.first.b) : "";
     const share = Math.min(elements.relative_norm / 2, 1);
     const bar = draw("svg", { width: 72, height: 12, viewBox: "0 0 72 12", "aria-hidden": "true" },
       draw("rect", { class: "cell", x: 0, y: 0, width: 72, height: 12 }), draw("rect", { class: "bar", x: 0, y: 0, width: 72 * share, height: 12 }));
     const details = [order, elements.not_finite ? number(elements.not_finite) + " NaN or infinite" : "", first].filter((text) => text).join("; ");
     return start.concat([number(elements.count) + " of " + number(elements.numel), statistic(elements.max_abs), statistic(elements.mean_abs),
-      percent(elements.relative_norm), elements.cosine === null ? "–" : elements.cosine.toFixed(6), bar, details]);
+      percent(elements.relative_norm), statistic(elements.cosine), bar, details]);
   };
   let shown = PAGE;
   const update = () => {
@@ -92,7 +110,7 @@ function tensors(report) {
     if (order.value === "name") hits.sort((a, b) => names[a] < names[b] ? -1 : 1);
     found.textContent = number(hits.length) + " of " + number(names.length) + " tensors" + (hits.length > shown ? ", the first " + number(shown) + " are shown" : "");
     const more = hits.length > shown ? [make("button", { type: "button", onclick: () => { shown += PAGE; update(); } }, "Show more")] : [];
-    const columns = ["change", "tensor", "dtype and shape", "elements", "max |Δ|", "mean |Δ|", "norm", "cosine", "change of the norm", "details"];
+    const columns = ["change", "tensor", "dtype and shape", "elements", "max |Δ|", "mean |Δ|", "‖Δ‖", "cosine", "‖Δ‖ as a bar", "details"];
     list.replaceChildren(table(columns, hits.slice(0, shown).map(row), [3, 4, 5, 6, 7]), ...more);
   };
   const again = () => { shown = PAGE; update(); };
@@ -100,7 +118,8 @@ function tensors(report) {
   kind.addEventListener("change", again);
   order.addEventListener("change", again);
   part.append(make("div", { class: "row" }, make("label", { for: "search" }, "Search"), search, make("label", { for: "kind" }, "Change"), kind,
-    make("label", { for: "order" }, "Order"), order), found, list);
+    make("label", { for: "order" }, "Order"), order), found,
+    make("p", { class: "soft" }, "Δ is the change of a tensor. Its norm ‖Δ‖ is a part of the larger norm of the two."), list);
   update();
 }
 
@@ -117,6 +136,7 @@ function chunks(rows, size) {
 }
 
 openPage((report) => {
+  report.tensors.sort((a, b) => COUNTERS.test(nameOf(a)) - COUNTERS.test(nameOf(b)));
   summary(report);
   counts(report);
   modules(report);

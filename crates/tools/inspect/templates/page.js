@@ -87,8 +87,14 @@ function valueText(value) {
   }
   return String(value);
 }
-const statistic = (value) => typeof value === "number" ? String(Number(value.toPrecision(6))) : value === null ? "–" : valueText(value);
+// A number with at most six digits, in plain notation where it is short.
+const statistic = (value) => typeof value === "number" ? digits(value) : value === null ? "–" : valueText(value);
 
+function digits(value) {
+  const size = Math.abs(value);
+  const text = size !== 0 && (size < 1e-4 || size >= 1e6) && Number.isFinite(value) ? value.toExponential(5).replace(/\.?0*e\+?/, "e") : String(Number(value.toPrecision(6)));
+  return text.replace("-", "−").replace("e-", "e−");
+}
 // Inflates the data of the page, and shows them.
 async function openPage(show) {
   try {

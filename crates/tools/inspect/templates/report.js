@@ -48,6 +48,11 @@ function histogram(stats) {
   return draw("svg", { width: 144, height: 36, viewBox: "0 0 144 36", role: "img", "aria-label": label },
     ...counts.map((count, at) => draw("rect", { class: "bar", x: at * 3, width: 2.6, y: 36 - 35 * count / most, height: 35 * count / most })));
 }
+const span = (stats) => make("div", { class: "span" }, histogram(stats), make("div", { class: "soft" },
+  make("span", {}, statistic(stats.min)), make("span", {}, statistic(stats.max))));
+// What is rare, with the number of elements.
+const rare = (stats) => [[stats.zeros, "zero"], [stats.nan, "NaN"], [stats.inf, "inf"]].filter(([count]) => count)
+  .map(([count, what]) => number(count) + " " + what).join(", ") || "–";
 
 function tensors(data) {
   const part = section("Tensors", "tensors");
@@ -56,14 +61,14 @@ function tensors(data) {
   const order = make("select", { id: "order" }, ...["order of the file", "name", "size"].map((text) => make("option", { value: text }, text)));
   const found = make("p", { id: "found", role: "status", class: "soft" });
   const list = make("div", {});
-  const columns = ["name", "dtype", "shape", "size", "at byte"].concat(all.stats ? ["min", "max", "mean", "std", "zeros", "NaN", "inf", "histogram"] : []);
+  const columns = ["name", "dtype", "shape", "size", "at byte"].concat(all.stats ? ["mean", "std", "zero, NaN, inf", "from min to max"] : []);
   const row = (at) => {
     const stats = all.stats ? all.stats[at] : null;
     const name = make("span", { class: "mono" }, all.name[at] || "(the root)");
     const cells = [name, all.dtype[at], shapeText(all.shape[at]), bytes(all.nbytes[at]), all.offset[at] === null ? (all.note[at] || "–") : number(all.offset[at])];
     if (!all.stats) return cells;
-    if (!stats) return cells.concat(["–", "–", "–", "–", "–", "–", "–", ""]);
-    return cells.concat([stats.min, stats.max, stats.mean, stats.std].map(statistic), [stats.zeros, stats.nan, stats.inf].map(number), [histogram(stats) || ""]);
+    if (!stats) return cells.concat(["–", "–", "–", ""]);
+    return cells.concat([stats.mean, stats.std].map(statistic), [rare(stats), span(stats)]);
   };
   let shown = PAGE;
   const update = () => {
@@ -73,7 +78,7 @@ function tensors(data) {
     if (order.value === "size") hits.sort((a, b) => all.nbytes[b] - all.nbytes[a]);
     found.textContent = number(hits.length) + " of " + number(all.name.length) + " tensors" + (hits.length > shown ? ", the first " + number(shown) + " are shown" : "");
     const more = hits.length > shown ? [make("button", { type: "button", onclick: () => { shown += PAGE; update(); } }, "Show more")] : [];
-    list.replaceChildren(table(columns, hits.slice(0, shown).map(row), [3, 4, 5, 6, 7, 8, 9, 10, 11]), ...more);
+    list.replaceChildren(table(columns, hits.slice(0, shown).map(row), [3, 4, 5, 6]), ...more);
   };
   search.addEventListener("input", () => { shown = PAGE; update(); });
   order.addEventListener("change", update);

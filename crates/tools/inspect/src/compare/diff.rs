@@ -4,7 +4,7 @@ use byte_source::{Action, NotRepresentable, Observer, ProgressReporter};
 use foldhash::{HashMap, HashMapExt, HashSet};
 use tensor::{CompoundKind, CompoundTensor, RecordChecks, Tensor, Tensors, ViewId};
 
-use open::{Error, Result};
+use open::{Error, Note, Result};
 
 use crate::compare::SCHEMA_VERSION;
 use crate::compare::bytes::first_differences;
@@ -66,8 +66,24 @@ pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport
         unlisted,
         a: summary(&a),
         b: summary(&b),
-        notes: a.model.notes.iter().chain(&b.model.notes).cloned().collect(),
+        notes: notes(&a, &b),
     })
+}
+
+/// Returns the notes on both inputs. Those that both have name their file.
+fn notes(a: &OpenedInput, b: &OpenedInput) -> Vec<Note> {
+    let of = |input: &OpenedInput, other: &OpenedInput| {
+        let file = input.path.display().to_string();
+        let named = |note: &Note| {
+            if other.model.notes.contains(note) {
+                Note::OfInput { file: file.clone(), note: Box::new(note.clone()) }
+            } else {
+                note.clone()
+            }
+        };
+        input.model.notes.iter().map(named).collect::<Vec<_>>()
+    };
+    [of(a, b), of(b, a)].concat()
 }
 
 impl DiffCounts {
