@@ -1,6 +1,6 @@
 //! Names of an adapter's tensors: the module that each changes, and how.
 //!
-//! Facts: `get_peft_model_state_dict` in `peft/utils/save_and_load.py` of peft 0.21; the names of LyCORIS 3.2 and of the trainers in `FORMS`.
+//! Facts: `get_peft_model_state_dict` in `peft/utils/save_and_load.py` of peft 0.21; the names of `lycoris` 3.2 and of the trainers in `FORMS`.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
