@@ -11,6 +11,7 @@ import pytest
 from conftest import needs_torch, np, torch
 
 import torch2carton
+import torch2carton.torch
 
 MODULES = [
     "torch2carton", *(f"torch2carton.{name}" for name in ("_dtypes", "_errors", "_html", "_load", "_objects", "_open", "_safe_open", "_serialize", "_tensor", "_verbs", "_views")),
@@ -18,10 +19,23 @@ MODULES = [
 ]  # fmt: skip
 
 
+def save_llama(folder):
+    """Saves a model of one layer, which lacks nothing."""
+    folder.mkdir()
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "tie_word_embeddings": True, "vocab_size": 8, "hidden_size": 4}
+    config |= {"intermediate_size": 6, "num_hidden_layers": 1, "num_attention_heads": 2}
+    (folder / "config.json").write_text(json.dumps(config))
+    shapes = {"embed_tokens": (8, 4), "norm": (4,)} | {f"layers.0.self_attn.{part}_proj": (4, 4) for part in "qkvo"}
+    shapes |= {"layers.0.mlp.gate_proj": (6, 4), "layers.0.mlp.up_proj": (6, 4), "layers.0.mlp.down_proj": (4, 6)}
+    shapes |= {"layers.0.input_layernorm": (4,), "layers.0.post_attention_layernorm": (4,)}
+    torch2carton.torch.save_file({f"model.{name}.weight": torch.zeros(shape) for name, shape in shapes.items()}, folder / "model.safetensors")
+
+
 @needs_torch
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_print_what_they_say(place, name):
     torch2carton.convert("model.pt", "model.carton", name="model")
+    save_llama(place / "llama")
     # The exceptions are found under the name that tracebacks show.
     assert torch2carton.Error.__module__ == "torch2carton"
     module = importlib.import_module(name)
