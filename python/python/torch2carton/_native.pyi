@@ -20,6 +20,7 @@ __all__ = [
     "TraceLines",
     "__version__",
     "batch_request",
+    "check",
     "convert",
     "diff",
     "digest",
