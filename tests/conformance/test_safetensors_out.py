@@ -35,7 +35,8 @@ def restored(found):
     """name → [dtype, shape, hash], with the names that the metadata has."""
     tensors, metadata = dict(found["tensors"]), dict(found["metadata"])
     assert metadata.pop("format") == "pt"
-    for dropped, kept in metadata.items():
+    # Other entries are those of the input.
+    for dropped, kept in ((dropped, kept) for dropped, kept in metadata.items() if kept in tensors):
         assert dropped not in tensors, f"`{dropped}` is written and in the metadata"
         tensors[dropped] = tensors[kept]
     return tensors
