@@ -33,7 +33,7 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Waits before the next try. A pause that the server asks for is no failure while all of them are within the timeout.
+    /// Waits before the next try. A pause that the server asks for does not count as a failure, as long as all pauses together fit in the timeout.
     ///
     /// # Errors
     /// The error of the failed try if another one would not help, or too many have failed; [`Error::Wait`]; [`Error::Cancelled`] when

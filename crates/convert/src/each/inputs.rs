@@ -16,7 +16,7 @@ use crate::{ConvertOptions, InvalidOption, PlannedConversion, Result};
 /// Maximum number of folders that are searched for checkpoints below one input.
 const FOLDERS_MAX: usize = 100_000;
 
-/// Returns the files of each checkpoint that the inputs mean. An input that is a file stands for itself, and so does a folder that
+/// Returns the files of each checkpoint among the inputs. An input that is a file stands for itself, and so does a folder that
 /// is one checkpoint by its names or its index; other checkpoint files in it are inputs of their own. Any other folder stands for
 /// all checkpoints in it and in its subfolders, sorted by path; links to folders are not followed. An input without a checkpoint
 /// stays, so that its error is reported.

@@ -139,7 +139,7 @@ impl GgufHeader {
         self.entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// Returns what the file is if it is no model, with its article.
+    /// Returns what kind of file this is, with its article, or `None` if it is a model.
     pub fn role(&self) -> Option<&'static str> {
         let is = |key, value: &str| self.get(key).and_then(GgufValue::text).is_some_and(|text| text == value);
         [

@@ -9,7 +9,7 @@ use crate::groups::{self, TensorGroup};
 use crate::model::{Layout, Model};
 use crate::tree::{HOLE, Kind};
 
-/// Ends of the names of what may stand beside a quantized weight, and is not always needed.
+/// Suffixes of optional companions of quantized weights.
 const COMPANIONS: &[&str] = &[
     ".input_scale",
     ".input_global_scale",

@@ -58,7 +58,7 @@ pub struct Model {
     pub(crate) layouts: Vec<Layout>,
     /// True if a quantization is not known, so that linear layers may have any shape and any companions.
     pub(crate) is_open: bool,
-    /// True if weights are quantized, so that more may stand beside them than is needed.
+    /// True if weights are quantized, so that optional companions may be present.
     pub(crate) is_quantized: bool,
 }
 
@@ -137,7 +137,7 @@ fn without_infinities(text: &str) -> String {
     plain
 }
 
-/// Builds a model that is no composition of others.
+/// Builds a model that consists of a single part.
 fn text_model(family: &Family, head: Head, c: &Config<'_>) -> Option<Built> {
     let entries = RefCell::new(Vec::new());
     let ties = heads::add(family, head, c, &Scope::new(&entries, ""))?;

@@ -88,7 +88,7 @@ impl Quantization {
         Some(Self { method, ignored })
     }
 
-    /// Returns true if nothing is known about what stands beside the weights.
+    /// Returns true if the companions of the weights are not known.
     pub(crate) fn is_open(&self) -> bool {
         self.method == Method::Other
     }

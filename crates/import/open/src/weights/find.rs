@@ -22,7 +22,7 @@ const WEIGHT_KEYS: &[&str] = &[
 const AVERAGE: &str = "ema";
 /// Words in the keys of averages, and of tensors that no model has: the states of random generators.
 const SIDE_WORDS: &[&str] = &[AVERAGE, "swa", "average", "averaged", "avg", "shadow", "rng"];
-/// Words in the keys of the root that have weights of their own and are no model.
+/// Words in root keys that hold weights but do not belong to the model.
 const LOSS_WORDS: &[&str] = &["loss", "losses", "criterion", "metric", "metrics"];
 
 /// Returns true if training scripts store weights under this key: `state_dict`, `ema`, `model_ema`, `ema_state_dict`.

@@ -1,4 +1,4 @@
-//! Which part of a checkpoint are its weights: a decision over the names, the keys and the sizes of its items.
+//! Chooses which part of a checkpoint are its weights, by the names, the keys and the sizes of its items.
 
 pub(crate) mod find;
 pub(crate) mod key_totals;

@@ -1,4 +1,4 @@
-//! Finds the state of optimizers in a checkpoint: their moments are no weights.
+//! Finds the state of optimizers in a checkpoint, which is not part of the weights.
 //!
 //! Facts: `Optimizer.state_dict` in `torch/optim/optimizer.py`, and the names that its subclasses give to their state.
 

@@ -1,4 +1,4 @@
-//! Decoders with layers that are no attention: state space models, linear attention, convolutions.
+//! Decoders that also have layers without attention: state space models, linear attention, convolutions.
 
 use crate::config::Config;
 use crate::decoder::{Bias, Decoder, ExpertLayer, HeadNorms, LLAMA, Projections};
@@ -80,7 +80,7 @@ pub(crate) fn qwen3_5_moe(c: &Config<'_>, s: &Scope<'_>) {
     qwen(c, s, &QWEN_SPARSE, false);
 }
 
-/// Adds the heads that predict several tokens, which stand beside the model.
+/// Adds the heads that predict several tokens ahead.
 pub(crate) fn qwen_mtp(c: &Config<'_>, s: &Scope<'_>, layers: u64) {
     let decoder = match c.model_type.as_str() {
         "qwen3_5_text" => QWEN_DENSE,
