@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::read_ahead::Chunk;
-use crate::slot::Slot;
+use crate::slot::{Chunk, Slot};
 
 /// Distance up to which two ranges that are read one after the other are one: a record's header and padding.
 pub(crate) const SKIP_MAX: u64 = 64 << 10;
@@ -180,8 +179,7 @@ impl PlannedReads {
 
 impl OpenPiece {
     fn len(&self) -> u64 {
-        let len = |(chunk, _): &(Chunk, u64)| chunk.range.end.saturating_sub(chunk.range.start);
-        self.chunks.iter().map(len).fold(0, u64::saturating_add)
+        self.chunks.iter().map(|(chunk, _)| chunk.len()).fold(0, u64::saturating_add)
     }
 }
 

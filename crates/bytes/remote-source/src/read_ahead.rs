@@ -14,7 +14,7 @@ use crate::fetcher::Fetcher;
 use crate::memory_gate::MemoryGate;
 use crate::planned::{PlannedReads, SKIP_MAX};
 use crate::range_buffers::{CHUNK, PIECE};
-use crate::slot::{Slot, start_thread};
+use crate::slot::{Chunk, Slot, start_thread};
 
 /// Number of bytes of the first range that is requested ahead; each further one is twice as long.
 const FIRST: u64 = 1 << 20;
@@ -30,13 +30,6 @@ const STREAMS_MAX: usize = 4;
 const STARTS_MAX: usize = 10_000;
 /// Largest number of ranges that are requested at the same time by [`ReadAhead::fetch_all`].
 const PARALLEL_MAX: usize = 8;
-
-/// Range of the file that is requested or received.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) range: Range<u64>,
-    pub(crate) slot: Arc<Slot>,
-}
 
 /// Consecutive chunks for one sequential reader.
 #[derive(Debug)]
@@ -248,8 +241,8 @@ impl ReadAhead {
             stream.end = stream.end.max(at);
         }
         let others: u64 =
-            streams.iter().flat_map(|stream| &stream.chunks).map(len).fold(0, u64::saturating_add);
-        let mut kept = stream.chunks.iter().map(len).fold(others, u64::saturating_add);
+            streams.iter().flat_map(|stream| &stream.chunks).map(Chunk::len).fold(0, u64::saturating_add);
+        let mut kept = stream.chunks.iter().map(Chunk::len).fold(others, u64::saturating_add);
         let end = self.end.min(planned);
         while stream.end < end {
             let has_chunks = !stream.chunks.is_empty();
@@ -290,8 +283,4 @@ fn pieces_of(range: Range<u64>) -> Vec<Range<u64>> {
         at = end;
     }
     pieces
-}
-
-fn len(chunk: &Chunk) -> u64 {
-    chunk.range.end.saturating_sub(chunk.range.start)
 }

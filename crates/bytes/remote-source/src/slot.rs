@@ -1,5 +1,6 @@
 //! Result of a background thread, for which readers wait.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,6 +20,19 @@ pub(crate) struct Slot<T = Bytes> {
     done: Condvar,
     /// True once a reader waits.
     is_wanted: AtomicBool,
+}
+
+/// Range of the file that is requested or received.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) range: Range<u64>,
+    pub(crate) slot: Arc<Slot>,
+}
+
+impl Chunk {
+    pub(crate) fn len(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
 }
 
 impl<T: Clone + Send + 'static> Slot<T> {

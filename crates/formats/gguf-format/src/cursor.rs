@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use tensor::ByteOrder;
 
-use crate::value::MAX_NESTED;
 use crate::{Error, GgufArray, GgufValue, Result, ValueType};
+
+/// Levels of arrays in arrays that are read.
+const MAX_NESTED: usize = 8;
 
 /// Position in the bytes at the start of a file.
 pub(crate) struct Cursor<'b> {

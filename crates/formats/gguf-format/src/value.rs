@@ -7,9 +7,6 @@ use tensor::ByteOrder;
 
 use crate::cursor::Cursor;
 
-/// Levels of arrays in arrays that are read.
-pub(crate) const MAX_NESTED: usize = 8;
-
 macro_rules! value_types {
     ($($id:literal $variant:ident($type:ty) $name:literal $size:literal,)+) => {
         /// Type of a value. A text and an array have no fixed length.

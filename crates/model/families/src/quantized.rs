@@ -29,7 +29,7 @@ enum Method {
         group: Option<u64>,
     },
     Mxfp4,
-    /// Nothing is said about the weights.
+    /// A method whose companions are not known.
     Other,
 }
 
