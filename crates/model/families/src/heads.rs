@@ -1,9 +1,9 @@
 //! What the class of a model adds to its body: a prefix and a head.
 
 use crate::config::Config;
-use crate::families::{Body, Family};
+use crate::family::{Body, Family};
 use crate::size::Size;
-use crate::tree::Scope;
+use crate::tree::{Scope, Tie};
 
 /// Kind of a class, by the end of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +46,6 @@ impl Head {
         ENDS.iter().find(|(end, _)| !is_other && class.ends_with(end)).map(|(_, head)| *head)
     }
 }
-
-/// Names of tensors that are one if embeddings are tied.
-pub(crate) type Tie = Vec<String>;
 
 /// Adds the body and the head of a class. Returns the ties, or `None` if the family has no such class.
 pub(crate) fn add(family: &Family, head: Head, c: &Config<'_>, s: &Scope<'_>) -> Option<Vec<Tie>> {

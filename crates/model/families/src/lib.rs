@@ -22,16 +22,19 @@
     reason = "c is a configuration, and s, l, m, a are the places of modules"
 )]
 
+mod built;
 mod compare;
 mod config;
 mod decoder;
 mod error;
 mod families;
+mod family;
 mod groups;
 mod heads;
 mod indices;
 mod model;
 mod mtp;
+mod multimodal;
 mod parts;
 mod quantized;
 mod rule;

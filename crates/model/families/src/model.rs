@@ -4,29 +4,18 @@ use std::cell::RefCell;
 
 use serde_json::{Map, Value};
 
+use crate::built::Built;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::families::{self, Family, multimodal};
-use crate::heads::{self, Head, Tie};
-use crate::mtp;
+use crate::family::Family;
+use crate::heads::{self, Head};
 use crate::quantized::Quantization;
-use crate::rule::{self, Rule};
-use crate::tree::{Scope, TensorPattern};
+use crate::rule::{self, Rule, Scoped};
+use crate::tree::{Scope, TensorPattern, Tie};
+use crate::{families, mtp, multimodal};
 
 /// Largest number of tensors of a model.
 const TENSORS_MAX: usize = 1 << 21;
-
-/// Rules for the tensors whose names start with a text.
-pub(crate) type Scoped = (String, &'static [Rule]);
-
-/// A model in memory, and how its names differ in files.
-#[derive(Debug, Default)]
-pub(crate) struct Built {
-    pub(crate) entries: Vec<TensorPattern>,
-    pub(crate) ties: Vec<Tie>,
-    /// For each difference the rules of each form, of which the first is what `save_pretrained` writes.
-    pub(crate) choices: Vec<Vec<Vec<Scoped>>>,
-}
 
 /// Names and shapes of a model's tensors in one layout.
 #[derive(Clone, Debug)]
@@ -75,14 +64,14 @@ impl Model {
         let model_type = map.get("model_type").and_then(Value::as_str).ok_or(Error::NoModelType)?.to_owned();
         let class = map.get("architectures").and_then(|classes| classes.get(0)?.as_str()).unwrap_or_default();
         let absent = RefCell::new(None);
-        let unknown = || Error::UnknownModelType { model_type: model_type.clone() };
+        let unknown = || Error::UnknownModelType { model_type: model_type.clone(), known: known() };
         let config = Config::new(&model_type, &map, &absent).ok_or_else(unknown)?;
         let unknown_class = || Error::UnknownClass { class: class.to_owned() };
         let head =
             if class.is_empty() { Head::Language } else { Head::of(class).ok_or_else(unknown_class)? };
         let (built, text) = match families::find(&model_type) {
             Some(family) => (text_model(&family, head, &config), None),
-            None if families::model_types().any(|known| known == model_type) => {
+            None if multimodal::model_types().any(|known| known == model_type) => {
                 (multimodal::build(&config, head), config.part("text_config"))
             }
             None => return Err(unknown()),
@@ -123,6 +112,13 @@ impl Layout {
             .iter()
             .flat_map(|entry| (0..entry.count()).map(|place| (entry.name_at(place), entry.shape.as_slice())))
     }
+}
+
+/// Lists the model types that are known.
+fn known() -> String {
+    let mut types: Vec<&str> = families::model_types().chain(multimodal::model_types()).collect();
+    types.sort_unstable();
+    types.join(", ")
 }
 
 /// Writes null for the numbers that Python writes as names, which JSON has not.

@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::families::{self, Body, qwen_mtp};
+use crate::families::{self, qwen_mtp};
+use crate::family::Body;
 use crate::heads::Head;
 use crate::indices::Indices;
 use crate::tree::{Scope, TensorPattern};

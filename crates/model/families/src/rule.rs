@@ -3,6 +3,9 @@
 use crate::indices::Indices;
 use crate::tree::{HOLE, Kind, TensorPattern};
 
+/// Rules for the tensors whose names start with a text.
+pub(crate) type Scoped = (String, &'static [Rule]);
+
 /// Change of tensors. Each has an inverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {

@@ -5,6 +5,9 @@ use std::cell::RefCell;
 use crate::indices::Indices;
 use crate::size::Size;
 
+/// Names of tensors that are one if embeddings are tied.
+pub(crate) type Tie = Vec<String>;
+
 /// Text in a pattern that stands for a number.
 pub(crate) const HOLE: &str = "{}";
 

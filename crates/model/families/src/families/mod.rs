@@ -5,62 +5,13 @@ mod encoders;
 mod gemma;
 mod gpt;
 mod hybrid;
+mod mllama;
 mod moe;
-pub(crate) mod multimodal;
 
-use crate::config::Config;
-use crate::decoder::Decoder;
-use crate::rule::{self, Rule};
-use crate::tree::Scope;
+use crate::family::{Body, Family, built, family};
+use crate::rule;
 
 pub(crate) use hybrid::qwen_mtp;
-
-/// Tensors of the model without a head.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Body {
-    Decoder(&'static Decoder),
-    Built(fn(&Config<'_>, &Scope<'_>)),
-}
-
-impl Body {
-    pub(crate) fn add(&self, c: &Config<'_>, s: &Scope<'_>) {
-        match self {
-            Self::Decoder(decoder) => decoder.add(c, s),
-            Self::Built(build) => build(c, s),
-        }
-    }
-}
-
-/// What several model types have in common.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Family {
-    pub(crate) body: Body,
-    /// Module of the body in classes with a head.
-    pub(crate) prefix: &'static str,
-    /// Embedding of the body that a head may be tied to.
-    pub(crate) embedding: &'static str,
-    /// Module of the head of a language model.
-    pub(crate) head: &'static str,
-    /// True if published files also have the names of the body alone.
-    pub(crate) is_bare_too: bool,
-    /// Changes from the names in memory to those that are released.
-    pub(crate) rules: &'static [Rule],
-}
-
-const fn family(body: &'static Decoder, rules: &'static [Rule]) -> Family {
-    Family { body: Body::Decoder(body), ..built(|_, _| {}, rules) }
-}
-
-const fn built(build: fn(&Config<'_>, &Scope<'_>), rules: &'static [Rule]) -> Family {
-    Family {
-        body: Body::Built(build),
-        prefix: "model",
-        embedding: "embed_tokens.weight",
-        head: "lm_head",
-        is_bare_too: false,
-        rules,
-    }
-}
 
 /// Returns the family of a model type.
 pub(crate) fn find(model_type: &str) -> Option<Family> {
@@ -68,9 +19,9 @@ pub(crate) fn find(model_type: &str) -> Option<Family> {
     Some(row.1)
 }
 
-/// Returns all model types.
+/// Returns the model types that have one part.
 pub(crate) fn model_types() -> impl Iterator<Item = &'static str> {
-    FAMILIES.iter().flat_map(|(types, _)| types.iter().copied()).chain(multimodal::model_types())
+    FAMILIES.iter().flat_map(|(types, _)| types.iter().copied())
 }
 
 const GPT: Family =
@@ -119,7 +70,7 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (&["deepseek_v2"], family(&moe::DEEPSEEK_V2, rule::QWEN_MOE)),
     (&["deepseek_v3"], family(&moe::DEEPSEEK_V3, rule::QWEN_MOE)),
     (&["ernie4_5_moe"], family(&moe::ERNIE_MOE, rule::ERNIE_MOE)),
-    (&["mllama_text_model"], built(multimodal::mllama_text, &[])),
+    (&["mllama_text_model"], built(mllama::text, &[])),
     (&["qwen3_vl_moe_text"], family(&moe::QWEN3_MOE, &[])),
     (&["llama4_text"], built(gemma::llama4, &[])),
     (&["lfm2_moe"], built(hybrid::lfm2_moe, rule::LFM2_MOE)),

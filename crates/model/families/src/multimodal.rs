@@ -1,14 +1,13 @@
 //! Models of a text model, towers, and what joins them.
 
+use crate::built::Built;
 use crate::config::Config;
-use crate::decoder::LLAMA;
 use crate::families;
-use crate::heads::{Head, Tie};
-use crate::model::{Built, Scoped};
-use crate::parts::{Dims, gated, towers};
-use crate::rule::{self, Rule};
+use crate::heads::Head;
+use crate::parts::towers;
+use crate::rule::{self, Rule, Scoped};
 use crate::size::Size;
-use crate::tree::Scope;
+use crate::tree::{Scope, Tie};
 
 /// Which configuration says that embeddings are tied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +105,7 @@ const TABLE: &[(&[&str], Multimodal)] = &[
     ),
 ];
 
-/// Returns all model types.
+/// Returns the model types that have several parts.
 pub(crate) fn model_types() -> impl Iterator<Item = &'static str> {
     TABLE.iter().flat_map(|(types, _)| types.iter().copied()).chain(["clip"])
 }
@@ -181,29 +180,6 @@ fn gemma4(p: &PartConfigs<'_>, s: &Scope<'_>) {
     if p.vision.is_some() {
         s.linear("embed_vision.embedding_projection", [p.hidden, p.seen], false);
     }
-}
-
-/// Adds the text model of Llama 3.2, some of whose layers look at images.
-pub(crate) fn mllama_text(c: &Config<'_>, s: &Scope<'_>) {
-    let Dims { hidden, heads, kv, head } = Dims::of(c);
-    let looking = c.numbers("cross_attention_layers").unwrap_or_else(|| vec![3, 8, 13, 18, 23, 28, 33, 38]);
-    let (cross, own) = c.layers().partition(|layer| looking.contains(&u64::from(layer)));
-    s.tensor("embed_tokens.weight", &[c.size("vocab_size") + 8, hidden]);
-    LLAMA.attention(c, &s.each("layers", &own).at("self_attn"));
-    let l = s.each("layers", &cross);
-    l.tensor("cross_attn_attn_gate", &[Size(1)]);
-    l.tensor("cross_attn_mlp_gate", &[Size(1)]);
-    let a = l.at("cross_attn");
-    a.linear("q_proj", [heads * head, hidden], false);
-    a.linear("k_proj", [kv * head, hidden], false);
-    a.linear("v_proj", [kv * head, hidden], false);
-    a.linear("o_proj", [hidden, heads * head], false);
-    a.module("q_norm", &[head], false);
-    a.module("k_norm", &[head], false);
-    let all = s.each("layers", &c.layers());
-    gated(&all.at("mlp"), hidden, c.size("intermediate_size"), false);
-    LLAMA.norms(c, &all);
-    s.module("norm", &[hidden], false);
 }
 
 fn clip(c: &Config<'_>, s: &Scope<'_>) -> Option<()> {
