@@ -9,7 +9,7 @@ use byte_source::{FileError, format_things};
 use inspect::CheckReport;
 use serde_json::Map;
 
-use super::sarif::{SarifLog, rule_json};
+use super::sarif::{SarifLog, SarifRule};
 use crate::cli::args::Check;
 use crate::cli::ui::errors;
 use crate::cli::ui::progress::Progress;
@@ -19,13 +19,13 @@ use crate::cli::ui::terminal::{self, BOLD, escape_hidden};
 const LISTED_MAX: usize = 20;
 
 /// Rule of the SARIF document for an input that is not whole.
-const RULE: (&str, &str, &str, &str, &str) = (
-    "incomplete-model",
-    "error",
-    "6.0",
-    "Model that is not whole",
-    "The tensors are not those that the configuration asks for, so that a program may start with random weights.",
-);
+const RULE: SarifRule<'_> = SarifRule {
+    id: "incomplete-model",
+    level: "error",
+    severity: "6.0",
+    name: "Model that is not whole",
+    description: "The tensors are not those that the configuration asks for, so that a program may start with random weights.",
+};
 
 pub(crate) fn check(args: &Check, quiet: bool) -> Result<ExitCode> {
     let mut out = io::BufWriter::new(anstream::stdout().lock());
@@ -53,7 +53,7 @@ pub(crate) fn check(args: &Check, quiet: bool) -> Result<ExitCode> {
         if args.sarif {
             for (kind, lines) in findings(&report) {
                 for line in lines {
-                    sarif.push(file, (RULE.0.to_owned(), 0, RULE.1), &format!("{kind}: {line}"), Map::new());
+                    sarif.push(file, (0, &RULE), &format!("{kind}: {line}"), Map::new());
                 }
             }
         } else if args.json {
@@ -69,7 +69,7 @@ pub(crate) fn check(args: &Check, quiet: bool) -> Result<ExitCode> {
         _ => 1,
     };
     if args.sarif {
-        super::write_json_line(&mut out, &sarif.into_log(&[rule_json(RULE)], status))?;
+        super::write_json_line(&mut out, &sarif.into_log(&[RULE], status))?;
     }
     out.flush()?;
     Ok(ExitCode::from(status))

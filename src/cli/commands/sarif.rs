@@ -26,9 +26,19 @@ struct SarifResult {
     properties: Map<String, Json>,
 }
 
+/// Rule that findings belong to.
+pub(super) struct SarifRule<'r> {
+    pub(super) id: &'r str,
+    pub(super) level: &'static str,
+    /// From 0 to 10.
+    pub(super) severity: &'static str,
+    pub(super) name: &'r str,
+    pub(super) description: &'static str,
+}
+
 impl SarifLog {
     /// Returns the whole document with its rules. `status` is the exit status of the program.
-    pub(super) fn into_log(self, rules: &[Json], status: u8) -> Json {
+    pub(super) fn into_log(self, rules: &[SarifRule<'_>], status: u8) -> Json {
         json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",
@@ -36,7 +46,7 @@ impl SarifLog {
                 "tool": {"driver": {
                     "name": env!("CARGO_PKG_NAME"),
                     "semanticVersion": env!("CARGO_PKG_VERSION"),
-                    "rules": rules,
+                    "rules": rules.iter().map(SarifRule::json).collect::<Vec<_>>(),
                 }},
                 "invocations": [{"executionSuccessful": true, "exitCode": status}],
                 "results": self.0,
@@ -44,20 +54,20 @@ impl SarifLog {
         })
     }
 
-    /// Adds a finding under a rule's id, number and level.
+    /// Adds a finding under a rule, whose number is that in the list of rules.
     pub(super) fn push(
         &mut self,
         file: &Path,
-        (rule_id, rule_index, level): (String, usize, &'static str),
+        (number, rule): (usize, &SarifRule<'_>),
         text: &str,
         properties: Map<String, Json>,
     ) {
         // Hosts recognise a finding of an earlier scan by its fingerprint.
-        let fingerprint = format!("{rule_id}: {text}");
+        let fingerprint = format!("{}: {text}", rule.id);
         self.0.push(SarifResult {
-            rule_id,
-            rule_index,
-            level,
+            rule_id: rule.id.to_owned(),
+            rule_index: number,
+            level: rule.level,
             message: json!({ "text": text }),
             // The file has no lines, but hosts want one.
             locations: [json!({"physicalLocation": {
@@ -70,15 +80,16 @@ impl SarifLog {
     }
 }
 
-/// Returns a rule: id, level, severity from 0 to 10, name and description.
-pub(super) fn rule_json((id, level, severity, name, description): (&str, &str, &str, &str, &str)) -> Json {
-    json!({
-        "id": id,
-        "shortDescription": {"text": name},
-        "fullDescription": {"text": description},
-        "defaultConfiguration": {"level": level},
-        "properties": {"tags": ["security"], "security-severity": severity},
-    })
+impl SarifRule<'_> {
+    fn json(&self) -> Json {
+        json!({
+            "id": self.id,
+            "shortDescription": {"text": self.name},
+            "fullDescription": {"text": self.description},
+            "defaultConfiguration": {"level": self.level},
+            "properties": {"tags": ["security"], "security-severity": self.severity},
+        })
+    }
 }
 
 /// Returns the path as a URI: relative to the root of the repository, if the path is relative.

@@ -5,7 +5,7 @@ use std::path::Path;
 use inspect::{CUSTOM_CODE_NOTE, FileScan, GlobalUse, Risk, ScanOutcome, ScannedFile, Verdict};
 use serde_json::{Map, Value as Json, json};
 
-use super::sarif::{SarifLog, rule_json};
+use super::sarif::{SarifLog, SarifRule};
 use super::scan_headline::{call_text, unread_rows};
 
 /// Findings of all files.
@@ -16,45 +16,60 @@ pub(super) struct SarifResults {
     kinds: Vec<&'static str>,
 }
 
-/// Rules of the document: id, level, severity from 0 to 10, name and description.
-const RULES: [(&str, &str, &str, &str, &str); 6] = [
-    (
-        "dangerous-global",
-        "error",
-        "9.8",
-        "Dangerous code",
-        "Loading the file in Python runs code, starts a program, or uses files or the network.",
-    ),
-    (
-        "unreviewed-global",
-        "error",
-        "7.0",
-        "Global that was not reviewed",
-        "The file uses a name of Python, PyTorch or NumPy in a way that nobody has judged.",
-    ),
-    (
-        "unknown-global",
-        "warning",
-        "5.0",
-        "Unknown global",
-        "The file names a class or function of a package that is not known, which loading it imports.",
-    ),
-    (
-        "custom-code",
-        "warning",
-        "6.0",
-        "Python code of a model",
-        "A configuration names Python code, which programs import if they trust it.",
-    ),
-    ("not-scanned", "warning", "5.0", "Part that was not scanned", "A part of the file was not scanned."),
-    (
-        "not-a-checkpoint",
-        "warning",
-        "1.0",
-        "Not a checkpoint",
-        "The file or folder holds no pickle that could be scanned.",
-    ),
+/// Rules of the document.
+const RULES: [SarifRule<'_>; 6] = [
+    SarifRule {
+        id: "dangerous-global",
+        level: "error",
+        severity: "9.8",
+        name: "Dangerous code",
+        description: "Loading the file in Python runs code, starts a program, or uses files or the network.",
+    },
+    SarifRule {
+        id: "unreviewed-global",
+        level: "error",
+        severity: "7.0",
+        name: "Global that was not reviewed",
+        description: "The file uses a name of Python, PyTorch or NumPy in a way that nobody has judged.",
+    },
+    SarifRule {
+        id: "unknown-global",
+        level: "warning",
+        severity: "5.0",
+        name: "Unknown global",
+        description: "The file names a class or function of a package that is not known, which loading it imports.",
+    },
+    SarifRule {
+        id: "custom-code",
+        level: "warning",
+        severity: "6.0",
+        name: "Python code of a model",
+        description: "A configuration names Python code, which programs import if they trust it.",
+    },
+    SarifRule {
+        id: "not-scanned",
+        level: "warning",
+        severity: "5.0",
+        name: "Part that was not scanned",
+        description: "A part of the file was not scanned.",
+    },
+    SarifRule {
+        id: "not-a-checkpoint",
+        level: "warning",
+        severity: "1.0",
+        name: "Not a checkpoint",
+        description: "The file or folder holds no pickle that could be scanned.",
+    },
 ];
+
+/// Rule of a kind of irregularities, which has an id and a name of its own.
+const IRREGULAR: SarifRule<'_> = SarifRule {
+    id: "",
+    level: "error",
+    severity: "8.0",
+    name: "",
+    description: "No writer of the format writes this, and programs may read different contents.",
+};
 
 impl SarifResults {
     pub(super) fn add(&mut self, file: &FileScan) {
@@ -79,18 +94,10 @@ impl SarifResults {
 
     /// Returns the whole document. `status` is the exit status of the program.
     pub(super) fn into_log(self, status: u8) -> Json {
-        let irregular = |kind: &&'static str| {
-            let (id, name) = (irregular_rule(kind), format!("Irregular file: {kind}"));
-            rule_json((
-                &id,
-                "error",
-                "8.0",
-                &name,
-                "No writer of the format writes this, and programs may read different contents.",
-            ))
-        };
-        let rules = RULES.iter().copied().map(rule_json).chain(self.kinds.iter().map(irregular));
-        let rules: Vec<Json> = rules.collect();
+        let irregular: Vec<(String, String)> =
+            self.kinds.iter().map(|kind| (irregular_rule(kind), format!("Irregular file: {kind}"))).collect();
+        let irregular = irregular.iter().map(|(id, name)| SarifRule { id, name, ..IRREGULAR });
+        let rules: Vec<SarifRule<'_>> = RULES.into_iter().chain(irregular).collect();
         self.results.into_log(&rules, status)
     }
 
@@ -106,8 +113,9 @@ impl SarifResults {
                 self.kinds.push(finding.kind);
                 self.kinds.len().saturating_sub(1)
             });
-            let rule = (irregular_rule(finding.kind), RULES.len().saturating_add(at), "error");
-            self.results.push(file, rule, &finding.text, Map::new());
+            let rule = SarifRule { id: &irregular_rule(finding.kind), ..IRREGULAR };
+            let number = RULES.len().saturating_add(at);
+            self.results.push(file, (number, &rule), &finding.text, Map::new());
         }
         for reason in unread_rows(scan) {
             self.add_text(file, "not-scanned", &reason);
@@ -140,8 +148,8 @@ impl SarifResults {
     }
 
     fn add_result(&mut self, file: &Path, rule: &str, text: &str, properties: Map<String, Json>) {
-        if let Some((at, (_, level, ..))) = RULES.iter().enumerate().find(|(_, (id, ..))| *id == rule) {
-            self.results.push(file, (rule.to_owned(), at, level), text, properties);
+        if let Some(rule) = RULES.iter().enumerate().find(|(_, known)| known.id == rule) {
+            self.results.push(file, rule, text, properties);
         }
     }
 }

@@ -23,8 +23,8 @@ use crate::{Problem, Result};
 /// # Errors
 /// When the scheme of a tensor is another one, or its parts have other shapes.
 pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
-    let compounds: Vec<CompoundTensor> = survey.tensors.compounds().to_vec();
-    compounds.iter().try_for_each(|compound| add(survey, compound))
+    let tensors = survey.tensors;
+    tensors.compounds().iter().try_for_each(|compound| add(survey, compound))
 }
 
 pub(crate) fn is_present(tensors: &Tensors) -> bool {

@@ -12,6 +12,7 @@ mod code;
 mod compressed;
 mod cpython_errors;
 mod documents;
+mod global_uses;
 mod in_part;
 pub(crate) mod joblib;
 mod nested;
@@ -22,6 +23,7 @@ mod report;
 mod scan_format;
 mod scanner;
 mod script;
+mod script_tokens;
 mod tar;
 mod zip_detection;
 

@@ -4,6 +4,9 @@ use std::fmt;
 
 use crate::{Global, Risk};
 
+/// Maximum number of calls listed per global.
+pub(super) const CALLS_MAX: usize = 8;
+
 /// The report on one file.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {

@@ -2,18 +2,17 @@
 //!
 //! Facts: `Tensor.to(dtype)`. Elements are cast when a back end reads them; see [`Storage::cast`](tensor::Storage::cast).
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use byte_source::Observer;
 use quantization::Codes;
 use serde::Serialize;
-use tensor::{
-    CastNumbers, DimsInterner, Dtype, DtypeConversion, Storage, StorageId, Tensor, Tensors, ViewedRanges,
-};
+use tensor::{DimsInterner, Dtype, DtypeConversion, Tensors};
 use torch_import::CompoundKind;
 
+use super::cast_groups::{CastGroups, CastRow};
+use super::cast_options::target_dtype;
 use crate::{
     Cast, CastFrom, CastOptions, Context, Error, InvalidOption, Model, Note, Problem, Result, Step,
     StepReport,
@@ -41,15 +40,6 @@ pub struct Casts {
     rows: Vec<CastRow>,
     /// Elements out of range, one count per row; unset before [`count`](Self::count_out_of_range).
     counts: OnceLock<Vec<OutOfRangeCount>>,
-}
-
-/// Casts from one dtype to another.
-#[derive(Debug)]
-struct CastRow {
-    conversion: DtypeConversion,
-    tensors: usize,
-    /// Lazily cast storages of the tensors.
-    casts: Vec<Arc<CastNumbers>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -156,14 +146,6 @@ fn apply_casts(casts: &[Cast], tensors: &mut Tensors, notes: &mut Vec<Note>) -> 
     Ok(Casts { rows: made.rows, counts: OnceLock::new() })
 }
 
-/// Returns the new dtype for tensors of dtype `from`, if any. A cast of this dtype takes precedence over the cast of all
-/// floating-point dtypes.
-pub(crate) fn target_dtype(casts: &[Cast], from: Dtype) -> Option<Dtype> {
-    let exact = casts.iter().find(|cast| cast.from == CastFrom::Dtype(from));
-    let all = || casts.iter().find(|cast| cast.from == CastFrom::FloatingPoint && from.is_floating_point());
-    exact.or_else(all).map(|cast| cast.to)
-}
-
 /// Returns the names of the parts of compound tensors that are not values: scales, zero points and indices keep their dtype.
 fn parts_to_keep(casts: &[Cast], tensors: &Tensors) -> HashSet<String> {
     let mut kept = HashSet::new();
@@ -180,118 +162,6 @@ fn parts_to_keep(casts: &[Cast], tensors: &Tensors) -> HashSet<String> {
         kept.extend(parts.map(|(name, _)| name.clone()));
     }
     kept
-}
-
-/// Storages of the tensors, and the groups of tensors to cast.
-#[derive(Default)]
-struct CastGroups {
-    /// Common dtype of the tensors over each storage; `None` if the dtypes differ.
-    dtypes: HashMap<StorageId, Option<Dtype>>,
-    /// Groups to cast, in the order of their first tensor.
-    casts: Vec<CastGroup>,
-    group_positions: HashMap<(StorageId, Dtype), usize>,
-}
-
-/// Tensors of one dtype over one storage.
-struct CastGroup {
-    storage: Storage,
-    dtype: Dtype,
-    /// Range of elements and name of each tensor.
-    views: Vec<(Range<u64>, Arc<str>)>,
-}
-
-impl CastGroups {
-    fn record_dtype(&mut self, tensor: &Tensor) {
-        let dtype = self.dtypes.entry(tensor.storage().id()).or_insert(Some(tensor.dtype()));
-        if *dtype != Some(tensor.dtype()) {
-            *dtype = None;
-        }
-    }
-
-    fn add(&mut self, name: &str, tensor: &Tensor) {
-        let (storage, dtype) = (tensor.storage(), tensor.dtype());
-        let place = *self.group_positions.entry((storage.id(), dtype)).or_insert_with(|| {
-            self.casts.push(CastGroup { storage: storage.clone(), dtype, views: Vec::new() });
-            self.casts.len().saturating_sub(1)
-        });
-        if let Some(group) = self.casts.get_mut(place).filter(|_| tensor.numel() > 0) {
-            let element = |bytes: u64| bytes.checked_div(dtype.size()).unwrap_or(0);
-            let span = tensor.span();
-            group.views.push((element(span.start)..element(span.end), name.into()));
-        }
-    }
-
-    /// Casts the storage of each group once.
-    fn cast_storages(self, casts: &[Cast]) -> Result<CastStorages> {
-        let mut made = CastStorages { rows: Vec::new(), storages: HashMap::with_capacity(self.casts.len()) };
-        for group in self.casts {
-            let CastGroup { storage, dtype, mut views } = group;
-            let cannot = |views: &[(Range<u64>, Arc<str>)]| {
-                let to = target_dtype(casts, dtype).unwrap_or(dtype);
-                let name = views.first().map_or("", |(_, name)| name);
-                Error::from(Problem::CannotCast { from: dtype, to }).in_tensor(name)
-            };
-            let conversion = target_dtype(casts, dtype).and_then(|to| DtypeConversion::new(dtype, to));
-            let conversion = conversion.ok_or_else(|| cannot(&views))?;
-            let is_alone = self.dtypes.get(&storage.id()).is_some_and(Option::is_some);
-            let range = if is_alone {
-                0..storage.len().checked_div(dtype.size()).unwrap_or(0)
-            } else {
-                // The rest of the storage belongs to tensors of other dtypes.
-                let start = views.iter().map(|(range, _)| range.start).min().unwrap_or(0);
-                start..views.iter().map(|(range, _)| range.end).max().unwrap_or(0)
-            };
-            for (view, _) in &mut views {
-                *view = view.start.saturating_sub(range.start)..view.end.saturating_sub(range.start);
-            }
-            let error = cannot(&views);
-            let cast =
-                CastNumbers::new(&storage, conversion, &range, ViewedRanges::new(views)).ok_or(error)?;
-            let cast = Arc::new(cast);
-            let known = made.rows.iter().position(|row| row.conversion == conversion);
-            let number = known.unwrap_or(made.rows.len());
-            if known.is_none() {
-                made.rows.push(CastRow { conversion, tensors: 0, casts: Vec::new() });
-            }
-            if let Some(row) = made.rows.get_mut(number) {
-                row.casts.push(Arc::clone(&cast));
-            }
-            made.storages.insert(
-                (storage.id(), dtype),
-                CastStorage { row: number, storage: Storage::computed(cast), range },
-            );
-        }
-        Ok(made)
-    }
-}
-
-/// Cast storages, by original storage and dtype.
-struct CastStorages {
-    rows: Vec<CastRow>,
-    storages: HashMap<(StorageId, Dtype), CastStorage>,
-}
-
-struct CastStorage {
-    row: usize,
-    storage: Storage,
-    /// Range of original elements that the storage contains.
-    range: Range<u64>,
-}
-
-impl CastStorages {
-    /// Returns the cast tensor; `None` if the tensor keeps its dtype.
-    fn cast_tensor(&mut self, name: &str, tensor: &Tensor) -> Result<Option<Tensor>> {
-        let Some(made) = self.storages.get(&(tensor.storage().id(), tensor.dtype())) else { return Ok(None) };
-        let Some(row) = self.rows.get_mut(made.row) else { return Ok(None) };
-        row.tensors = row.tensors.saturating_add(1);
-        let offset = tensor.storage_offset().saturating_sub(made.range.start);
-        // An empty tensor may have any offset, even past the end.
-        let len = made.range.end.saturating_sub(made.range.start);
-        let offset = if tensor.numel() == 0 { offset.min(len) } else { offset };
-        let (from, to) = (row.conversion.from(), row.conversion.to());
-        let cast = tensor.with_storage(to, offset, made.storage.clone());
-        cast.map(Some).map_err(|_| Error::from(Problem::CannotCast { from, to }).in_tensor(name))
-    }
 }
 
 impl Casts {
@@ -343,6 +213,7 @@ impl Casts {
 #[cfg(test)]
 mod tests {
     use byte_source::Blob;
+    use tensor::{Storage, Tensor};
 
     use super::*;
 

@@ -104,6 +104,14 @@ impl FromStr for Cast {
 
 tensor::serde_as_text!(Cast);
 
+/// Returns the new dtype for tensors of dtype `from`, if any. A cast of this dtype takes precedence over the cast of all
+/// floating-point dtypes.
+pub(crate) fn target_dtype(casts: &[Cast], from: Dtype) -> Option<Dtype> {
+    let exact = casts.iter().find(|cast| cast.from == CastFrom::Dtype(from));
+    let all = || casts.iter().find(|cast| cast.from == CastFrom::FloatingPoint && from.is_floating_point());
+    exact.or_else(all).map(|cast| cast.to)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

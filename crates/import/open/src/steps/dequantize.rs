@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 use torch_import::{Checkpoint, ItemContent};
 
-use super::cast;
+use super::cast_options;
 use crate::files::CheckpointSources;
 use crate::{Cast, Context, Model, Result, Selection, Step, StepReport, values};
 
@@ -161,10 +161,10 @@ impl Step for Dequantize {
 /// dtype where that is the same as casting them: in one pass, unless numbers may be out of its range, which are counted.
 fn result_dtype(casts: &[Cast], tensor: &QuantizedTensor, configured: Option<Dtype>) -> Dtype {
     let library = tensor.library_dtype;
-    match cast::target_dtype(casts, library) {
+    match cast_options::target_dtype(casts, library) {
         Some(to)
             if to == Dtype::BFloat16
-                && matches!(cast::target_dtype(casts, to), None | Some(Dtype::BFloat16)) =>
+                && matches!(cast_options::target_dtype(casts, to), None | Some(Dtype::BFloat16)) =>
         {
             to
         }

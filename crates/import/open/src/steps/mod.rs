@@ -29,6 +29,7 @@
 
 pub(crate) mod adapter_overview;
 pub(crate) mod cast;
+mod cast_groups;
 pub(crate) mod cast_options;
 pub(crate) mod dequantize;
 pub(crate) mod merge;

@@ -56,8 +56,8 @@ static DECODERS: &[(&str, Decode)] = &[
 /// # Errors
 /// When the numbers of a type are not known, or a tensor has another shape than its type.
 pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
-    let compounds: Vec<CompoundTensor> = survey.tensors.compounds().to_vec();
-    compounds.iter().try_for_each(|compound| add(survey, compound))
+    let tensors = survey.tensors;
+    tensors.compounds().iter().try_for_each(|compound| add(survey, compound))
 }
 
 pub(crate) fn is_present(tensors: &Tensors) -> bool {

@@ -1,11 +1,12 @@
 //! Files of a checked input, with the names and shapes of their tensors.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use byte_source::{Error, Folder, Location, Observer, Result, Source};
 use open::files::{DOCUMENT_MAX, DocumentCache, ShardPolicy, read_document};
 use open::{Model, OpenOptions};
+use output::file_name;
 use safetensors_format::{Header, INDEX_FILE, SINGLE_MODEL_FILE, is_model_file, is_safetensors};
 use serde::Deserialize;
 
@@ -127,10 +128,6 @@ impl CheckedFiles {
         let tensors = tensors.collect();
         Ok(Self { config: (config, input.path().to_owned()), files, tensors, index: BTreeMap::new() })
     }
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 fn config_next_to(file: &Location) -> Result<(Option<String>, PathBuf)> {
