@@ -68,4 +68,5 @@ def run(archive, folder, part):
         numpy.save(folder / "parts.npy", torch.cat([first["logits"], rest["logits"]], 1).numpy())
 
 
-serve({"make": make, "run": run})
+if __name__ == "__main__":
+    serve({"make": make, "run": run})

@@ -56,8 +56,14 @@ impl Decoder {
         let mut weights: Vec<AssignedWeight> = Vec::new();
         let mut embedding = None;
         for weight in self.weights() {
-            let mut places = self.layout().places(weight);
-            let at = places.iter().position(|place| tensors.contains(&place.name)).unwrap_or(0);
+            let mut places = self.places(weight);
+            let has_shape = |place: &WeightPlace| {
+                tensors.get(&place.name).is_some_and(|tensor| self.has_stored_shape(weight, place, tensor))
+            };
+            // The same name may hold a matrix or its transpose.
+            let at = places.iter().position(has_shape);
+            let at =
+                at.or_else(|| places.iter().position(|place| tensors.contains(&place.name))).unwrap_or(0);
             // A weight without a name in the layout counts as missing.
             let place = if at < places.len() {
                 places.swap_remove(at)
@@ -104,6 +110,11 @@ impl Decoder {
             notes.push(DecoderNote::ScaledPositions { factor });
         }
         Ok(Assignment { weights, notes })
+    }
+
+    fn places(&self, weight: Weight) -> Vec<WeightPlace> {
+        let stored = weight.layer().map_or(weight, |layer| weight.with_layer(self.stored_layer(layer)));
+        self.layout().places(stored)
     }
 
     /// Returns all weights, the embeddings first. Their number comes from an untrusted document, so a caller checks each
@@ -191,6 +202,9 @@ impl Decoder {
         };
         let all = |sizes: &[&[SizeTerm]]| sizes.iter().map(|sizes| sizes.to_vec()).collect();
         match weight {
+            Weight::Embedding if self.other_embeddings > 0 => {
+                all(&[&[SizeTerm::Vocab, SizeTerm::OtherEmbeddings], &[SizeTerm::Dim]])
+            }
             Weight::Embedding | Weight::Output => all(&[&[SizeTerm::Vocab], &[SizeTerm::Dim]]),
             Weight::Norm | Weight::NormBias => all(&[&[SizeTerm::Dim]]),
             Weight::Layer { part, .. } | Weight::Expert { part, .. } => all(matrix(part)),
@@ -250,6 +264,11 @@ impl Decoder {
             .map_err(failed)
     }
 
+    fn has_stored_shape(&self, weight: Weight, place: &WeightPlace, tensor: &Tensor) -> bool {
+        let expected = self.stored_dimensions(weight, place);
+        expected.iter().map(|sizes| self.sum_of_sizes(sizes)).eq(tensor.shape().iter().copied())
+    }
+
     fn check_weight_tensor(&self, name: &str, tensor: &Tensor, dimensions: &[Vec<SizeTerm>]) -> Result<()> {
         let expected: Vec<u64> = dimensions.iter().map(|sizes| self.sum_of_sizes(sizes)).collect();
         if tensor.shape() != expected {
@@ -286,6 +305,7 @@ impl Decoder {
             SizeTerm::Keys => self.n_kv_heads().saturating_mul(self.head_dim()),
             SizeTerm::Hidden => self.hidden(),
             SizeTerm::Vocab => self.vocab(),
+            SizeTerm::OtherEmbeddings => self.other_embeddings,
             SizeTerm::Pairs => self.rotated().checked_div(2).unwrap_or(0),
             SizeTerm::Experts => experts.map_or(0, |experts| experts.count),
             SizeTerm::ExpertHidden => experts.map_or(0, |experts| experts.hidden),
@@ -305,6 +325,7 @@ impl Decoder {
             SizeTerm::Keys => format!("{} {} (of {each} each)", keys.n_kv_heads, self.n_kv_heads()),
             SizeTerm::Hidden => format!("a feed-forward width of {number}"),
             SizeTerm::Vocab => format!("{} {number}", keys.vocab),
+            SizeTerm::OtherEmbeddings => format!("{number} more"),
             SizeTerm::Pairs => format!("{} {each}", keys.head_dim),
             SizeTerm::Experts => format!("{number} experts"),
             SizeTerm::ExpertHidden => format!("an expert's width of {number}"),
@@ -326,6 +347,8 @@ enum SizeTerm {
     Keys,
     Hidden,
     Vocab,
+    /// Rows of the embeddings beyond those of the vocabulary.
+    OtherEmbeddings,
     Pairs,
     Experts,
     ExpertHidden,

@@ -62,6 +62,17 @@ pub(crate) const DEFAULTS: ConfigDefaults = ConfigDefaults {
     has_layer_ropes: false,
 };
 
+/// Kinds of RoPE scaling of models that give each section of a head positions of its own. For text, all are the same.
+pub(crate) const SECTIONED: &[(&str, RopeScalingKind)] = &[
+    ("mrope", RopeScalingKind::Unscaled),
+    ("default", RopeScalingKind::Unscaled),
+    ("linear", RopeScalingKind::Linear),
+    ("dynamic", RopeScalingKind::Dynamic),
+    ("yarn", RopeScalingKind::Yarn),
+    ("longrope", RopeScalingKind::LongRope),
+    ("llama3", RopeScalingKind::Llama3),
+];
+
 /// Activations by their names in `transformers`.
 pub(crate) const ACTIVATIONS: &[(&str, Activation)] = &[
     ("silu", Activation::Silu),

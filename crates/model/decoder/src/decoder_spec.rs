@@ -10,7 +10,7 @@ use crate::detect::find_architecture;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, RotaryDims};
 use crate::layout::CheckpointLayout;
 use crate::rope::Rope;
-use crate::sizes::Decoder;
+use crate::sizes::{Decoder, stored_layer};
 use crate::{Problem, Result};
 
 /// A decoder as data: everything that the forward needs besides the tensors, and the code version of its module.
@@ -35,6 +35,15 @@ struct DecoderSpec {
     windows: AttentionWindows,
     biases: Biases,
     block: Block,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    skipped_layers: Vec<u64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    other_embeddings: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl DecoderSpec {
@@ -42,14 +51,15 @@ impl DecoderSpec {
         let Some(architecture) = find_architecture(|known| known.name == self.architecture) else {
             return Err(Problem::UnknownArchitecture { name: self.architecture }.into());
         };
-        let layout = architecture.find_layout(tensors)?;
+        let first = stored_layer(&self.skipped_layers, 0);
+        let layout = architecture.find_layout(first, tensors)?;
         let mut ropes = self.ropes.into_iter();
         let Some(rope) = ropes.next() else {
             return Err(Problem::MissingKey { file: "the record", key: "ropes".to_owned() }.into());
         };
         let facts = Hyperparameters {
             dim: Some(self.dim),
-            n_layers: Some(self.n_layers),
+            n_layers: Some(self.n_layers.saturating_add(self.skipped_layers.len() as u64)),
             n_heads: Some(self.n_heads),
             n_kv_heads: Some(self.n_kv_heads),
             head_dim: Some(self.head_dim),
@@ -66,6 +76,8 @@ impl DecoderSpec {
             rotated: RotaryDims::Count(self.rotated),
             more_ropes: ropes.collect(),
             rope_of_layer: self.rope_of_layer,
+            skipped_layers: self.skipped_layers,
+            other_embeddings: self.other_embeddings,
             notes: Vec::new(),
         };
         Decoder::new(architecture, layout, facts, tensors)
@@ -93,6 +105,8 @@ impl Decoder {
             windows: self.windows().clone(),
             biases: self.biases(),
             block: self.block().clone(),
+            skipped_layers: self.skipped_layers.clone(),
+            other_embeddings: self.other_embeddings,
         };
         serde_json::to_string(&spec).unwrap_or_default()
     }
@@ -110,14 +124,14 @@ impl Decoder {
 }
 
 impl Architecture {
-    /// Returns the layout of these tensors.
+    /// Returns the layout of these tensors, whose first layer is `first`.
     ///
     /// # Errors
     /// Returns an error if the tensors have none of the architecture's layouts.
-    pub(crate) fn find_layout(&self, tensors: &Tensors) -> Result<&'static CheckpointLayout> {
+    pub(crate) fn find_layout(&self, first: u64, tensors: &Tensors) -> Result<&'static CheckpointLayout> {
         let mut missing = None;
         for layout in self.layouts {
-            match layout.missing_tensor(tensors) {
+            match layout.missing_tensor_from(first, tensors) {
                 None => return Ok(layout),
                 name => missing = name,
             }

@@ -3,11 +3,12 @@
 use tensor::Tensors;
 
 use crate::architecture::Architecture;
-use crate::architectures::{ARCHITECTURES, llama};
+use crate::architectures::{ARCHITECTURES, MULTIMODAL, llama};
 use crate::documents::config::ConfigJson;
 use crate::documents::params::Params;
 use crate::hyperparameters::Hyperparameters;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
+use crate::multimodal::Multimodal;
 use crate::sizes::{Decoder, head_dim_without_document};
 use crate::weight::LayerPart;
 use crate::{DecoderNote, NoModelReason, Overrides, Problem, Result, TokenDocuments};
@@ -50,11 +51,15 @@ pub enum Detected {
 
 /// Returns the names of the architectures with a forward implementation.
 pub fn architectures() -> impl Iterator<Item = &'static str> {
-    ARCHITECTURES.iter().map(|architecture| architecture.name)
+    all().map(|architecture| architecture.name)
+}
+
+fn all() -> impl Iterator<Item = &'static Architecture> {
+    ARCHITECTURES.iter().copied().chain(MULTIMODAL.iter().map(|row| row.architecture))
 }
 
 pub(crate) fn find_architecture(is_it: impl Fn(&Architecture) -> bool) -> Option<&'static Architecture> {
-    ARCHITECTURES.iter().copied().find(|architecture| is_it(architecture))
+    all().find(|architecture| is_it(architecture))
 }
 
 /// Builds the decoder of the architecture `name` over these tensors.
@@ -142,11 +147,11 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
     let has = |wanted: &str| tensors.iter().any(|(name, _)| name == wanted);
     let model_type = config.get("model_type").and_then(serde_json::Value::as_str);
     let class = first_class(config);
-    let matches = |architecture: &&&Architecture| match model_type {
+    let matches = |architecture: &Architecture| match model_type {
         Some(model_type) => model_type == architecture.name,
         None => class.is_some_and(|class| class.strip_suffix("ForCausalLM") == Some(architecture.class)),
     };
-    let Some(architecture) = ARCHITECTURES.iter().find(matches) else {
+    let Some(architecture) = find_architecture(matches) else {
         return Ok(DetectedKind::Weights(match model_type {
             Some(model_type) => {
                 NoModelReason::UnsupportedModelType { model_type: truncate_for_line(model_type) }
@@ -157,6 +162,11 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
     if is_transformer {
         config.reject_quantized()?;
     }
+    let parts = Multimodal::of(architecture);
+    if let Some(Err(model_type)) = parts.map(|parts| parts.text(config)).transpose()? {
+        let model_type = truncate_for_line(&model_type);
+        return Ok(DetectedKind::Weights(NoModelReason::UnsupportedModelType { model_type }));
+    }
     if let Err(tensor) = find_hugging_face_layout(architecture, tensors) {
         return Ok(DetectedKind::Weights(if is_bare_model(architecture, has) {
             NoModelReason::BareModel { class: architecture.class }
@@ -165,6 +175,8 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
         }));
     }
     let is_causal = class.is_none_or(|class| class.ends_with("ForCausalLM"));
+    let is_causal =
+        is_causal || (parts.is_some() && class.is_some_and(|class| class.ends_with("Generation")));
     let output = format!("{}.weight", HUGGING_FACE.output);
     if !is_causal && !has(&output) {
         let class = truncate_for_line(class.unwrap_or_default());
@@ -218,7 +230,7 @@ fn from_hugging_face(
     let layout = find_hugging_face_layout(architecture, tensors)
         .map_err(|name| Problem::NotThisArchitecture { architecture: architecture.name, name })?;
     let (given, document) = (&options.overrides, &options.documents.config);
-    let mut config = match document {
+    let config = match document {
         Some(text) => ConfigJson::from_json(text)?,
         None if architecture.works_without_config => {
             ConfigJson::from_head_dim(head_dim_without_document(layout, tensors, given)?)
@@ -232,10 +244,22 @@ fn from_hugging_face(
             format!("{:?}", architecture.name),
         ));
     }
-    let heads_given = config.override_config(given, architecture.config_defaults)?;
+    let (text, mut config) = match Multimodal::of(architecture) {
+        None => (architecture, config),
+        Some(parts) => match parts.text(&config)? {
+            Ok((row, text)) => (row.architecture, text),
+            Err(other) => {
+                let known: Vec<String> =
+                    parts.texts.iter().map(|row| format!("{:?}", row.model_type)).collect();
+                let found = format!("{other:?}");
+                return Err(config.invalid_value("text_config.model_type", &found, known.join(" or ")));
+            }
+        },
+    };
+    let heads_given = config.override_config(given, text.config_defaults)?;
     let has_document = document.is_some();
     let config = config.with_layers(checked_layer_count(layout, tensors)?);
-    let facts = architecture.read_hyperparameters(&config)?;
+    let facts = text.read_hyperparameters(&config)?;
     let facts = Hyperparameters {
         has_document,
         heads_from_caller: heads_given,

@@ -35,6 +35,10 @@ pub(crate) struct Hyperparameters {
     /// Rotary embedding of each layer: 0 is `rope`, higher indices are `more_ropes`, and `None` is no rotary embedding.
     /// Without a list, all layers use `rope`.
     pub(crate) rope_of_layer: Option<Vec<Option<usize>>>,
+    /// Layers of the checkpoint that text does not go through, in order.
+    pub(crate) skipped_layers: Vec<u64>,
+    /// Rows of the embeddings beyond those of the vocabulary, which stand for no text.
+    pub(crate) other_embeddings: u64,
     pub(crate) notes: Vec<DecoderNote>,
 }
 

@@ -229,7 +229,7 @@ impl CheckpointLayout {
             let name = format!("{path}{before}{expert}{after}.{}", if bias { "bias" } else { "weight" });
             WeightPlace { name, fused_parts: &[], stack_index: None }
         });
-        let stack = self.stacks.iter().find(|stack| stack.parts.contains(&part)).map(|stack| {
+        let stack = self.stacks.iter().filter(|stack| stack.parts.contains(&part)).map(|stack| {
             let name = format!("{path}{}{}", stack.name, if bias { "_bias" } else { "" });
             WeightPlace {
                 name,
@@ -257,7 +257,12 @@ impl CheckpointLayout {
 
     /// Returns the first tensor name that identifies this layout and that `tensors` lack.
     pub(crate) fn missing_tensor(&self, tensors: &Tensors) -> Option<String> {
-        let signs = [self.weight(0, self.signature_part), format!("{}.weight", self.embedding)];
+        self.missing_tensor_from(0, tensors)
+    }
+
+    /// Does the same for tensors whose first layer is `first`.
+    pub(crate) fn missing_tensor_from(&self, first: u64, tensors: &Tensors) -> Option<String> {
+        let signs = [self.weight(first, self.signature_part), format!("{}.weight", self.embedding)];
         signs.into_iter().find(|sign| !tensors.contains(sign))
     }
 

@@ -34,6 +34,7 @@ pub mod interface;
 mod layout;
 mod megatron;
 mod megatron_names;
+mod multimodal;
 mod no_model_reason;
 mod note;
 mod overrides;

@@ -24,6 +24,12 @@ pub enum DecoderNote {
         /// Names of the tensors, at least one.
         names: Vec<String>,
     },
+    /// Tensors that text does not go through are left out, such as the tower of pictures.
+    TowersLeftOut {
+        count: usize,
+        /// Names of the modules with these tensors, at least one.
+        parts: Vec<String>,
+    },
     /// Rotary embeddings are scaled as in Llama 3.1 and 3.2.
     ScaledPositions {
         /// Factor of the longest wavelengths.
@@ -90,6 +96,14 @@ impl fmt::Display for DecoderNote {
                 let (count, s, verb) =
                     if names.len() == 1 { (1, "", "is") } else { (names.len(), "s", "are") };
                 write!(f, "{count} tensor{s} that the model does not use {verb} kept: {}", list_names(names))
+            }
+            Self::TowersLeftOut { count, parts } => {
+                let (s, verb) = if *count == 1 { ("", "is") } else { ("s", "are") };
+                write!(
+                    f,
+                    "the model is for text: {count} tensor{s} {verb} left out, of {}",
+                    list_names(parts)
+                )
             }
             Self::ScaledPositions { factor } => {
                 write!(f, "positions are scaled by {factor}, as in Llama 3.1 and 3.2")

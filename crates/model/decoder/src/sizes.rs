@@ -40,6 +40,10 @@ pub struct Decoder {
     windows: AttentionWindows,
     biases: Biases,
     block: Block,
+    /// Layers of the checkpoint that text does not go through, in order.
+    pub(crate) skipped_layers: Vec<u64>,
+    /// Rows of the embeddings beyond those of the vocabulary.
+    pub(crate) other_embeddings: u64,
     pub(crate) tied: bool,
     pub(crate) notes: Vec<DecoderNote>,
 }
@@ -62,12 +66,22 @@ impl Decoder {
             let (key, found) = (key.to_owned(), found.to_string());
             Error::from(Problem::InvalidParam { file, key, found, expected })
         };
+        let skipped = &facts.skipped_layers;
+        if !skipped.is_sorted_by(|one, next| one < next) {
+            let expected = "numbers of layers in order".to_owned();
+            return Err(wrong("cross_attention_layers", &format!("{skipped:?}"), expected));
+        }
+        // The last layers may be skipped, and left out.
         let layers = layout.count_layers(tensors.names());
+        let layers =
+            skipped.iter().fold(layers, |count, layer| count.saturating_add(u64::from(*layer == count)));
         let n_layers = facts.n_layers.unwrap_or(layers);
         if n_layers != layers {
             let expected = format!("{layers}, the number of layers in the checkpoint");
             return Err(wrong(keys.n_layers, &n_layers, expected));
         }
+        let n_layers = layers.saturating_sub(skipped.len() as u64);
+        let first = stored_layer(skipped, 0);
         let size = |name: String, dimension: usize| {
             let tensor = tensors.get(name.as_str());
             let size = tensor.and_then(|tensor| tensor.shape().get(dimension).copied());
@@ -77,7 +91,7 @@ impl Decoder {
         let dim = facts.dim.map_or_else(|| size(embedding(), 1), Ok)?;
         let n_heads = match (facts.n_heads, facts.head_dim) {
             (None, Some(head_dim)) if !layout.is_fused(LayerPart::Wq) => {
-                size(layout.weight(0, LayerPart::Wq), 0)?.checked_div(head_dim)
+                size(layout.weight(first, LayerPart::Wq), 0)?.checked_div(head_dim)
             }
             (n_heads, _) => n_heads,
         };
@@ -103,7 +117,7 @@ impl Decoder {
                 wrong(keys.head_dim, &head_dim, "an even number, because RoPE rotates pairs".to_owned())
             });
         }
-        let (rotated, wk) = (facts.rotated.rotary_count(head_dim), layout.weight(0, LayerPart::Wk));
+        let (rotated, wk) = (facts.rotated.rotary_count(head_dim), layout.weight(first, LayerPart::Wk));
         let kv_heads = || size(wk.clone(), 0).map(|rows| rows.checked_div(head_dim).unwrap_or(0));
         let n_kv_heads = facts.n_kv_heads.map_or_else(kv_heads, Ok)?;
         if n_kv_heads == 0 || n_heads.checked_rem(n_kv_heads) != Some(0) {
@@ -118,7 +132,7 @@ impl Decoder {
         }
         let experts = facts.block.experts.as_ref().filter(|_| facts.block.has_experts(0));
         let hidden = facts.hidden.or(experts.map(|experts| experts.hidden));
-        let hidden = hidden.map_or_else(|| size(layout.weight(0, LayerPart::W1), 0), Ok)?;
+        let hidden = hidden.map_or_else(|| size(layout.weight(first, LayerPart::W1), 0), Ok)?;
         let vocab = facts.vocab.map_or_else(|| size(embedding(), 0), Ok)?;
         let ropes = [vec![facts.rope], facts.more_ropes].concat();
         let checked = HyperparameterCheck {
@@ -150,6 +164,8 @@ impl Decoder {
             windows: facts.windows,
             biases: facts.biases,
             block: facts.block,
+            skipped_layers: facts.skipped_layers,
+            other_embeddings: facts.other_embeddings,
             tied: facts.tied,
             notes: facts.notes,
         }
@@ -160,6 +176,7 @@ impl Decoder {
         let keys = &self.layout.keys;
         let sizes = [
             (keys.dim, self.dim),
+            (keys.n_layers, self.n_layers),
             (keys.n_heads, self.n_heads),
             (keys.vocab, self.vocab),
             ("feed-forward width", self.hidden),
@@ -252,6 +269,11 @@ impl Decoder {
         RotaryFrequencies { theta: self.rope().theta, head_dim: self.head_dim }
     }
 
+    /// Returns the number of a layer in the names of tensors, which also count layers that text does not go through.
+    pub(crate) fn stored_layer(&self, layer: u64) -> u64 {
+        stored_layer(&self.skipped_layers, layer)
+    }
+
     /// Returns the sliding windows of attention.
     pub fn windows(&self) -> &AttentionWindows {
         &self.windows
@@ -261,6 +283,11 @@ impl Decoder {
     pub fn biases(&self) -> Biases {
         self.biases
     }
+}
+
+/// Returns the number in names of tensors of the layer `layer` among those that are not skipped; `skipped` is in order.
+pub(crate) fn stored_layer(skipped: &[u64], layer: u64) -> u64 {
+    skipped.iter().fold(layer, |number, skipped| number.saturating_add(u64::from(*skipped <= number)))
 }
 
 /// Returns the size of a head if a rotary frequency tensor reveals it, for a checkpoint without the layout's document.

@@ -136,6 +136,30 @@ impl Weight {
         }
     }
 
+    /// Returns the same weight of another layer.
+    pub(crate) fn with_layer(mut self, number: u64) -> Self {
+        if let Self::Layer { layer, .. }
+        | Self::Bias { layer, .. }
+        | Self::Head { layer, .. }
+        | Self::Expert { layer, .. }
+        | Self::ExpertBias { layer, .. } = &mut self
+        {
+            *layer = number;
+        }
+        self
+    }
+
+    pub(crate) fn layer(self) -> Option<u64> {
+        match self {
+            Self::Embedding | Self::Norm | Self::NormBias | Self::Output => None,
+            Self::Layer { layer, .. }
+            | Self::Bias { layer, .. }
+            | Self::Head { layer, .. }
+            | Self::Expert { layer, .. }
+            | Self::ExpertBias { layer, .. } => Some(layer),
+        }
+    }
+
     pub(crate) fn with_part(mut self, other: LayerPart) -> Self {
         if let Self::Layer { part, .. }
         | Self::Bias { part, .. }

@@ -20,19 +20,20 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
 
 /// Default of `sliding_window`, in tokens; below, that of `max_window_layers`.
 const WINDOW: u64 = 4096;
-const FIRST_WINDOWED_LAYER: u64 = 28;
+pub(super) const FIRST_WINDOWED_LAYER: u64 = 28;
 
 const OWN_KEYS: &[&str] = &["use_sliding_window", "sliding_window", "max_window_layers", "layer_types"];
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let biases = Biases { qkv: true, ..Biases::default() };
-    Ok(Hyperparameters { windows: windows(config)?, biases, ..base })
+    Ok(Hyperparameters { windows: windows(config, FIRST_WINDOWED_LAYER)?, biases, ..base })
 }
 
-pub(super) fn windows(config: &ConfigJson) -> Result<AttentionWindows> {
+/// Reads the sliding windows; `first` is the default of `max_window_layers`.
+pub(super) fn windows(config: &ConfigJson, first: u64) -> Result<AttentionWindows> {
     let window = config.size_or("sliding_window", Some(WINDOW))?;
     let on = config.flag("use_sliding_window")?;
-    let first = config.count("max_window_layers")?.unwrap_or(FIRST_WINDOWED_LAYER);
+    let first = config.count("max_window_layers")?.unwrap_or(first);
     let listed = config.windowed_layers()?;
     if !on && listed.as_ref().is_some_and(|layers| layers.contains(&true)) {
         let expected = "true, since layer_types has \"sliding_attention\"".to_owned();

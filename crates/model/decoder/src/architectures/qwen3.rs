@@ -2,6 +2,7 @@
 //!
 //! Facts: `configuration_qwen3.py` and `modeling_qwen3.py` in `transformers` 5.23.
 
+use super::qwen2::{FIRST_WINDOWED_LAYER, windows};
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNormScope};
@@ -31,5 +32,5 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, feed_forward: false };
     let block = Block { head_norm: Some(HeadNormScope::Head), ..base.block };
-    Ok(Hyperparameters { windows: super::qwen2::windows(config)?, biases, block, ..base })
+    Ok(Hyperparameters { windows: windows(config, FIRST_WINDOWED_LAYER)?, biases, block, ..base })
 }

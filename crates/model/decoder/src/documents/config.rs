@@ -211,6 +211,18 @@ impl ConfigJson {
         Ok(Self { file: self.file, prefix, map, layers: self.layers })
     }
 
+    /// Returns the object at `key`, or a copy of this one if there is none.
+    pub(crate) fn part(&self, key: &str) -> Result<Self> {
+        if self.get(key).is_some() { self.object(key) } else { Ok(self.clone()) }
+    }
+
+    /// Sets the value at `key` if there is none.
+    pub(crate) fn set_default(&mut self, key: &str, value: Option<Value>) {
+        if let (None, Some(value)) = (self.get(key), value) {
+            self.map.insert(key.to_owned(), value);
+        }
+    }
+
     /// Returns an object without keys.
     pub(crate) fn empty(&self) -> Self {
         Self { file: self.file, prefix: self.prefix.clone(), map: Map::new(), layers: self.layers }
@@ -358,6 +370,8 @@ impl ConfigJson {
             rotated: self.rotated(class)?,
             more_ropes: Vec::new(),
             rope_of_layer: None,
+            skipped_layers: Vec::new(),
+            other_embeddings: 0,
             notes: note.into_iter().collect(),
         })
     }

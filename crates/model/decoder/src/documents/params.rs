@@ -184,6 +184,8 @@ impl Params {
             rotated: RotaryDims::All,
             more_ropes: Vec::new(),
             rope_of_layer: None,
+            skipped_layers: Vec::new(),
+            other_embeddings: 0,
             notes: unused.map(note).collect(),
         }
     }

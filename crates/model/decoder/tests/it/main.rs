@@ -8,4 +8,5 @@ mod models;
 mod names;
 mod plans;
 mod sizes;
+mod text_models;
 mod views;

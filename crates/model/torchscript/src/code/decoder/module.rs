@@ -18,7 +18,7 @@ use crate::{Module, ModuleCode, ModuleNote, ModuleOutputs, OutputPorts, Result};
 const ENTRY_CLASS: &str = "Entry";
 
 /// Makes a module that computes `logits`, float32 \[batch, seq, vocab\], from `tokens`, int64 \[batch, seq\]. With
-/// `keep_extra`, unused tensors stay in its `state_dict`.
+/// `keep_extra`, unused tensors stay in its `state_dict`, also those that text does not go through.
 ///
 /// # Errors
 /// Returns an error if the tensors do not match the decoder, or TorchScript cannot express a name, a tensor or a size.
@@ -28,7 +28,10 @@ pub(in crate::code) fn module(
     keep_extra: bool,
     signature: CallingConvention,
 ) -> Result<Module> {
-    let assignment = decoder.assign(tensors, keep_extra)?;
+    let (text, left_out) = decoder.without_towers(tensors).filter(|_| !keep_extra).unzip();
+    let tensors = text.as_ref().unwrap_or(tensors);
+    let mut assignment = decoder.assign(tensors, keep_extra)?;
+    assignment.notes.extend(left_out);
     let (archive, more) = decoder_archive(decoder, signature, &assignment, tensors)?;
     let notes = assignment.notes.into_iter().map(ModuleNote::Decoder).chain(more).collect();
     let (mut inputs, mut outputs) = ports::ports(decoder);

@@ -1,0 +1,167 @@
+//! Text models of folders with several parts: where their configuration and their tensors are, and what text leaves out.
+//!
+//! Facts: the configuration files of `llava`, `mistral3`, `gemma3`, `qwen2_vl`, `qwen2_5_vl`, `qwen3_vl`, `qwen3_vl_moe` and
+//! `mllama`, and `conversion_mapping.py`, in `transformers` 5.23.
+
+use tensor::Tensors;
+
+use crate::architecture::Architecture;
+use crate::documents::config::ConfigJson;
+use crate::layout::CheckpointLayout;
+use crate::sizes::Decoder;
+use crate::{DecoderNote, Result};
+
+/// A model type of a text model and other parts.
+#[derive(Debug)]
+pub(crate) struct Multimodal {
+    pub(crate) architecture: &'static Architecture,
+    /// Text models; without a `model_type`, a `text_config` is of the first.
+    pub(crate) texts: &'static [TextModel],
+    /// Default of the root's `tie_word_embeddings`; `None` if the embeddings are never tied.
+    pub(crate) tied: Option<bool>,
+}
+
+#[derive(Debug)]
+pub(crate) struct TextModel {
+    pub(crate) model_type: &'static str,
+    /// Architecture that reads the configuration.
+    pub(crate) architecture: &'static Architecture,
+    /// Default of `num_attention_heads`, which published files omit.
+    pub(crate) heads: u64,
+}
+
+/// Keys of a `text_config` that older versions of `transformers` wrote for all classes. They change no logits.
+const OLDER_KEYS: &[&str] = &[
+    "add_cross_attention",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "cross_attention_hidden_size",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "is_decoder",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_scores",
+    "prefix",
+    "pruned_heads",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tf_legacy_loss",
+    "tie_encoder_decoder",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torchscript",
+    "typical_p",
+    "use_bfloat16",
+];
+
+/// Returns a layout whose text model has the prefixes of published files: `language_model.model.`.
+pub(crate) const fn published(layout: &CheckpointLayout) -> CheckpointLayout {
+    CheckpointLayout {
+        embedding: "language_model.model.embed_tokens",
+        norm: "language_model.model.norm",
+        output: "language_model.lm_head",
+        layers: "language_model.model.layers.",
+        ..*layout
+    }
+}
+
+/// Returns a layout whose text model has the prefixes of the modules in `transformers` 5: `model.language_model.`.
+pub(crate) const fn of_modules(layout: &CheckpointLayout) -> CheckpointLayout {
+    CheckpointLayout {
+        embedding: "model.language_model.embed_tokens",
+        norm: "model.language_model.norm",
+        layers: "model.language_model.layers.",
+        ..*layout
+    }
+}
+
+impl Multimodal {
+    /// Returns the row of an architecture; `None` for a text model.
+    pub(crate) fn of(architecture: &Architecture) -> Option<&'static Self> {
+        let rows = crate::architectures::MULTIMODAL;
+        rows.iter().copied().find(|row| row.architecture.name == architecture.name)
+    }
+
+    /// Returns the text model of a configuration and its part of it, or the type of a text model that is not known.
+    ///
+    /// # Errors
+    /// Returns an error if a value has another type.
+    pub(crate) fn text(
+        &self,
+        config: &ConfigJson,
+    ) -> Result<Result<(&'static TextModel, ConfigJson), String>> {
+        let mut text = config.part("text_config")?;
+        // The type of a document without parts is that of the whole model.
+        let model_type = text.text("model_type")?.filter(|name| *name != self.architecture.name);
+        let is_it = |row: &&TextModel| model_type.is_none_or(|name| name == row.model_type);
+        let Some(row) = self.texts.iter().find(is_it) else {
+            return Ok(Err(model_type.unwrap_or_default().to_owned()));
+        };
+        let tied = match self.tied {
+            None => false,
+            Some(default) => {
+                let key = "tie_word_embeddings";
+                text.flag(key)? || config.flag_or(key, default)?
+            }
+        };
+        text.map.retain(|key, _| !OLDER_KEYS.contains(&key.as_str()));
+        text.map.insert("tie_word_embeddings".to_owned(), tied.into());
+        text.set_default("num_attention_heads", Some(row.heads.into()));
+        text.set_default("quantization_config", config.get("quantization_config").cloned());
+        Ok(Ok((row, text)))
+    }
+}
+
+impl Decoder {
+    /// Returns the tensors without those that text does not go through, such as the tower of pictures, and a note that names
+    /// these; `None` if there are none.
+    pub fn without_towers(&self, tensors: &Tensors) -> Option<(Tensors, DecoderNote)> {
+        Multimodal::of(self.architecture())?;
+        let layout = self.layout();
+        let (root, output) = (layout.layers.trim_end_matches("layers."), format!("{}.weight", layout.output));
+        let is_left_out = |name: &str| {
+            let skips =
+                || layout.layer_number(name).is_some_and(|layer| self.skipped_layers.contains(&layer));
+            name != output && (!name.starts_with(root) || skips())
+        };
+        let (mut kept, mut parts, mut count) = (Tensors::with_capacity(tensors.len()), Vec::new(), 0);
+        for (name, tensor) in tensors.iter() {
+            if !is_left_out(name) {
+                kept.push(name.clone(), tensor.clone());
+                continue;
+            }
+            count += 1;
+            let part = match layout.layer_number(name) {
+                Some(layer) => format!("{}{layer}", layout.layers),
+                None => name
+                    .splitn(3, '.')
+                    .take(1 + usize::from(name.starts_with("model.")))
+                    .collect::<Vec<_>>()
+                    .join("."),
+            };
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        (count > 0).then_some((kept, DecoderNote::TowersLeftOut { count, parts }))
+    }
+}
