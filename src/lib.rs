@@ -231,9 +231,9 @@ pub use ::convert::{
     ArchitectureChoice, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions, CartonReport,
     ConvertOptions, ConvertReport, DeclaredInput, DeclaredOutput, Dim, ModelOptions, Note,
     OnInvalidInput as OnError, Output, OutputFormat, OutputJob, OutputPlan, OutputReport, Overrides,
-    PortReport, RequiredTorch, Resume, SafetensorsOptions, SafetensorsReport, ScriptOptions, StoredSelfTest,
-    Target, TieHandling, TorchOptions, TorchReport, TritonOptions, TritonReport, architectures, outputs,
-    register_output,
+    PipelineReport, PortReport, RequiredTorch, Resume, SafetensorsOptions, SafetensorsReport, ScriptOptions,
+    StoredSelfTest, Target, TieHandling, TorchOptions, TorchReport, TritonOptions, TritonReport,
+    architectures, outputs, register_output,
 };
 pub use ::inspect::{
     Change, CheckOptions, CheckReport, ComparedInput, CustomClass, DiffCounts, DiffOptions, DiffReport,

@@ -131,6 +131,15 @@ MEGATRON = Recipe(
     gigabytes=1,
     base="NEWEST",
 )
+DIFFUSERS = Recipe(
+    name="diffusers",  # writes pipelines, and loads them
+    pythons=(),
+    steps=(("--no-deps", "diffusers==0.42.1", "importlib_metadata==8.7.0", "zipp==3.23.0", "requests==2.32.5", "urllib3==2.5.0", "certifi", "charset-normalizer==3.4.3", "pillow==12.0.0"),),
+    fallback=(("--no-deps", "diffusers==0.42.1", "importlib_metadata", "zipp", "requests", "urllib3", "certifi", "charset-normalizer", "pillow"),),
+    imports="from diffusers import StableDiffusionPipeline",
+    gigabytes=1,
+    base="NEWEST",
+)
 ORDINARY = Recipe(
     name="ordinary files",  # libraries whose objects people save; only a scan reads them
     pythons=(),
@@ -162,7 +171,7 @@ GGUF = Recipe(
 )
 
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
-       "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "GGUF": GGUF}
+       "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF}
 
 
 class CannotMake(Exception):

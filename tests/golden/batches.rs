@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 use std::path::Path;
 
-use crate::carton_tools::{names, ok, run, scratch, write};
+use crate::carton_tools::{names, ok, refused, run, scratch, write};
 use crate::cli::output;
 use crate::made::{dict, tensor, write_pth};
 use crate::program::folder;
@@ -35,6 +35,46 @@ fn a_failure_does_not_stop_the_others() {
     assert_eq!(names(root), [".torch2carton.outputs", "a.carton", "a.pth", "b.pth", "broken.pth", "out"]);
     let text = ok(root, &["--each", "a.pth", "b.pth"]);
     assert!(text.ends_with("\n2 converted, 0 failed\n"), "{text}");
+}
+
+#[test]
+fn a_pipeline_stays_one() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let index = r#"{"_class_name": "P", "unet": ["diffusers", "U"], "text": ["transformers", "T"]}"#;
+    write(root.join("p/model_index.json"), index);
+    write(root.join("p/unet/config.json"), r#"{"_class_name": "U", "_diffusers_version": "0.42"}"#);
+    write(root.join("p/text/config.json"), r#"{"model_type": "clip_text_model", "vocab_size": 9}"#);
+    write(root.join("p/scheduler/scheduler_config.json"), "{}");
+    write(root.join("p/scheduler/scheduler.py"), "");
+    write(root.join("p/.cache/x.json"), "");
+    for name in ["unet/diffusion_pytorch_model", "unet/diffusion_pytorch_model.fp16", "text/pytorch_model"] {
+        write_pth(&root.join(format!("p/{name}.bin")), &dict(&[("w", tensor(1))]));
+    }
+    let text = refused(root, &["p", "-o", "out", "--to", "safetensors"]);
+    assert!(text.contains("run `torch2carton --each p --to safetensors -o p-safetensors`"), "{text}");
+    let text = ok(root, &["--each", "p", "--to", "safetensors", "-o", "out"]);
+    assert!(text.contains("note: left out of the pipeline: scheduler/scheduler.py\n"), "{text}");
+    assert!(text.contains("  files     scheduler/scheduler_config.json, model_index.json\n"), "{text}");
+    assert_eq!(
+        names(&root.join("out")),
+        [".torch2carton.outputs", "model_index.json", "scheduler", "text", "unet"]
+    );
+    assert_eq!(names(&root.join("out/text")), ["config.json", "model.safetensors"]);
+    let unet = [
+        ".torch2carton.outputs",
+        "config.json",
+        "diffusion_pytorch_model.fp16.safetensors",
+        "diffusion_pytorch_model.safetensors",
+    ];
+    assert_eq!(names(&root.join("out/unet")), unet);
+    // A pipeline that lacks a model is none.
+    write(root.join("p/vae/diffusion_pytorch_model.bin"), "");
+    let (status, text) = run(root, &["--each", "p", "--to", "safetensors", "-o", "again"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(!root.join("again/model_index.json").exists(), "{text}");
+    // Elsewhere, it is one of several, and other formats have files.
+    ok(root, &["--each", "-q", "p/unet", "p/text", "--to", "pth", "-o", "files"]);
 }
 
 #[test]

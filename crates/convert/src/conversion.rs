@@ -12,6 +12,8 @@ use open::{
 };
 use output::{file_name, is_given_as_folder};
 use quantization::QuantizationDocuments;
+use safetensors_format::ModelLibrary;
+use serde_json::Value as Json;
 
 use crate::input::misc;
 use crate::output_path::OutputNaming;
@@ -127,6 +129,14 @@ impl PlannedConversion {
     /// Returns the output file or folder of the conversion.
     pub fn output(&self) -> &Path {
         &self.output
+    }
+
+    /// Returns the library that loads the model, by its configuration.
+    pub(crate) fn library(&self) -> Result<ModelLibrary> {
+        let config = self.sources.documents.config()?.and_then(|text| serde_json::from_str(text).ok());
+        let config: Json = config.unwrap_or_default();
+        let is_of_diffusers = config.get("_class_name").is_some() && config.get("model_type").is_none();
+        Ok(if is_of_diffusers { ModelLibrary::Diffusers } else { ModelLibrary::Transformers })
     }
 
     /// Returns the part of the output that only this conversion writes: the whole output, or the folder of its model in a

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use byte_source::{Location, Observer};
 use decoder::LayoutDocument;
-use open::files::{CheckpointSources, Companion, ShardPolicy};
+use open::files::{CheckpointSources, Companion, Pipeline, ShardPolicy};
 use open::trainers::is_flat_parameter;
 use open::{FoundInput, Model, TargetLayout, read_documents, refuse_adapter, values_document};
 use tensor::{Dtype, Tensors};
@@ -262,6 +262,10 @@ fn missing_documents(
     let is_config = |name: &str| name == "config.json" || name == "params.json";
     if !has_document && !documents.iter().any(|(name, _)| is_config(name)) {
         return Ok(vec!["config.json"]);
+    }
+    // In a pipeline, the tokenizer has a folder of its own.
+    if sources.folder().is_some_and(|folder| Pipeline::at(&folder.parent()).is_some()) {
+        return Ok(Vec::new());
     }
     // Models of images and sounds have no tokenizer, and no vocabulary.
     let texts = [sources.documents.config()?, sources.documents.params()?];

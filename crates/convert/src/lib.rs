@@ -70,6 +70,7 @@ pub use decoder::{HyperparameterKind, NoModelReason, Overrides};
 pub use default_modules::default_modules;
 pub use each::made_from::{InputContent, inputs_digest};
 pub use each::output::BatchOutput;
+pub use each::pipeline::PipelineReport;
 pub use each::{BatchItem, BatchOptions, BatchReport, convert_each};
 pub use error::Problem;
 pub use note::Note;

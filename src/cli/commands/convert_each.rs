@@ -8,16 +8,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use byte_source::{FileError, Location};
-use convert::{BatchItem, BatchOptions, Resume};
+use convert::{BatchItem, BatchOptions, PipelineReport, Resume};
 use serde_json::{Value, json};
 
 use super::convert_report::{error_object, print_report, with_advice};
 use crate::cli::args::Convert;
 use crate::cli::ui::errors;
-use crate::cli::ui::escapes::EscapingJsonFormatter;
+use crate::cli::ui::escapes::{EscapingJsonFormatter, escape_hidden};
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
-use crate::cli::ui::terminal::{self, BOLD};
+use crate::cli::ui::table::truncate_cell;
+use crate::cli::ui::terminal::{self, BOLD, DIM};
 
 /// Maximum number of bytes of a list of files.
 const LIST_MAX: u64 = 256 << 20;
@@ -76,6 +77,12 @@ fn report_item(
             }
             object
         }
+        BatchItem::Pipeline(report) => {
+            if !(quiet || args.json) {
+                print_pipeline(&report);
+            }
+            is_listed.then(|| serde_json::to_value(&report)).transpose()?
+        }
         BatchItem::Skipped { input, output } => {
             if !(quiet || args.json) {
                 terminal::note(format!("{} is skipped: {} is whole", input.display(), output.display()));
@@ -98,6 +105,17 @@ fn report_item(
         super::write_json_line(&mut io::stdout().lock(), &object)?;
     }
     results.map_or(Ok(()), |results| results.append(&object))
+}
+
+/// Prints what of a pipeline is next to its models, and what is not.
+fn print_pipeline(report: &PipelineReport) {
+    if !report.left_out.is_empty() {
+        let left_out = report.left_out.iter().map(escape_hidden).collect::<Vec<_>>().join(", ");
+        terminal::note(format!("left out of the pipeline: {left_out}"));
+    }
+    terminal::summary(format_args!("{BOLD}{}{BOLD:#}", escape_hidden(&report.output)));
+    let files = truncate_cell(&escape_hidden(report.files.join(", ")));
+    terminal::summary(format_args!("  {DIM}files     {DIM:#}{files}"));
 }
 
 /// Adds the members that the lines of `batch` have, too.

@@ -67,10 +67,8 @@ pub(crate) fn files_advice(problem: &Problem) -> String {
             format!("; first run `python {script} {} out{tag}`{instead}", shell_quoted_path(&found.folder))
         }
         Problem::SeveralCheckpoints { folder, candidates } => {
-            let typed = typed_command();
-            // Only conversions take all checkpoints of a folder.
-            let all = if typed == PROGRAM || typed.ends_with(" convert") {
-                format!(", or `{typed} --each {}` for all of them", shell_quoted_path(folder))
+            let all = if is_conversion() {
+                format!(", or `{} --each {}` for all of them", typed_command(), shell_quoted_path(folder))
             } else {
                 String::new()
             };
@@ -123,6 +121,13 @@ fn is_on_hub(path: &Path) -> bool {
 /// Returns advice on a folder in which no checkpoint was found.
 fn contents_advice(folder: &Path, contents: &FolderDiagnosis) -> Option<String> {
     match contents {
+        FolderDiagnosis::Pipeline { .. } if is_conversion() => {
+            let mut output = folder.as_os_str().to_owned();
+            output.push("-safetensors");
+            let (command, folder) = (typed_command(), shell_quoted_path(folder));
+            let output = shell_quoted_path(Path::new(&output));
+            Some(format!("run `{command} --each {folder} --to safetensors -o {output}` for a pipeline"))
+        }
         FolderDiagnosis::Pipeline { folders } | FolderDiagnosis::Folders { folders } => {
             let paths = folders.iter().map(|name| vec![folder.join(name)]);
             let candidates: Vec<CheckpointCandidate> =
@@ -152,6 +157,12 @@ fn contents_advice(folder: &Path, contents: &FolderDiagnosis) -> Option<String> 
         }
         _ => None,
     }
+}
+
+/// Returns true if the command is a conversion: only they take all checkpoints of a folder.
+fn is_conversion() -> bool {
+    let typed = typed_command();
+    typed == PROGRAM || typed.ends_with(" convert")
 }
 
 /// Returns the commands that convert the candidate checkpoints, at most four.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use byte_source::format_count;
 use open::{TargetLayout, VALUES_PATH, path_json, size_text};
 use safetensors_format::{
-    FORMAT_KEY, FORMAT_PYTORCH, INDEX_FILE, SafetensorsArchive, ShardIndex, is_dtype_supported, last_part,
-    shard_file_name, split_into_shards,
+    FORMAT_KEY, FORMAT_PYTORCH, SafetensorsArchive, ShardIndex, is_dtype_supported, last_part,
+    split_into_shards,
 };
 use serde::{Deserialize, Serialize};
 use tensor::announce_reads;
@@ -251,8 +251,10 @@ fn plan_files<'j>(
         let path = job.target.to_owned();
         return Err(InvalidOption::ShardsInFile { path, count, size }.into());
     }
-    let path = |number| {
-        if job.is_folder { job.target.join(shard_file_name(number, count)) } else { job.target.to_owned() }
+    let library = job.conversion.library()?;
+    let path = |number| match job.is_folder {
+        true => job.target.join(library.file_name(number, count)),
+        false => job.target.to_owned(),
     };
     let mut models: Vec<(PathBuf, SafetensorsArchive<'j>)> = Vec::with_capacity(count);
     for (number, shard) in shards.iter().enumerate() {
@@ -278,7 +280,7 @@ fn plan_files<'j>(
     announce_reads(written.map(|(_, tensor)| (tensor.storage(), tensor.span())));
     let mut documents = if job.is_folder { folder::plan_documents(job) } else { OutputDocuments::default() };
     if count > 1 {
-        documents.add(job.target.join(INDEX_FILE), build_index(&models).to_json());
+        documents.add(job.target.join(library.index_name()), build_index(&models).to_json());
     }
     let weights = models.into_iter().map(|(path, archive)| PlannedFile::new(path, archive)).collect();
     Ok(OutputFiles { weights, documents, ..OutputFiles::default() })

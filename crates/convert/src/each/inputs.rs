@@ -10,27 +10,37 @@ use carton_format::Config;
 use open::files::{CheckpointSources, Problem, ShardPolicy};
 use output::{RemoteAddress, parent_folder, shown_path};
 
+use super::pipeline::PipelineInput;
 use crate::output_path::{self, OutputNaming};
 use crate::{ConvertOptions, InvalidOption, PlannedConversion, Result};
 
 /// Maximum number of folders that are searched for checkpoints below one input.
 const FOLDERS_MAX: usize = 100_000;
 
-/// Returns the files of each checkpoint among the inputs. An input that is a file stands for itself, and so does a folder that
+/// Inputs of a batch, found in its folders.
+#[derive(Debug, Default)]
+pub(crate) struct EachInputs {
+    /// Files of each checkpoint.
+    pub(crate) checkpoints: Vec<Vec<Location>>,
+    pub(crate) pipelines: Vec<PipelineInput>,
+}
+
+/// Finds the files of each checkpoint among the inputs. An input that is a file stands for itself, and so does a folder that
 /// is one checkpoint by its names or its index; other checkpoint files in it are inputs of their own. Any other folder stands for
 /// all checkpoints in it and in its subfolders, sorted by path; links to folders are not followed. An input without a checkpoint
 /// stays, so that its error is reported.
-pub(crate) fn expand_inputs(inputs: &[Location], shards: ShardPolicy, stores: &Stores) -> Vec<Vec<Location>> {
-    let mut all = Vec::with_capacity(inputs.len());
+pub(crate) fn expand_inputs(inputs: &[Location], shards: ShardPolicy, stores: &Stores) -> EachInputs {
+    let mut all = EachInputs::default();
     for input in inputs {
-        let before = all.len();
+        let before = all.checkpoints.len();
         // What cannot be opened now is reported when its turn comes.
         let folder = if names_folder(input) { stores.locate(input.path()).ok() } else { Some(input.clone()) };
         if let Some(folder) = folder.filter(|folder| !is_address(folder) && folder.is_folder()) {
-            add_folder(&folder, shards, &mut all);
+            let below = if inputs.len() == 1 { PathBuf::new() } else { folder.folder_name().into() };
+            add_folder(&folder, shards, &below, &mut all);
         }
-        if all.len() == before {
-            all.push(vec![input.clone()]);
+        if all.checkpoints.len() == before {
+            all.checkpoints.push(vec![input.clone()]);
         }
     }
     all
@@ -52,14 +62,16 @@ fn names_folder(input: &Location) -> bool {
     is_address(input) && !name.contains('.')
 }
 
-/// Appends the checkpoints in the folder `root` and its subfolders.
-fn add_folder(root: &Location, shards: ShardPolicy, all: &mut Vec<Vec<Location>>) {
+/// Appends the checkpoints in the folder `root` and its subfolders. The outputs of pipelines keep their paths in it, after `below`.
+fn add_folder(root: &Location, shards: ShardPolicy, below: &Path, all: &mut EachInputs) {
     let mut folders = VecDeque::from([root.clone()]);
     let mut searched = 0_usize;
     while let Some(folder) = folders.pop_front() {
         searched = searched.saturating_add(1);
+        let in_root = folder.path().strip_prefix(root.path()).unwrap_or(Path::new(""));
+        all.pipelines.extend(PipelineInput::at(&folder, &below.join(in_root)));
         if is_unpacked_carton(&folder) {
-            all.push(vec![folder]);
+            all.checkpoints.push(vec![folder]);
             continue;
         }
         let found = CheckpointSources::find(std::slice::from_ref(&folder), shards);
@@ -68,19 +80,19 @@ fn add_folder(root: &Location, shards: ShardPolicy, all: &mut Vec<Vec<Location>>
                 let mut sets: Vec<_> = candidates.into_iter().map(|candidate| candidate.paths).collect();
                 sets.sort();
                 let at = |paths: Vec<PathBuf>| paths.into_iter().map(|path| folder.at(path)).collect();
-                all.extend(sets.into_iter().map(at));
+                all.checkpoints.extend(sets.into_iter().map(at));
             }
             Err(Ok(Problem::NoCheckpoint { .. })) => {}
             Ok(found) => {
-                all.push(vec![folder.clone()]);
-                all.extend(found.separate_files().into_iter().map(|file| vec![file]));
+                all.checkpoints.push(vec![folder.clone()]);
+                all.checkpoints.extend(found.separate_files().into_iter().map(|file| vec![file]));
                 if !found.is_alone_by_chance().unwrap_or(false) {
                     continue;
                 }
             }
             // One that cannot be read, whose error is reported.
             Err(_) => {
-                all.push(vec![folder]);
+                all.checkpoints.push(vec![folder]);
                 continue;
             }
         }
@@ -122,6 +134,12 @@ impl NamedInput {
             return Ok(Self::Address { address: input.path().to_owned(), options, folder, naming });
         }
         Ok(Self::Found(Box::new(PlannedConversion::new(alone, folder, naming)?)))
+    }
+
+    /// Gives a model of a pipeline this output.
+    fn in_pipeline(options: &ConvertOptions, files: &[Location], output: PathBuf) -> Result<Self> {
+        let alone = ConvertOptions { inputs: files.to_vec(), output: Some(output), ..options.clone() };
+        Ok(Self::Found(Box::new(PlannedConversion::new(alone, None, OutputNaming::Stem)?)))
     }
 
     /// Returns the part of the output that only this conversion writes, as far as the text of an address tells.
@@ -173,16 +191,21 @@ impl TakenOutputs {
 
 /// Names the output of each checkpoint. Checkpoints whose outputs would have the same name keep the folders in which they
 /// are, from the last folder that all of them have in common; those in one folder keep their extensions. An input that is
-/// given twice is an error, and so is an output that is still that of an earlier checkpoint.
-pub(crate) fn name_all(options: &ConvertOptions, inputs: &[Vec<Location>]) -> Vec<Result<NamedInput>> {
+/// given twice is an error, and so is an output that is still that of an earlier checkpoint. Models of pipelines keep the names of
+/// their folders.
+pub(crate) fn name_all(options: &ConvertOptions, all: &EachInputs) -> Vec<Result<NamedInput>> {
+    let inputs = &all.checkpoints;
     let output = options.output.as_deref();
     let mut seen = HashSet::new();
     let plan = |paths: &Vec<Location>| {
         let path = first_path(paths);
-        if seen.insert(clean_absolute(&path)) {
-            NamedInput::new(options, paths, output, OutputNaming::Stem)
-        } else {
-            Err(InvalidOption::SameInput { path }.into())
+        if !seen.insert(clean_absolute(&path)) {
+            return Err(InvalidOption::SameInput { path }.into());
+        }
+        match all.pipelines.iter().find_map(|pipeline| pipeline.model_output(options, paths)) {
+            Some((output, true)) => NamedInput::in_pipeline(options, paths, output),
+            Some((folder, false)) => NamedInput::new(options, paths, Some(&folder), OutputNaming::Stem),
+            None => NamedInput::new(options, paths, output, OutputNaming::Stem),
         }
     };
     let mut planned: Vec<_> = inputs.iter().map(plan).collect();

@@ -3,6 +3,7 @@
 pub(crate) mod inputs;
 pub(crate) mod made_from;
 pub(crate) mod output;
+pub(crate) mod pipeline;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use batch::{
 use byte_source::{Cancelled, ErrorKind, Location, Observer};
 use serde::Serialize;
 
-use self::inputs::{NamedInput, TakenOutputs};
+use self::inputs::{EachInputs, NamedInput, TakenOutputs};
+use self::pipeline::PipelineReport;
 use crate::{BatchOutput, ConvertOptions, ConvertReport, Error, InvalidOption, Result};
 
 /// Version of the fields of [`BatchReport`].
@@ -26,6 +28,8 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Debug)]
 pub enum BatchItem {
     Converted(Box<ConvertReport>),
+    /// The models of a pipeline have outputs, and its documents are next to them.
+    Pipeline(PipelineReport),
     /// The input already has a complete output.
     Skipped {
         input: PathBuf,
@@ -49,6 +53,18 @@ pub struct BatchReport {
     pub skipped: usize,
     /// Number of inputs that could not be converted.
     pub failed: usize,
+}
+
+impl BatchReport {
+    fn count(&mut self, item: &BatchItem) {
+        let count = match item {
+            BatchItem::Converted(_) => &mut self.converted,
+            BatchItem::Skipped { .. } => &mut self.skipped,
+            BatchItem::Failed { .. } => &mut self.failed,
+            BatchItem::Pipeline(_) => return,
+        };
+        *count = count.saturating_add(1);
+    }
 }
 
 /// Options of a batch, besides those of its conversions.
@@ -87,7 +103,8 @@ impl<R: Into<Resume>> From<R> for BatchOptions {
 /// after a failure. `done` receives the results in the order of the inputs, each as soon as it is known.
 ///
 /// A folder is one checkpoint if its names or its index say so; any other stands for all checkpoints below it. Outputs that would
-/// have the same name keep the folders of their inputs, or their extensions if these are in one folder.
+/// have the same name keep the folders of their inputs, or their extensions if these are in one folder. A pipeline of `diffusers` keeps
+/// its folders, and gets its other documents once all its models have outputs.
 ///
 /// The folder of each output gets a record of what the output was made from: a digest of the options, and of the length, the
 /// pickle and the directory of each input; and of the state of its files. An input is skipped if the record is about the same
@@ -114,6 +131,9 @@ pub fn convert_each(
         std::fs::create_dir_all(folder)
             .map_err(|reason| byte_source::FileError::Create { path: folder.clone(), reason })?;
     }
+    let EachInputs { checkpoints: inputs, pipelines } = inputs;
+    let mut pipelines: Vec<_> =
+        pipelines.iter().map(|pipeline| (pipeline, pipeline.models(&inputs))).collect();
     let jobs = batch.jobs.min(NonZeroUsize::new(inputs.len()).unwrap_or(NonZeroUsize::MIN));
     let outputs = EachOutputs {
         taken: Mutex::default(),
@@ -129,14 +149,22 @@ pub fn convert_each(
     let mut report = BatchReport { schema_version: SCHEMA_VERSION, ..BatchReport::default() };
     let limits = JobLimits { jobs, memory: batch::default_memory_limit() };
     run_jobs(limits, ResultOrder::OfJobs, observer, next_job, |item| {
-        let count = match &item {
-            BatchItem::Converted(_) => &mut report.converted,
-            BatchItem::Skipped { .. } => &mut report.skipped,
-            BatchItem::Failed { .. } => &mut report.failed,
-        };
-        *count = count.saturating_add(1);
+        if let BatchItem::Failed { input, .. } = &item {
+            pipelines.retain(|(pipeline, _)| !input.starts_with(shown_path(pipeline.path())));
+        }
+        report.count(&item);
         done(item)
     })?;
+    for (pipeline, models) in pipelines {
+        let input = shown_path(pipeline.path());
+        let item = match pipeline.copy_documents(options, &models) {
+            Ok(None) => continue,
+            Ok(Some(report)) => BatchItem::Pipeline(report),
+            Err(error) => BatchItem::Failed { input, error },
+        };
+        report.count(&item);
+        done(item)?;
+    }
     Ok(report)
 }
 

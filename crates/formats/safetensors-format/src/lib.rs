@@ -38,5 +38,5 @@ pub use constants::{FORMAT_KEY, FORMAT_PYTORCH, MAX_HEADER, METADATA_KEY, last_p
 pub use error::{EntryError, Error, Result};
 pub use header::{Header, TensorLocation, is_safetensors};
 pub use shards::{
-    INDEX_FILE, SINGLE_MODEL_FILE, ShardIndex, ShardTotals, is_model_file, shard_file_name, split_into_shards,
+    INDEX_FILE, ModelLibrary, SINGLE_MODEL_FILE, ShardIndex, ShardTotals, is_model_file, split_into_shards,
 };

@@ -1,7 +1,7 @@
 //! Sharding of a model: the assignment of tensors to files, and the index of the files.
 //!
 //! Facts: `split_state_dict_into_shards_factory` in `huggingface_hub` 1.0, and `save_pretrained` in `transformers` 5.23,
-//! which adds `total_parameters`.
+//! which adds `total_parameters`; `SAFETENSORS_WEIGHTS_NAME` in `diffusers` 0.42.
 
 use std::collections::BTreeMap;
 
@@ -40,18 +40,44 @@ pub fn split_into_shards(sizes: &[u64], max: u64) -> Vec<Vec<usize>> {
     files
 }
 
-/// Returns the name of file `number`, counted from 0, of `count`.
-pub fn shard_file_name(number: usize, count: usize) -> String {
-    match count {
-        1 => SINGLE_MODEL_FILE.to_owned(),
-        _ => format!("model-{:05}-of-{count:05}.safetensors", number.saturating_add(1)),
+/// Library that finds the files of a model in its folder by their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModelLibrary {
+    #[default]
+    Transformers,
+    Diffusers,
+}
+
+impl ModelLibrary {
+    fn stem(self) -> &'static str {
+        match self {
+            Self::Transformers => "model",
+            Self::Diffusers => "diffusion_pytorch_model",
+        }
+    }
+
+    /// Returns the name of file `number`, counted from 0, of `count`.
+    pub fn file_name(self, number: usize, count: usize) -> String {
+        let stem = self.stem();
+        match count {
+            1 => format!("{stem}.safetensors"),
+            _ => format!("{stem}-{:05}-of-{count:05}.safetensors", number.saturating_add(1)),
+        }
+    }
+
+    /// Returns the name of the index of a model in several files.
+    pub fn index_name(self) -> String {
+        format!("{}.safetensors.index.json", self.stem())
     }
 }
 
 /// Returns true if `name` is the file name of a model, of one of its shards, or of its index.
 pub fn is_model_file(name: &str) -> bool {
-    let is_part = name.starts_with("model-") && name.contains("-of-") && name.ends_with(".safetensors");
-    name == SINGLE_MODEL_FILE || name == INDEX_FILE || is_part
+    [ModelLibrary::Transformers, ModelLibrary::Diffusers].into_iter().any(|library| {
+        let rest = name.strip_prefix(library.stem()).unwrap_or_default();
+        let is_part = rest.starts_with('-') && rest.contains("-of-") && rest.ends_with(".safetensors");
+        matches!(rest, ".safetensors" | ".safetensors.index.json") || is_part
+    })
 }
 
 /// Index of a model in several files.

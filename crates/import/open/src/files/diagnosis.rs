@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use byte_source::Folder;
 
-use crate::files::folder_names::{checkpoints, indexes, is_training_state};
+use crate::files::folder_names::{PIPELINE_INDEX, checkpoints, indexes, is_training_state};
 
 /// Description of a folder that `TensorDict.memmap` wrote.
 pub const TENSOR_DICT: &str = "a memory-mapped TensorDict";
@@ -66,7 +66,7 @@ impl FolderDiagnosis {
         }
         let folders = folders_with_checkpoints(folder);
         if !folders.is_empty() {
-            let pipeline = listing.has_file("model_index.json");
+            let pipeline = listing.has_file(PIPELINE_INDEX);
             return if pipeline { Self::Pipeline { folders } } else { Self::Folders { folders } };
         }
         if let Some((what, name)) = detect_other_framework(folder) {
@@ -78,7 +78,7 @@ impl FolderDiagnosis {
             return Self::TrainingState { files: training };
         }
         let is_document = |name: &String| {
-            ["config.json", "params.json", "model_index.json"].contains(&name.as_str())
+            ["config.json", "params.json", PIPELINE_INDEX].contains(&name.as_str())
                 || name.starts_with("tokenizer")
         };
         if listing.files.iter().any(is_document) {

@@ -24,6 +24,8 @@ pub(crate) fn whole_of_index(name: &str) -> Option<String> {
 
 /// Documents next to a checkpoint that describe the model.
 pub(crate) const DOCUMENTS: &[&str] = &["config.json", "params.json", "adapter_config.json"];
+/// Document of `diffusers` that names the parts of a pipeline.
+pub(crate) const PIPELINE_INDEX: &str = "model_index.json";
 /// File name prefixes of training state next to a checkpoint.
 const TRAINING_STARTS: &[&str] = &["optimizer.", "scheduler.", "sampler.", "rng_state", "random_states"];
 const TRAINING_NAMES: &[&str] = &["scaler.pt", "training_args.bin"];
@@ -68,7 +70,7 @@ fn is_index(name: &str) -> bool {
     whole_of_index(name).is_some_and(|whole| is_checkpoint(&whole))
 }
 
-fn is_checkpoint(name: &str) -> bool {
+pub(crate) fn is_checkpoint(name: &str) -> bool {
     let mut ends = name.match_indices('.').filter_map(|(dot, _)| name.get(dot..)?.strip_prefix('.'));
     !name.starts_with('.') && ends.any(is_checkpoint_extension) && !is_training_state(name)
 }

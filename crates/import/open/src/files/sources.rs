@@ -199,7 +199,7 @@ impl CheckpointSources {
             return Ok((copied.clone(), Vec::new()));
         }
         let (companions, notes) = companions(&self.documents_next_to)?;
-        let copied = copy_companions(&*self.store, companions)?;
+        let copied = copy_to_local(&*self.store, companions)?;
         Ok((self.copied.get_or_init(|| copied).1.clone(), notes))
     }
 
@@ -363,15 +363,16 @@ impl CheckpointSources {
     }
 }
 
-/// Copies companions into a temporary folder.
-fn copy_companions(store: &dyn Store, companions: Vec<Companion>) -> Result<(Scratch, Vec<Companion>)> {
-    let (names, paths): (Vec<String>, Vec<PathBuf>) = companions.into_iter().unzip();
+/// Copies files into a temporary folder, below their names.
+pub(crate) fn copy_to_local(store: &dyn Store, files: Vec<Companion>) -> Result<(Scratch, Vec<Companion>)> {
+    let (names, paths): (Vec<String>, Vec<PathBuf>) = files.into_iter().unzip();
     let sources = store.open(&paths)?;
     // Unlike other temporary folders, it does not outlive a signal.
     let local = Scratch::create(&std::env::temp_dir())?;
     let mut copied = Vec::with_capacity(names.len());
     for (name, source) in names.into_iter().zip(sources) {
         let path = local.path().join(&name);
+        std::fs::create_dir_all(parent_folder(&path))?;
         let mut file = File::create(&path).map_err(|error| byte_source::Error::from(error).in_file(&path))?;
         let mut reader = SourceReader::new(&*source, 0..source.len());
         std::io::copy(&mut reader, &mut file)?;

@@ -74,7 +74,7 @@ impl CheckedFiles {
         let names = |keep: &dyn Fn(&str) -> bool| -> Vec<String> {
             folder.listing.files.iter().filter(|name| keep(name)).cloned().collect()
         };
-        let mut shards = names(&|name| is_model_file(name) && name != INDEX_FILE);
+        let mut shards = names(&|name| is_model_file(name) && name.ends_with(".safetensors"));
         let mut index = BTreeMap::new();
         // A model in one file is what loaders read, whatever else is there.
         if folder.listing.has_file(SINGLE_MODEL_FILE) {
