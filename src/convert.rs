@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use byte_source::{Location, Observer};
 use convert::{BatchItem, BatchOptions, BatchReport, ConvertOptions, ConvertReport, Overrides, Target};
-use open::{AllowedGlobals, Cast, CastFrom, CheckpointSum, Rename, Selection, WeightedPath};
+use open::{AllowedGlobals, Cast, CastFrom, CheckpointSum, ModelPart, Rename, Selection, WeightedPath};
 use output::{Destination, IfExists};
 use tensor::Dtype;
 
@@ -64,6 +64,24 @@ impl Convert {
     /// Converts the input file alone, even if it is one shard of several.
     pub fn single_shard(mut self) -> Self {
         self.options.single = true;
+        self
+    }
+
+    /// Takes a part of a model of several, as a model of its own.
+    pub fn part(mut self, part: ModelPart) -> Self {
+        self.options.part = Some(part);
+        self
+    }
+
+    /// Takes the tensors that the model lacks from the base that it was trained from.
+    pub fn complete_from(mut self, base: impl Into<PathBuf>) -> Self {
+        self.options.complete_from = Some(base.into());
+        self
+    }
+
+    /// Converts a model of which tensors are missing, or that has others than its configuration says, with a note.
+    pub fn incomplete(mut self) -> Self {
+        self.options.incomplete = true;
         self
     }
 

@@ -255,8 +255,8 @@ pub use carton_tools::{
 pub use carton_tools::{ResolveOptions, ResolveReport};
 pub use open::files::ShardPolicy;
 pub use open::{
-    AllowedGlobals, Cast, CastFrom, CastOptions, CastReport, CheckpointSum, Rename, Selection, TargetLayout,
-    Totals, WeightedPath,
+    AllowedGlobals, Cast, CastFrom, CastOptions, CastReport, CheckpointSum, ModelPart, Rename, Selection,
+    TargetLayout, Totals, WeightedPath,
 };
 pub use output::{Destination, IfExists};
 pub use runtime::{

@@ -1,5 +1,8 @@
 """Tiny configurations of every model type that `check` knows, for transformers to make models of."""
 
+import json
+import os
+
 SLIDING = ["sliding_attention", "full_attention"]
 LINEAR = ["linear_attention", "full_attention"]
 CONV = ["conv", "full_attention"]
@@ -82,6 +85,23 @@ PLAIN = """mistral ministral3 qwen2 qwen3 gemma gemma2 phi3 granite olmo olmo2 o
 mixtral granitemoe olmoe gpt_oss minimax_m2 qwen3_5_moe_text qwen3_5_moe llava_next llava_onevision mistral3 aya_vision paligemma qwen2_vl
 qwen2_5_vl qwen3_vl llama4 idefics3 smolvlm clip""".split()
 TYPES = [*CASES, *PLAIN]
+
+
+def chosen():
+    """The cases of all types, or of those that `T2C_CHECK_TYPES` names, with their numbers."""
+    types = os.environ.get("T2C_CHECK_TYPES", "").split() or TYPES
+    return [(name, number) for name in types for number in range(len(CASES.get(name, [{}])))]
+
+
+# Types whose configuration declares heads that the model does not have.
+DECLARED = {"deepseek_v3", "glm4_moe"}
+
+
+def undeclare(folder):
+    config = json.loads((folder / "config.json").read_text())
+    if config.pop("num_nextn_predict_layers", None):
+        (folder / "config.json").write_text(json.dumps(config))
+
 
 # Types of the parts, where the class leaves them open.
 PARTS = {

@@ -3,7 +3,8 @@
     PYTHON tests/conformance/class_defaults.py           writes crates/model/families/src/class_defaults.json
     PYTHON tests/conformance/class_defaults.py --check   fails if the file says something else
 
-PYTHON has transformers. Of each class, only the keys count that the table asks for: the texts in its source.
+PYTHON has transformers. Of the aliases, only those count that the table asks for: the texts in its source. A class also has the base of
+its rotary embeddings, and the class of a causal language model with its configuration.
 """
 
 import json
@@ -14,17 +15,26 @@ from dataclasses import MISSING
 from pathlib import Path
 
 CRATE = Path(__file__).resolve().parents[2] / "crates/model/families/src"
-UNREAD = {"architectures", "model_type"}
+UNREAD = """architectures model_type base_config_key sub_configs_defaults attribute_map _auto_class extra_files extra_config_files
+transformers_version output_hidden_states return_dict chunk_size_feed_forward problem_type label2id""".split()
 PLAIN = (bool, int, float, str, list, tuple, type(None))
 TEXT = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
 
 
+def written(value):
+    """A default as a configuration writes it, which has no infinity in JSON."""
+    if isinstance(value, (list, tuple)):
+        return [written(item) for item in value]
+    return {"__float__": "Infinity"} if value == float("inf") else value
+
+
 def table():
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
 
     keys = {key for file in CRATE.rglob("*.rs") for key in TEXT.findall(file.read_text())}
     keys |= {f"{part}_{key}" for part in ("encoder", "decoder") for key in ("layers", "ffn_dim")}
-    sources = ("families/mod.rs", "families/multimodal.rs", "parts/towers.rs", "config.rs")
+    sources = ("families/mod.rs", "multimodal.rs", "parts/towers.rs", "config.rs")
     types = {name for file in sources for name in TEXT.findall((CRATE / file).read_text())}
     waiting = sorted(name for name in types if name in CONFIG_MAPPING)
     classes = {}
@@ -40,11 +50,10 @@ def table():
                 parts[key] = part.model_type
         waiting.extend(parts.values())
         fields = {key: field.default for key, field in cls.__dataclass_fields__.items()}
-        wanted = keys | {real for alias, real in cls.attribute_map.items() if alias in keys}
         values = {
-            key: list(value) if isinstance(value, tuple) else value
+            key: written(value)
             for key, value in sorted(fields.items())
-            if key in wanted and key not in UNREAD and value is not MISSING and isinstance(value, PLAIN)
+            if key not in UNREAD and not key.endswith("_plan") and value is not MISSING and isinstance(value, PLAIN)
         }
         aliases = {alias: real for alias, real in cls.attribute_map.items() if alias in keys or real in keys}
         row = {"values": values}
@@ -52,6 +61,10 @@ def table():
             row["aliases"] = aliases
         if parts:
             row["parts"] = parts
+        if CAUSAL.get(name, "").endswith(("ForCausalLM", "LMHeadModel")) and not parts:
+            row["causal"] = CAUSAL[name]
+        if isinstance(getattr(cls, "default_theta", None), float):
+            row["theta"] = cls.default_theta
         classes[name] = row
     return classes
 

@@ -4,51 +4,17 @@ The tensors that a model has are those of transformers' own models; nothing here
 """
 
 import json
-import os
 import random
 import shutil
-import struct
 import zlib
 
 import checked
 import pytest
 from conftest import worker_fixture
+from folders import read, write, write_shards
 from program import torch2carton
 
 newest = worker_fixture("NEWEST", "check_worker.py")
-TYPES = os.environ.get("T2C_CHECK_TYPES", "").split() or checked.TYPES
-CASES = [(name, number) for name in TYPES for number in range(len(checked.CASES.get(name, [{}])))]
-DECLARED = {"deepseek_v3", "glm4_moe"}  # whose configuration declares heads that the model does not have
-
-
-def read(file):
-    data = file.read_bytes()
-    end = 8 + struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:end])
-    header.pop("__metadata__", None)
-    return {name: (row["dtype"], row["shape"], data[end + row["data_offsets"][0] : end + row["data_offsets"][1]]) for name, row in header.items()}
-
-
-def write(file, tensors):
-    header, at = {"__metadata__": {"format": "pt"}}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    file.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
-
-
-def write_shards(folder, tensors, count=3):
-    """The index is made of the shards, as a tool makes one again."""
-    (folder / "model.safetensors").unlink()
-    names, index = sorted(tensors), {}
-    for number in range(count):
-        file = f"model-{number + 1:05}-of-{count:05}.safetensors"
-        share = names[number::count]
-        write(folder / file, {name: tensors[name] for name in share})
-        index |= dict.fromkeys(share, file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
-    return index
 
 
 def check(folder, status):
@@ -57,27 +23,21 @@ def check(folder, status):
     return json.loads(outcome.stdout)
 
 
-def undeclare(folder):
-    config = json.loads((folder / "config.json").read_text())
-    if config.pop("num_nextn_predict_layers", None):
-        (folder / "config.json").write_text(json.dumps(config))
-
-
 def names(rows):
     return [row["name"] for row in rows]
 
 
-@pytest.mark.parametrize("model_type, number", CASES)
+@pytest.mark.parametrize("model_type, number", checked.chosen())
 def test_what_transformers_writes_is_whole_and_what_is_taken_is_found(newest, tmp_path, model_type, number):
     folders = {layout: tmp_path / layout for layout in ("released", "modules")}
     model = newest.ask("write", model_type=model_type, number=number, **{layout: str(folder) for layout, folder in folders.items()})
     in_memory = {name: shape for name, (_, shape, _) in read(folders["modules"] / "model.safetensors").items()}
     assert in_memory.items() <= model["shapes"].items()
     for layout, folder in folders.items():
-        if model_type in DECLARED:
+        if model_type in checked.DECLARED:
             report = check(folder, 1)
             assert report["absent"] == ["mtp"] and not report["unexpected"] and not report["misshaped"]
-            undeclare(folder)
+            checked.undeclare(folder)
         report = check(folder, 0)
         same = read(folders["released"] / "model.safetensors").keys() == in_memory.keys()
         assert report["layout"] == layout or same, report

@@ -1,15 +1,17 @@
-"""`--names`: a LLaMA in the layout of Meta or Hugging Face gives the same logits in the other one, and comes back bit for bit.
+"""`--names`: a LLaMA in the layout of Meta or Hugging Face gives the same logits in the other one, and comes back bit for bit. All
+model types of the table get the names of transformers' modules and those that it writes, as transformers writes them.
 
 The references are Meta's own code (llama-models) and transformers; `from_pretrained` reads our folders as they are.
 """
 
 import json
 
+import checked
 import models
 import numpy
 import pytest
 from conftest import worker_fixture
-from program import succeed
+from program import hashes, refuse, succeed
 
 # CLOSE is the largest difference of logits in float64. In a smaller dtype, our logits may differ from those in float64 by
 # ALLOWED times as much as the reference's do.
@@ -20,6 +22,7 @@ BACK = ["llama mha", "llama gqa", "llama mqa", "llama tied", "llama norm_eps"]
 
 
 newest = worker_fixture("NEWEST", "model_worker.py")
+families = worker_fixture("NEWEST", "check_worker.py")
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +111,29 @@ def test_frequencies_of_any_dtype_are_made_again(newest, tmp_path):
         succeed(source, "--names", "hf", "-o", source / "hf")
         succeed(source / "hf", "--names", "meta", "-o", source / "back")
         assert newest.ask("differences", one=str(source), other=str(source / "back")) == []
+
+
+@pytest.mark.parametrize("model_type, number", checked.chosen())
+def test_names_in_memory_are_those_of_transformers_and_come_back(families, tmp_path, model_type, number):
+    released, modules = tmp_path / "released", tmp_path / "modules"
+    families.ask("write", model_type=model_type, number=number, released=str(released), modules=str(modules))
+    for folder in (released, modules):
+        checked.undeclare(folder)
+    for source, names, expected in ((released, "modules", modules), (modules, "hf", released)):
+        made, back = tmp_path / f"to-{names}", tmp_path / f"from-{names}"
+        succeed(source, "--names", names, "-o", made)
+        assert hashes(made) == hashes(expected)
+        assert (made / "config.json").read_bytes() == (source / "config.json").read_bytes()
+        succeed(made, "--names", {"modules": "hf", "hf": "modules"}[names], "-o", back)
+        assert hashes(back) == hashes(source)
+    succeed(released / "model.safetensors", "--names", "modules", "-o", tmp_path / "alone")
+    assert hashes(tmp_path / "alone") == hashes(modules)
+
+
+def test_a_missing_expert_is_named_and_nothing_is_written(families, tmp_path):
+    released, modules = tmp_path / "released", tmp_path / "modules"
+    families.ask("write", model_type="mixtral", number=0, released=str(released), modules=str(modules))
+    name = "model.layers.1.block_sparse_moe.experts.3.w2.weight"
+    for options in (["--exclude", name], ["--exclude", name, "--incomplete"]):
+        outcome = refuse(released, "--names", "modules", *options, "-o", tmp_path / "out")
+        assert name in outcome.stderr and not (tmp_path / "out").exists()

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::Location;
+use families::TextPart;
 use open::files::CheckpointSources;
 use open::{
     ADAPTER_CONFIG, CartonInput, CheckpointSum, check_casts, check_renames, find_sources, take_documents,
-    tensor_file,
+    take_part, tensor_file,
 };
 use output::{file_name, is_given_as_folder};
 use quantization::QuantizationDocuments;
@@ -33,10 +34,12 @@ pub struct PlannedConversion {
     pub(crate) is_folder: bool,
     /// True if the report has a checksum of each file of the output. A batch records them.
     pub(crate) checksums: bool,
+    /// The part of the model that is taken. The documents of `sources` describe it.
+    pub(crate) part: Option<TextPart>,
     /// Documents that describe the quantization of the weights, if it is undone. The documents of `sources` describe the
     /// result.
     pub(crate) quantization: Option<QuantizationDocuments>,
-    /// Files of the adapters that are merged, and of the checkpoints that are summed.
+    /// Files of the adapters that are merged, and of the checkpoints that are summed or complete the model.
     pub(crate) other_inputs: Vec<Location>,
 }
 
@@ -79,6 +82,7 @@ impl PlannedConversion {
             None => find_sources(&open)?,
         };
         misc::take_documents(format.misc(), &mut sources)?;
+        let part = options.part.map(|_| take_part(&mut sources)).transpose()?;
         let quantization = options.dequantize.then(|| take_documents(&mut sources)).transpose()?;
         let name = output_path::model_name(&options, &sources);
         let has_documents = sources.folder().is_some() && has_documents(&sources, carton.as_deref())?;
@@ -120,6 +124,7 @@ impl PlannedConversion {
             output,
             is_folder,
             checksums: false,
+            part,
             quantization,
             other_inputs,
             options,
@@ -169,6 +174,9 @@ pub(crate) fn check_options(options: &ConvertOptions) -> Result<()> {
             open::InvalidOption::Exclusive { first: "allow_dangerous", second: "deny_unknown" }.into()
         );
     }
+    if options.part.is_some() && options.complete_from.is_some() {
+        return Err(open::InvalidOption::Exclusive { first: "part", second: "complete_from" }.into());
+    }
     options.overrides.check().map_err(|(name, reason)| open::InvalidOption::Value {
         name: name.to_owned(),
         reason: reason.to_owned(),
@@ -209,7 +217,7 @@ fn other_inputs(options: &ConvertOptions, base: &CheckpointSources) -> Result<Ve
         documents.push(tensors.at(tensors.path().with_file_name(ADAPTER_CONFIG)));
         add(&adapter.path, tensors)?;
     }
-    for path in options.sum.paths() {
+    for path in options.other_checkpoints() {
         let sources = CheckpointSum::find(&options.context(&()).open_options(path)?)?;
         sources.locations().try_for_each(|file| add(path, file))?;
     }

@@ -84,6 +84,7 @@ impl PlannedConversion {
         let found = FoundInput {
             sources: Arc::clone(&self.sources),
             carton: self.carton.clone(),
+            part: self.part.clone(),
             quantization: self.quantization.clone(),
         };
         let mut model = found.read(&options.open_options(), observer)?;
@@ -175,7 +176,7 @@ impl PlannedConversion {
         Ok(names)
     }
 
-    /// Returns `config.json` if the options make it wrong: without the description of a quantization that is undone, and with the dtype
+    /// Returns `config.json` if the options make it wrong: that of a part, without the description of a quantization that is undone, and with the dtype
     /// that most numbers are written in.
     fn changed_config(
         &self,
@@ -187,12 +188,13 @@ impl PlannedConversion {
         let is_companion =
             |(name, path): &Companion| name == CONFIG_FILE && self.carton.is_none() && !given.contains(path);
         let is_cast = !self.options.casts.all().is_empty() && misc.iter().any(is_companion);
-        if !(is_undone || is_cast) {
+        if !(is_undone || is_cast || self.part.is_some()) {
             return Ok(None);
         }
         let Some(text) = self.sources.documents.config()? else { return Ok(None) };
-        let with_dtype = main_dtype(tensors).and_then(|dtype| quantization::config_with_dtype(text, dtype));
-        let text = with_dtype.or_else(|| is_undone.then(|| text.to_owned()));
+        let dtype = main_dtype(tensors).filter(|_| is_undone || is_cast);
+        let with_dtype = dtype.and_then(|dtype| quantization::config_with_dtype(text, dtype));
+        let text = with_dtype.or_else(|| (is_undone || self.part.is_some()).then(|| text.to_owned()));
         Ok(text.map(|text| (CONFIG_FILE, text)))
     }
 

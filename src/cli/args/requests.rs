@@ -24,6 +24,7 @@ fn convert_rows() -> Vec<(&'static str, Json)> {
         ("--no-sync", json!({ "no_sync": true })),
         ("--digest", json!({ "digest": true })),
         ("--single", json!({ "single": true })),
+        ("--incomplete", json!({ "incomplete": true })),
         ("--allow-dangerous", json!({ "allow_dangerous": true })),
         ("--deny-unknown", json!({ "deny_unknown": true })),
         ("--n-heads 32", json!({ "n_heads": 32 })),
@@ -35,6 +36,9 @@ fn convert_rows() -> Vec<(&'static str, Json)> {
         ("--exclude a*", json!({ "exclude": "a*" })),
         ("--strip-prefix module.", json!({ "strip-prefix": "module." })),
         ("--rename ^a=b", json!({ "rename": ["^a=b"] })),
+        ("--names modules", json!({ "names": "modules" })),
+        ("--part text", json!({ "part": "text" })),
+        ("--complete-from a", json!({ "complete_from": "a" })),
         ("--dequantize", json!({ "dequantize": true })),
         (
             "--add a=0.5 --add b --common",

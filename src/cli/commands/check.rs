@@ -77,23 +77,11 @@ pub(crate) fn check(args: &Check, quiet: bool) -> Result<ExitCode> {
 
 /// Returns the findings of each kind as lines.
 fn findings(report: &CheckReport) -> Vec<(&'static str, Vec<String>)> {
-    let group = |group: &inspect::TensorGroup| match (group.is_all, group.tensors) {
-        (true, tensors) => format!("{}: all {}", group.name, format_things(tensors, "tensor")),
-        (false, 1) => group.name.clone(),
-        (false, tensors) => format!("{}: {}", group.name, format_things(tensors, "tensor")),
-    };
     let mut kinds = vec![
         ("declared but absent", report.absent.iter().map(|part| (*part).to_owned()).collect()),
-        ("missing", report.groups.iter().map(group).collect()),
+        ("missing", report.groups.iter().map(ToString::to_string).collect()),
         ("unexpected", report.unexpected.clone()),
-        (
-            "misshaped",
-            report
-                .misshaped
-                .iter()
-                .map(|row| format!("{} is {:?}, expected {:?}", row.name, row.shape, row.expected))
-                .collect(),
-        ),
+        ("misshaped", report.misshaped.iter().map(ToString::to_string).collect()),
         (
             "twice",
             report

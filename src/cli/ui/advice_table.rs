@@ -48,6 +48,7 @@ const ADVICE: &[(&str, &str)] = &[
     ("open::MissingRank", "; copy the files of all ranks again"),
     ("open::NoSuchPrefix", "; check --strip-prefix"),
     ("open::NoTensorsUnderKey", "; check --key, --include and --exclude"),
+    ("open::NotWhole", "; --incomplete converts it as it is"),
     ("open::NothingRenamed", "; check --rename"),
     ("open::OutsideFile", "; copy the files of all ranks again"),
     ("open::SameName", "; check --rename"),

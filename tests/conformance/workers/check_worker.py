@@ -72,5 +72,15 @@ def missing(folder):
     return sorted(loading["missing_keys"])
 
 
+@torch.no_grad()
+def part_logits(part, whole):
+    """Loads a text part, and compares its logits with those of the whole model for a text."""
+    tokens = torch.tensor([[5, 7, 9, 11, 23, 41]])
+    text, loading = transformers.AutoModelForCausalLM.from_pretrained(part, output_loading_info=True)
+    all_parts = transformers.AutoModelForImageTextToText.from_pretrained(whole)
+    distance = (text.eval()(tokens).logits - all_parts.eval()(tokens).logits).abs().max().item()
+    return {"missing": sorted(loading["missing_keys"]), "unexpected": sorted(loading["unexpected_keys"]), "distance": distance}
+
+
 if __name__ == "__main__":
-    serve({"write": write, "missing": missing})
+    serve({"write": write, "missing": missing, "part_logits": part_logits})

@@ -22,11 +22,14 @@ use output::{Destination, IfExists, OutputFiles, PlannedFile};
 use safetensors_format::{FORMAT_KEY, METADATA_KEY};
 use tensor::{Dtype, Tensor, Tensors};
 use torch_import::{Checkpoint, CheckpointValue, CompoundKind, Container};
-use torchscript::{Module, OnInvalidInput, ScriptOptions};
+use torchscript::{Module, ModuleCode, OnInvalidInput, ScriptOptions};
 
 use crate::note_collector::NoteCollector;
 use crate::options::model_options;
-use crate::{Error, ModelOptions, OutputFormat, OutputReport, PlannedConversion, Problem, Result};
+use crate::{
+    ArchitectureChoice, Error, ModelOptions, NoModelReason, OutputFormat, OutputReport, PlannedConversion,
+    Problem, Result,
+};
 
 /// Maximum number of tensors that a note or an error names.
 const SHOWN: usize = 4;
@@ -247,6 +250,13 @@ impl<'j> OutputJob<'j> {
     pub(crate) fn to_module(&self, options: &ModelOptions, errors: OnInvalidInput) -> Result<Module> {
         let conversion = &self.conversion.options;
         let (shards, overrides) = (conversion.shards(), conversion.overrides);
+        let missing = self.model.incomplete.as_ref().and_then(|incomplete| incomplete.missing.first());
+        if let (Some(missing), ArchitectureChoice::Auto) = (missing, &options.architecture) {
+            let why = Some(NoModelReason::MissingTensor { name: missing.name.clone() });
+            let weights =
+                torchscript::weights_module(self.tensors, errors).map_err(|error| self.at_input(error))?;
+            return Ok(Module { code: ModuleCode::Weights { why }, ..weights });
+        }
         model_options::convert_to_module(
             options,
             errors,

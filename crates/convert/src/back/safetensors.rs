@@ -23,6 +23,9 @@ use crate::report::file_names_line;
 use crate::{InvalidOption, Note, OutputFormat, OutputReport, Result};
 use output::{OutputDocuments, OutputFiles, PlannedFile};
 
+/// Key of the metadata for what an incomplete model lacks.
+const INCOMPLETE_KEY: &str = "torch2carton.incomplete";
+
 pub(crate) static SAFETENSORS: OutputFormat = output_format!(
     SafetensorsOptions,
     "safetensors",
@@ -36,7 +39,7 @@ pub(crate) static SAFETENSORS: OutputFormat = output_format!(
 #[serde(default)]
 #[non_exhaustive]
 pub struct SafetensorsOptions {
-    /// Translate a LLaMA into this layout
+    /// Give a model these names, or translate a LLaMA of Meta's or into Meta's
     ///
     /// The document is config.json or params.json. The output is a folder, or only the tensors if -o names a file
     #[serde(rename = "names")]
@@ -159,10 +162,12 @@ impl Output for SafetensorsOptions {
         let is_changed =
             is_changed || self.max_shard_size.is_some() || has_hash && !is_in_order_of_file(job)?;
         let is_wrong = |key: &str| is_changed && is_about_bytes(key) || is_recast && is_about_dtypes(key);
-        let (wrong, texts): (Vec<_>, Vec<_>) = texts.into_iter().partition(|(key, _)| is_wrong(key));
+        let (wrong, mut texts): (Vec<_>, Vec<_>) = texts.into_iter().partition(|(key, _)| is_wrong(key));
         if !wrong.is_empty() {
             notes.push(Note::MetadataLeftOut { keys: wrong.into_iter().map(|(key, _)| key).collect() });
         }
+        let incomplete = job.model.incomplete.as_ref();
+        texts.extend(incomplete.map(|differences| (INCOMPLETE_KEY.to_owned(), differences.to_string())));
         let mut files = plan_files(job, &tied, self.max_shard_size, &texts)?;
         if let Some(values) = kept.values {
             let path = values_path(job);

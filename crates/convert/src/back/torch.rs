@@ -23,7 +23,7 @@ pub(crate) static TORCH: OutputFormat =
 #[serde(default)]
 #[non_exhaustive]
 pub struct TorchOptions {
-    /// Translate a LLaMA into this layout
+    /// Give a model these names, or translate a LLaMA of Meta's or into Meta's
     ///
     /// The document is config.json or params.json. The output is a folder, or only the tensors if -o names a file
     #[serde(rename = "names")]

@@ -53,7 +53,8 @@ pub(crate) fn find_misc_files(conversion: &PlannedConversion) -> Result<(Vec<Com
         Default::default()
     };
     let is_given = |name: &str| all.iter().any(|(other, _)| other == name);
-    companions.retain(|(name, _)| !is_given(name));
+    let is_of_other_part = |name: &str| conversion.part.is_some() && name.contains("processor_config");
+    companions.retain(|(name, _)| !is_given(name) && !is_of_other_part(name));
     left_out.retain_mut(|note| match note {
         FilesNote::LinkLeftOut { path, .. } => !is_given(&file_name(path)),
         FilesNote::CodeLeftOut { files } => {

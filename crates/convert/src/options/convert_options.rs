@@ -6,16 +6,16 @@ use byte_source::{Location, Observer, Stores};
 use decoder::Overrides;
 use open::files::ShardPolicy;
 use open::{
-    AllowedGlobals, CastOptions, CheckpointSum, Context, DEFAULT_MAX_EXPANSION, Dequantize, Merge,
-    OpenOptions, Rename, Selection, Step, Sum, TargetLayout, Translate, WeightedPath, path_json, set_options,
-    to_object,
+    AllowedGlobals, CastOptions, CheckpointSum, Complete, Context, DEFAULT_MAX_EXPANSION, Dequantize, Merge,
+    ModelPart, OpenOptions, Rename, RequireWhole, Selection, Step, Sum, TakePart, TargetLayout, Translate,
+    WeightedPath, path_json, set_options, to_object,
 };
 use output::{Destination, IfExists};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::options::output_format::outputs;
-use crate::{InvalidOption, OutputFormat, Result, Target};
+use crate::{ArchitectureChoice, InvalidOption, ModuleOptions, OutputFormat, Result, Target};
 
 /// Options for converting a checkpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,6 +63,9 @@ pub struct ConvertOptions {
     /// Convert one shard of a checkpoint alone
     #[cfg_attr(feature = "cli", arg(long))]
     pub single: bool,
+    /// Convert a model of which tensors are missing, or that has others than its config.json says
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub incomplete: bool,
     /// Convert a file that could run code, such as os.system, or whose TorchScript code reads or writes files; nothing is
     /// executed
     #[cfg_attr(feature = "cli", arg(long))]
@@ -89,6 +92,15 @@ pub struct ConvertOptions {
     /// dropped
     #[cfg_attr(feature = "cli", arg(long))]
     pub dequantize: bool,
+    /// Take one part of a model of several, as a model of its own: its tensors, names and config.json
+    #[cfg_attr(feature = "cli", arg(long, value_name = "PART"))]
+    pub part: Option<ModelPart>,
+    /// Take the tensors that the model lacks from BASE, which it was trained from
+    ///
+    /// BASE has the same config.json and shapes, and some tensors that are equal bit for bit. Its layout and shards may be others
+    #[serde(with = "path_json::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "BASE", conflicts_with = "part", value_hint = clap::ValueHint::AnyPath))]
+    pub complete_from: Option<PathBuf>,
     /// Checkpoints to sum with the selected and renamed tensors.
     #[serde(flatten)]
     #[cfg_attr(feature = "cli", command(flatten))]
@@ -121,12 +133,15 @@ impl Default for ConvertOptions {
             no_sync: false,
             digest: false,
             single: false,
+            incomplete: false,
             allow_dangerous: false,
             deny_unknown: false,
             overrides: Overrides::default(),
             selection: Selection::default(),
             renames: Vec::new(),
             dequantize: false,
+            part: None,
+            complete_from: None,
             sum: CheckpointSum::default(),
             adapters: Vec::new(),
             casts: CastOptions::default(),
@@ -159,10 +174,14 @@ impl ConvertOptions {
             #[serde(with = "path_json::option")]
             output: Option<PathBuf>,
             names: Option<TargetLayout>,
+            part: Option<ModelPart>,
+            #[serde(with = "path_json::option")]
+            complete_from: Option<PathBuf>,
         }
-        let chosen = ["to", "output", "names"].into_iter();
+        let chosen = ["to", "output", "names", "part", "complete_from"].into_iter();
         let chosen = chosen.filter_map(|name| Some((name.to_owned(), given.get(name)?.clone()))).collect();
-        let Choice { to, output, names: layout } = set_options(&Choice::default(), chosen)?;
+        let Choice { to, output, names: layout, part, complete_from } =
+            set_options(&Choice::default(), chosen)?;
         given.remove("to");
         let is_given = |value: &Json| match value {
             Json::Null | Json::Bool(false) => false,
@@ -176,7 +195,8 @@ impl ConvertOptions {
         given.retain(|name, value| is_given(value) || !is_known(name));
         let names: Vec<String> = given.keys().map(|name| name.replace('-', "_")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let target = Target::choose(to, output.as_deref(), &names, layout)?;
+        let makes_folder = part.is_some() || complete_from.is_some();
+        let target = Target::choose(to, output.as_deref(), &names, layout, makes_folder)?;
         let options = set_options(&Self { target: target.clone(), ..Self::default() }, given)?;
         Ok(Self { target: options.target.assumed_as(&target), ..options })
     }
@@ -226,6 +246,11 @@ impl ConvertOptions {
     /// Returns the steps of a conversion, in their order.
     pub fn steps(&self) -> Vec<Box<dyn Step>> {
         let mut steps = self.naming_steps(false);
+        if self.part.is_some() {
+            steps.push(Box::new(TakePart));
+        }
+        steps.extend(self.complete_from.clone().map(|base| Box::new(Complete::new(base)) as Box<dyn Step>));
+        steps.extend(self.required_whole().map(|step| Box::new(step) as Box<dyn Step>));
         if !self.sum.is_empty() {
             steps.push(Box::new(Sum::new(self.sum.clone(), self.naming_steps(true))));
         }
@@ -244,6 +269,21 @@ impl ConvertOptions {
         steps
     }
 
+    /// Returns the step that requires a whole model: for other names, after a completion, and for a model that runs, unless tensors are selected.
+    fn required_whole(&self) -> Option<RequireWhole> {
+        let Selection { key, include, exclude, .. } = &self.selection;
+        if self.single || key.is_some() || !include.is_empty() || !exclude.is_empty() {
+            return None;
+        }
+        let format = self.target.output();
+        // A model gets Meta's names only if all its weights are there.
+        let is_renamed = format.requested_layout().is_some_and(|layout| layout != TargetLayout::Meta);
+        let has_model =
+            |options: ModuleOptions<'_>| options.model.architecture != ArchitectureChoice::Weights;
+        let runs = format.module_options().is_some_and(has_model);
+        (runs || is_renamed || self.complete_from.is_some()).then(|| RequireWhole::new(self.incomplete, runs))
+    }
+
     /// Returns the steps for the input and for each checkpoint that is summed with it. With `if_quantized`, an input whose
     /// weights are not quantized is taken as it is.
     fn naming_steps(&self, if_quantized: bool) -> Vec<Box<dyn Step>> {
@@ -259,9 +299,14 @@ impl ConvertOptions {
         steps
     }
 
-    /// Returns the paths of the adapters and of the summed checkpoints.
+    /// Returns the paths of the adapters, and of the summed and completing checkpoints.
     pub fn other_paths(&self) -> impl Iterator<Item = &Path> {
-        self.adapters.iter().map(|adapter| adapter.path.as_path()).chain(self.sum.paths())
+        self.adapters.iter().map(|adapter| adapter.path.as_path()).chain(self.other_checkpoints())
+    }
+
+    /// Returns the paths of the summed and completing checkpoints.
+    pub(crate) fn other_checkpoints(&self) -> impl Iterator<Item = &Path> {
+        self.sum.paths().chain(self.complete_from.as_deref())
     }
 
     /// Sets the output path, and infers the output format from its extension.

@@ -74,13 +74,13 @@ impl Target {
     pub fn from_path(path: &Path) -> Result<Self, InvalidOption> {
         match foreign_kind(path) {
             Some(kind) => Err(InvalidOption::ForeignOutput { path: path.to_owned(), kind }),
-            None => Self::choose(None, Some(path), &[], None),
+            None => Self::choose(None, Some(path), &[], None, false),
         }
     }
 
     /// Returns the output format that is named or has the extension of `path`, else the first one that has all the options
     /// `given`, else a carton; with its default options. Meta's code loads `.pth` files, so they come first for its layout, and
-    /// safetensors for another folder.
+    /// safetensors for another folder, also if the options make one.
     ///
     /// # Errors
     /// When an option is that of another format.
@@ -89,6 +89,7 @@ impl Target {
         path: Option<&Path>,
         given: &[&str],
         layout: Option<TargetLayout>,
+        makes_folder: bool,
     ) -> Result<Self, InvalidOption> {
         let is_folder = path.is_some_and(is_given_as_folder);
         let of_path = path.and_then(OutputFormat::from_path);
@@ -105,7 +106,7 @@ impl Target {
         let fits = |format: &&OutputFormat| owned.iter().all(|(_, owners)| owners.contains(format));
         let first = match layout {
             Some(TargetLayout::Meta) => Some(&TORCH),
-            _ => is_folder.then_some(&SAFETENSORS),
+            _ => (is_folder || makes_folder).then_some(&SAFETENSORS),
         };
         let format = named.or_else(|| first.into_iter().chain(outputs()).find(fits)).unwrap_or_default();
         if let Some((name, owners)) = owned.iter().find(|(_, owners)| !owners.contains(&format)) {

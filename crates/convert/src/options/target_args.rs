@@ -80,7 +80,10 @@ impl FromArgMatches for Target {
         };
         let path = path.filter(|path| !is_each || is_repository(path));
         let layout = matches.get_one::<TargetLayout>("target_layout").copied();
-        let chosen = Self::choose(to, path, &names, layout)
+        let is_present =
+            |id: &str| matches.try_contains_id(id).unwrap_or_default() && matches.value_source(id).is_some();
+        let makes_folder = is_present("part") || is_present("complete_from");
+        let chosen = Self::choose(to, path, &names, layout, makes_folder)
             .map_err(|error| clap::Error::raw(ErrorKind::ArgumentConflict, error.with_flags()))?;
         match &chosen.format().arguments {
             Some(arguments) => Ok((arguments.read)(matches)?.assumed_as(&chosen)),

@@ -143,6 +143,39 @@ pub enum Problem {
     /// A model of Megatron-LM was trained with a setting that its names do not show, and no other layout has.
     #[error("it was trained with `{setting}`, and weights of this kind are not translated")]
     MegatronSetting { setting: String },
+    /// No configuration says which tensors the model has.
+    #[error("there is no config.json that says what tensors the model has")]
+    NoConfiguration,
+    /// The configuration does not say which tensors the model has.
+    #[error("config.json does not say what tensors the model has: {reason}")]
+    Configuration { reason: families::Error },
+    /// Most tensors are not those of the model of the configuration.
+    #[error("{known} of {of} tensors have names of a `{}`, which config.json describes", model_type.escape_debug())]
+    NamesOfAnother { model_type: String, known: usize, of: usize },
+    /// The tensors cannot get the names of another layout.
+    #[error("{reason}")]
+    Untranslatable { reason: families::Error },
+    /// A layout has tensors that another one has, too.
+    #[error("`{}` and `{}` are the same tensor in two layouts", first.escape_debug(), second.escape_debug())]
+    InTwoLayouts { first: String, second: String },
+    /// Tensors are not those that the configuration asks for.
+    #[error("it is not whole: {comparison}")]
+    NotWhole { comparison: Box<families::ModelComparison> },
+    /// A base has another configuration than the model that it should complete.
+    #[error("it is not its base: config.json has other values of {}", keys.join(", "))]
+    OtherConfiguration { keys: Vec<String> },
+    /// No tensor of a base is one of the model that it should complete.
+    #[error("it is not its base: 0 of {of} tensors agree bit for bit")]
+    NotItsBase { of: usize },
+    /// A base lacks a tensor that it should give.
+    #[error("it has no tensor `{}` either", name.escape_debug())]
+    NotInBase { name: String },
+    /// A tensor of a base has another shape.
+    #[error("`{}` has the shape {found:?}, and {expected:?} is needed", name.escape_debug())]
+    OtherShape { name: String, expected: Vec<u64>, found: Vec<u64> },
+    /// A tensor that a base should give has another dtype than those beside it.
+    #[error("`{}` is {found}, and {expected} is needed", name.escape_debug())]
+    OtherDtype { name: String, expected: Dtype, found: Dtype },
     /// A document of an input or of the options is not one of a carton. The text counts its problems.
     #[error("{}", .0.count_text())]
     Document(DocumentProblems),
@@ -159,10 +192,11 @@ pub enum Problem {
 details! {
     Problem => Problem::place {
         Input: NoAdapter, AdapterAlone, DangerousGlobal, UnknownGlobal, NoTensors, SeveralKeys, TwoOfOneName, NoData,
-            Document;
+            NoConfiguration, NamesOfAnother, Untranslatable, InTwoLayouts, NotWhole, OtherConfiguration,
+            NotItsBase, NotInBase, OtherShape, OtherDtype, Document;
         Option: NoTensorsUnderKey, DigestExpansion, AllTensorsExcluded, NoSuchPrefix, NothingRenamed, EmptyName, SameName,
             SameNameWithoutPrefix, CannotCast, CodesCast;
-        Unsupported: AdapterForm, Dimensions, TooManyElements, NotNumbers, MegatronSetting;
+        Unsupported: AdapterForm, Dimensions, TooManyElements, NotNumbers, MegatronSetting, Configuration;
     }
 }
 

@@ -58,15 +58,18 @@ pub use options::size_text::{self, parse_size};
 pub use steps::adapter_overview::{AdapterOverview, refuse_adapter};
 pub use steps::cast::{CastReport, Casts, check_casts};
 pub use steps::cast_options::{Cast, CastFrom, CastOptions};
+pub use steps::complete::Complete;
 pub use steps::dequantize::{
     Dequantize, DequantizedReport, encode_descriptions, read_documents, take_documents,
 };
 pub use steps::merge::{ADAPTER_CONFIG, Merge, WeightedPath, tensor_file};
 pub use steps::name_patterns::NamePatterns;
+pub use steps::part::{ModelPart, TakePart, take_part};
 pub use steps::rename::{Rename, check_renames};
 pub use steps::select::Selection;
 pub use steps::sum::{CheckpointSum, Sum};
 pub use steps::translate::{TargetLayout, Translate, decoder_options, in_checkpoint, lone_shard};
+pub use steps::whole::RequireWhole;
 pub use steps::{Context, Step, StepReport};
 pub use totals::Totals;
 pub use values::array_text::array_text;

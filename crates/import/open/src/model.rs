@@ -75,6 +75,10 @@ pub struct Model {
     pub document: Option<LayoutDocument>,
     /// Documents that describe the quantization of the weights, if it is undone.
     pub quantization: Option<QuantizationDocuments>,
+    /// The part that a step takes, if one does.
+    pub part: Option<families::TextPart>,
+    /// What the tensors lack, and have too much, if an incomplete model passes.
+    pub incomplete: Option<families::ModelComparison>,
     /// Decoder that the tensors belong to, if it is known without documents.
     pub decoder: Option<Decoder>,
     /// The carton, if the input is one.
@@ -104,7 +108,7 @@ impl Model {
         };
         let quantization =
             options.dequantize.then(|| dequantize::take_documents(&mut sources)).transpose()?;
-        let found = FoundInput { sources: Arc::new(sources), carton, quantization };
+        let found = FoundInput { sources: Arc::new(sources), carton, part: None, quantization };
         found.read(options, observer)
     }
 
@@ -120,6 +124,8 @@ impl Model {
             origins: None,
             document: None,
             quantization: None,
+            part: None,
+            incomplete: None,
             decoder: None,
             carton: None,
         }
@@ -224,6 +230,8 @@ impl Model {
 pub struct FoundInput {
     pub sources: Arc<CheckpointSources>,
     pub carton: Option<Arc<CartonInput>>,
+    /// The part that [`TakePart`](crate::TakePart) takes. The documents of `sources` describe it.
+    pub part: Option<families::TextPart>,
     /// Documents that describe the quantization of the weights, if it is undone. The documents of `sources` describe the
     /// result.
     pub quantization: Option<QuantizationDocuments>,
@@ -235,7 +243,7 @@ impl FoundInput {
     /// # Errors
     /// Those of [`Model::open`].
     pub fn read(self, options: &OpenOptions, observer: &dyn Observer) -> Result<Model> {
-        let Self { sources, carton, quantization } = self;
+        let Self { sources, carton, part, quantization } = self;
         let judge = |file: &Path, checkpoint: &Checkpoint| check_globals(options.globals, file, checkpoint);
         let mut model = if let Some(input) = carton {
             let container = open_model(&input.carton, observer)?;
@@ -257,6 +265,7 @@ impl FoundInput {
         let has_origins = options.origins || quantization.is_some();
         model.origins = has_origins.then(Vec::new);
         model.quantization = quantization;
+        model.part = part;
         Ok(model)
     }
 }

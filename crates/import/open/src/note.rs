@@ -102,6 +102,25 @@ pub enum Note {
         /// Name of the tensor with the first element out of range.
         first: String,
     },
+    /// Tensors are not those that the configuration asks for.
+    NotWhole {
+        /// The differences, as a list.
+        differences: String,
+    },
+    /// The text model of several parts is taken.
+    PartTaken {
+        /// Modules of the other parts, and the number of their tensors.
+        left_out: Vec<(String, usize)>,
+    },
+    /// Tensors were taken from a base.
+    Completed {
+        base: String,
+        names: Vec<String>,
+        /// Number of tensors that agree bit for bit.
+        agree: usize,
+        /// Number of tensors that both have.
+        of: usize,
+    },
     /// Note on the translation into another layout.
     LayoutTranslation(decoder::DecoderNote),
 }
@@ -116,12 +135,39 @@ fn write_values_unread(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result 
     )
 }
 
+fn write_part_taken(f: &mut fmt::Formatter<'_>, left_out: &[(String, usize)]) -> fmt::Result {
+    let parts =
+        left_out.iter().map(|(module, count)| format!("{module} ({})", format_things(*count, "tensor")));
+    let parts: Vec<String> = parts.collect();
+    write!(
+        f,
+        "the text model is taken, without {}",
+        if parts.is_empty() { "others".to_owned() } else { parts.join(", ") }
+    )
+}
+
+fn write_completed(
+    f: &mut fmt::Formatter<'_>,
+    base: &str,
+    names: &[String],
+    [agree, of]: [usize; 2],
+) -> fmt::Result {
+    write!(f, "{agree} of {} agree bit for bit with {base}", format_things(of, "tensor"))?;
+    match names {
+        [] => f.write_str(", and none is missing"),
+        names => write!(f, ", which gives {}: {}", format_things(names.len(), "tensor"), names.join(", ")),
+    }
+}
+
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sources(note) => note.fmt(f),
             Self::OfInput { file, note } => write!(f, "{file}: {note}"),
             Self::LayoutTranslation(note) => note.fmt(f),
+            Self::PartTaken { left_out } => write_part_taken(f, left_out),
+            Self::Completed { base, names, agree, of } => write_completed(f, base, names, [*agree, *of]),
+            Self::NotWhole { differences } => write!(f, "the model is not whole: {differences}"),
             Self::ValuesUnread { reason } => write_values_unread(f, reason),
             Self::UsingKey { key, tensors, left_out } => write_using_key(f, key, *tensors, left_out),
             Self::SetsKept { keys } => write_sets_kept(f, keys),

@@ -1,12 +1,13 @@
 //! Compares the tensors of a folder with those that its model has.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
 
 use crate::groups::{self, TensorGroup};
-use crate::model::{Layout, Model};
+use crate::model::{Layout, LayoutId, Model};
 use crate::tree::{HOLE, Kind};
 
 /// Suffixes of optional companions of quantized weights.
@@ -46,6 +47,12 @@ pub struct MisshapedTensor {
     pub expected: Vec<u64>,
 }
 
+impl fmt::Display for MisshapedTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {:?}, expected {:?}", self.name, self.shape, self.expected)
+    }
+}
+
 /// Differences between a folder and its model. Each tensor is in one list, once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -80,20 +87,45 @@ impl ModelComparison {
     }
 }
 
-/// A name as a pattern and its numbers.
-struct Numbered {
+/// Differences that a text names of each kind.
+const SHOWN: usize = 20;
+
+/// Names the differences, as many of each kind as fit into a sentence.
+impl fmt::Display for ModelComparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [
+            ("missing: ", self.groups.iter().map(ToString::to_string).collect()),
+            ("unexpected: ", self.unexpected.clone()),
+            ("misshaped: ", self.misshaped.iter().map(ToString::to_string).collect()),
+            ("in two layouts: ", self.other_layout.clone()),
+        ];
+        let mut separator = "";
+        for (kind, lines) in kinds.iter().filter(|(_, lines)| !lines.is_empty()) {
+            let shown: Vec<&str> = lines.iter().take(SHOWN).map(String::as_str).collect();
+            write!(f, "{separator}{kind}{}", shown.join(", "))?;
+            if lines.len() > SHOWN {
+                write!(f, " and {} more", lines.len().saturating_sub(SHOWN))?;
+            }
+            separator = "; ";
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of a name.
+pub(crate) struct Numbered {
     numbers: [u32; NUMBERS_MAX],
     count: u8,
 }
 
 impl Numbered {
-    fn get(&self) -> &[u32] {
+    pub(crate) fn get(&self) -> &[u32] {
         self.numbers.get(..usize::from(self.count)).unwrap_or_default()
     }
 }
 
 /// Writes the pattern of a name into `pattern`.
-fn parse(name: &str, pattern: &mut String) -> Numbered {
+pub(crate) fn parse(name: &str, pattern: &mut String) -> Numbered {
     pattern.clear();
     let mut numbered = Numbered { numbers: [0; NUMBERS_MAX], count: 0 };
     for (place, part) in name.split('.').enumerate() {
@@ -216,6 +248,15 @@ impl Match<'_> {
 }
 
 impl Model {
+    /// Returns the layout that fits best, and the number of tensors that it has.
+    pub fn layout_of(&self, tensors: &[(&str, &[u64])]) -> (LayoutId, usize) {
+        let found = Found::new(tensors);
+        let matches = self.layouts.iter().map(|layout| Match::new(layout, &found, self.is_open));
+        let best = matches.enumerate().min_by_key(|(_, found)| found.cost());
+        let known = |found: &Match<'_>| found.entries.iter().flatten().count();
+        best.map_or((LayoutId::RELEASED, 0), |(number, found)| (LayoutId(number), known(&found)))
+    }
+
     /// Compares names and shapes with those of the model, in the layout that fits best. A name that stands there several times
     /// counts once.
     pub fn compare(&self, tensors: &[(&str, &[u64])]) -> ModelComparison {

@@ -24,6 +24,12 @@ struct Class {
     /// Model types of the parts.
     #[serde(default)]
     parts: BTreeMap<String, String>,
+    /// Class of a causal language model.
+    #[serde(default)]
+    causal: Option<String>,
+    /// Base of the rotary embeddings.
+    #[serde(default)]
+    theta: Option<f64>,
 }
 
 static CLASSES: LazyLock<BTreeMap<String, Class>> =
@@ -50,6 +56,26 @@ impl<'a> Config<'a> {
     ) -> Option<Self> {
         let class = CLASSES.get(model_type)?;
         Some(Self { model_type: model_type.to_owned(), written, class, absent })
+    }
+
+    /// Returns the name of the class of a causal language model; `None` if the type has none.
+    pub(crate) fn causal_class(&self) -> Option<&'static str> {
+        self.class.causal.as_deref()
+    }
+
+    /// Returns the base of the rotary embeddings that the class has.
+    pub(crate) fn theta(&self) -> Option<f64> {
+        self.class.theta
+    }
+
+    /// Returns the keys of the configurations of parts.
+    pub(crate) fn part_keys(&self) -> impl Iterator<Item = &'static str> {
+        self.class.parts.keys().map(String::as_str)
+    }
+
+    /// Returns what the file gives.
+    pub(crate) fn map(&self) -> &'a Map<String, Value> {
+        self.written
     }
 
     /// Returns the value that the file gives, under one of its names.

@@ -1,6 +1,6 @@
-//! Reasons for which a configuration says nothing about a model's tensors.
+//! Reasons for which a configuration says nothing about a model's tensors, or these have no other layout.
 
-/// A configuration that does not say which tensors a model has.
+/// A configuration that does not say which tensors a model has, or tensors that have no other layout.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,6 +18,16 @@ pub enum Error {
     UnknownClass { class: String },
     #[error("its value of `{key}` is missing or makes no model")]
     Value { key: String },
+    #[error(
+        "it has the model type `{model_type}`, whose text model is not one part of several with a class of its own"
+    )]
+    NoTextPart { model_type: String },
+    /// Tensors that are one in another layout are not all there.
+    #[error("there is no tensor `{}`, which another layout of the model stacks with others", name.escape_debug())]
+    MissingPart { name: String },
+    /// A tensor that is several in another layout has another shape than the model's.
+    #[error("`{}` has the shape {shape:?}, which does not divide into the tensors of the model", name.escape_debug())]
+    Stack { name: String, shape: Vec<u64> },
 }
 
 /// Result whose error is [`Error`].

@@ -1,6 +1,7 @@
 //! Missing tensors in groups: whole layers, and names that differ in numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use foldhash::HashMap;
 use serde::Serialize;
@@ -18,6 +19,18 @@ pub struct TensorGroup {
     pub tensors: usize,
     /// True if these are all tensors of their layers.
     pub is_all: bool,
+}
+
+impl fmt::Display for TensorGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        let s = if self.tensors == 1 { "" } else { "s" };
+        match (self.is_all, self.tensors) {
+            (true, tensors) => write!(f, ": all {tensors} tensor{s}"),
+            (false, 1) => Ok(()),
+            (false, tensors) => write!(f, ": {tensors} tensor{s}"),
+        }
+    }
 }
 
 /// Returns the text before the number of a layer in a pattern, with the pattern's first number.

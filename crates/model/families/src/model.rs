@@ -23,6 +23,19 @@ pub(crate) struct Layout {
     /// True for the names in memory.
     pub(crate) is_modules: bool,
     pub(crate) entries: Vec<TensorPattern>,
+    /// Those of a model that is not quantized and has no heads that predict several tokens.
+    pub(crate) plain: Vec<TensorPattern>,
+}
+
+/// One of the layouts that the tensors of a model may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutId(pub(crate) usize);
+
+impl LayoutId {
+    /// Names and shapes that `save_pretrained` of transformers 5 writes.
+    pub const RELEASED: Self = Self(0);
+    /// Names and shapes in memory in transformers 5.
+    pub const MODULES: Self = Self(1);
 }
 
 /// The tensors that a model has according to its configuration.
@@ -38,6 +51,7 @@ pub(crate) struct Layout {
 /// # Ok::<(), families::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Model {
     /// `model_type` of the configuration.
     pub model_type: String,
@@ -48,7 +62,7 @@ pub struct Model {
     /// True if a quantization is not known, so that linear layers may have any shape and any companions.
     pub(crate) is_open: bool,
     /// True if weights are quantized, so that optional companions may be present.
-    pub(crate) is_quantized: bool,
+    pub is_quantized: bool,
 }
 
 impl Model {
@@ -58,9 +72,7 @@ impl Model {
     /// When the text is no JSON object, has no model type or one that is not known, names a class that is not known, or lacks a
     /// value that the model needs.
     pub fn from_config(text: &str) -> Result<Self> {
-        let map: Map<String, Value> = serde_json::from_str(text)
-            .or_else(|error| serde_json::from_str(&without_infinities(text)).map_err(|_| error))
-            .map_err(Error::Json)?;
+        let map = parse(text)?;
         let model_type = map.get("model_type").and_then(Value::as_str).ok_or(Error::NoModelType)?.to_owned();
         let class = map.get("architectures").and_then(|classes| classes.get(0)?.as_str()).unwrap_or_default();
         let absent = RefCell::new(None);
@@ -96,6 +108,11 @@ impl Model {
         self.layouts.first().into_iter().flat_map(Layout::tensors)
     }
 
+    /// Returns true for the names in memory.
+    pub fn is_modules(&self, layout: LayoutId) -> bool {
+        self.layouts.get(layout.0).is_some_and(|layout| layout.is_modules)
+    }
+
     /// Returns the names and shapes in memory in transformers 5, with those that a folder may lack.
     pub fn modules(&self) -> impl Iterator<Item = (String, &[u64])> {
         self.layouts.get(1).into_iter().flat_map(Layout::tensors)
@@ -114,8 +131,15 @@ impl Layout {
     }
 }
 
+/// Parses the text of a `config.json`.
+pub(crate) fn parse(text: &str) -> Result<Map<String, Value>> {
+    serde_json::from_str(text)
+        .or_else(|error| serde_json::from_str(&without_infinities(text)).map_err(|_| error))
+        .map_err(Error::Json)
+}
+
 /// Lists the model types that are known.
-fn known() -> String {
+pub(crate) fn known() -> String {
     let mut types: Vec<&str> = families::model_types().chain(multimodal::model_types()).collect();
     types.sort_unstable();
     types.join(", ")
@@ -162,6 +186,9 @@ fn tie(entries: &mut [TensorPattern], ties: &[Tie]) {
 fn layouts(built: Built, mtp: &[TensorPattern], quantization: Option<&Quantization>) -> Vec<Layout> {
     let Built { mut entries, ties, choices } = built;
     tie(&mut entries, &ties);
+    for (number, entry) in entries.iter_mut().enumerate() {
+        entry.origin.entry = number;
+    }
     let apply = |entries: Vec<TensorPattern>, rules: &[Scoped]| {
         rules
             .iter()
@@ -176,20 +203,18 @@ fn layouts(built: Built, mtp: &[TensorPattern], quantization: Option<&Quantizati
             .map(|(form, rules)| apply(form, rules))
             .collect();
     }
-    let mut layouts: Vec<Layout> =
-        forms.into_iter().map(|entries| Layout { is_modules: false, entries }).collect();
-    layouts.insert(1.min(layouts.len()), Layout { is_modules: true, entries });
+    forms.insert(1.min(forms.len()), entries);
     // The heads that predict several tokens keep the form that they have in any layout of the rest.
     let numbered = rule::QWEN_MOE.iter().fold(mtp.to_vec(), |entries, rule| rule.apply(entries, ""));
     let is_stacked = numbered.len() != mtp.len();
-    let with = |layout: &Layout, mtp: &[TensorPattern]| {
-        let mut entries: Vec<TensorPattern> = layout.entries.iter().chain(mtp).cloned().collect();
+    let with = |(number, plain): (usize, &Vec<TensorPattern>), mtp: &[TensorPattern]| {
+        let mut entries: Vec<TensorPattern> = plain.iter().chain(mtp).cloned().collect();
         if let Some(quantization) = quantization {
             quantization.add(&mut entries);
         }
-        Layout { is_modules: layout.is_modules, entries }
+        Layout { is_modules: number == 1, entries, plain: plain.clone() }
     };
-    let first = layouts.iter().map(|layout| with(layout, &numbered));
-    let others = layouts.iter().filter(|_| is_stacked).map(|layout| with(layout, mtp));
+    let first = forms.iter().enumerate().map(|form| with(form, &numbered));
+    let others = forms.iter().enumerate().filter(|_| is_stacked).map(|form| with(form, mtp));
     first.chain(others).collect()
 }

@@ -193,6 +193,37 @@ fn clip(c: &Config<'_>, s: &Scope<'_>) -> Option<()> {
     Some(())
 }
 
+/// Where the text model is in memory, and how it ends.
+pub(crate) struct TextPlace {
+    /// Start of the names of its body, with a dot at its end.
+    pub(crate) body: String,
+    pub(crate) head: &'static str,
+    pub(crate) is_tied: bool,
+}
+
+impl Multimodal {
+    fn of(model_type: &str) -> Option<&'static Self> {
+        TABLE.iter().find(|(types, _)| types.contains(&model_type)).map(|(_, model)| model)
+    }
+
+    fn is_tied(&self, root: &Config<'_>, text: &Config<'_>) -> bool {
+        match self.tied {
+            Tied::Root => root.flag("tie_word_embeddings"),
+            Tied::Text => text.flag("tie_word_embeddings"),
+            Tied::Never => false,
+        }
+    }
+}
+
+/// Returns the place of the text model in a composition; `None` if the type is none.
+pub(crate) fn text_place(c: &Config<'_>, text: &Config<'_>, head: Head) -> Option<TextPlace> {
+    let model = Multimodal::of(&c.model_type)?;
+    let base = if head == Head::None { "" } else { model.base };
+    let modules = [base, model.text].into_iter().filter(|module| !module.is_empty());
+    let body = modules.map(|module| format!("{module}.")).collect();
+    Some(TextPlace { body, head: model.head, is_tied: model.is_tied(c, text) })
+}
+
 /// Builds a composition. Returns `None` if the type or the class is none, or a part is of a type that is not known.
 pub(crate) fn build(c: &Config<'_>, head: Head) -> Option<Built> {
     let entries = std::cell::RefCell::new(Vec::new());
@@ -201,7 +232,7 @@ pub(crate) fn build(c: &Config<'_>, head: Head) -> Option<Built> {
         clip(c, &s)?;
         return Some(Built { entries: entries.take(), ..Built::default() });
     }
-    let (_, model) = TABLE.iter().find(|(types, _)| types.contains(&c.model_type.as_str()))?;
+    let model = Multimodal::of(&c.model_type)?;
     let base = match head {
         Head::None => s,
         Head::Language => s.at(model.base),
@@ -233,12 +264,7 @@ pub(crate) fn build(c: &Config<'_>, head: Head) -> Option<Built> {
     let mut ties: Vec<Tie> = Vec::new();
     if head == Head::Language {
         Scope::new(&entries, "").linear(model.head, [text.size("vocab_size"), hidden], false);
-        let is_tied = match model.tied {
-            Tied::Root => c.flag("tie_word_embeddings"),
-            Tied::Text => text.flag("tie_word_embeddings"),
-            Tied::Never => false,
-        };
-        if is_tied {
+        if model.is_tied(c, &text) {
             ties.push(vec![format!("{text_path}{}", family.embedding), format!("{}.weight", model.head)]);
         }
     }

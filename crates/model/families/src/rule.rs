@@ -1,22 +1,18 @@
 //! Rules that change the names in memory into those that are released.
 
 use crate::indices::Indices;
-use crate::tree::{HOLE, Kind, TensorPattern};
+use crate::tree::{HOLE, Kind, Origin, TensorPattern};
 
 /// Rules for the tensors whose names start with a text.
 pub(crate) type Scoped = (String, &'static [Rule]);
 
-/// Change of tensors. Each has an inverse.
+/// Change of tensors. Each has an inverse, which [`Model::to_modules`](crate::Model::to_modules) applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Rename,
-    /// The first dimension becomes a number in the name.
+    /// The first dimension becomes a number in the name, and the rows of each are as many tensors as there are texts. The inverse
+    /// concatenates and stacks.
     Unstack,
-    /// The first dimension becomes a number in the name, and the rows of each are two tensors.
-    UnstackHalves,
-    /// Rows of one tensor are two tensors.
-    #[expect(dead_code, reason = "a rule of a layout that is read")]
-    Halves,
     /// The last two dimensions are exchanged.
     Transpose,
 }
@@ -35,18 +31,14 @@ const fn rename(modules: &'static str, released: &'static [&'static str]) -> Rul
     Rule { modules, released, operation: Operation::Rename }
 }
 
-const fn halves(modules: &'static str, released: &'static [&'static str]) -> Rule {
-    Rule { modules, released, operation: Operation::UnstackHalves }
-}
-
 const fn unstack(modules: &'static str, released: &'static [&'static str]) -> Rule {
     Rule { modules, released, operation: Operation::Unstack }
 }
 
 const GATES: Rule =
-    halves("experts.gate_up_proj", &["experts.{}.gate_proj.weight", "experts.{}.up_proj.weight"]);
+    unstack("experts.gate_up_proj", &["experts.{}.gate_proj.weight", "experts.{}.up_proj.weight"]);
 const DOWN: Rule = unstack("experts.down_proj", &["experts.{}.down_proj.weight"]);
-const W1_W3: Rule = halves("experts.gate_up_proj", &["experts.{}.w1.weight", "experts.{}.w3.weight"]);
+const W1_W3: Rule = unstack("experts.gate_up_proj", &["experts.{}.w1.weight", "experts.{}.w3.weight"]);
 const W2: Rule = unstack("experts.down_proj", &["experts.{}.w2.weight"]);
 const SPARSE: Rule = rename("mlp.", &["block_sparse_moe."]);
 
@@ -121,26 +113,32 @@ impl Rule {
         let (before, after) = rest.split_at(place);
         let after = after.get(text.len()..).unwrap_or_default();
         let holes = (scope.matches(HOLE).count()).saturating_add(before.matches(HOLE).count());
-        let change = |released: &&str| {
+        let change = |(part, released): (usize, &&str)| {
             let mut changed =
                 TensorPattern { name: format!("{scope}{before}{released}{after}"), ..entry.clone() };
             let shape = &mut changed.shape;
-            if matches!(self.operation, Operation::Unstack | Operation::UnstackHalves) && !shape.is_empty() {
-                changed.at.insert(holes.min(changed.at.len()), Indices::below(shape.remove(0)));
-                changed.kind = Kind::Linear;
-            }
-            if matches!(self.operation, Operation::Halves | Operation::UnstackHalves)
-                && let Some(rows) = shape.first_mut()
-            {
-                *rows = rows.checked_div(2).unwrap_or_default();
-            }
-            if self.operation == Operation::Transpose
-                && let [.., rows, columns] = shape.as_mut_slice()
-            {
-                std::mem::swap(rows, columns);
+            match self.operation {
+                Operation::Rename => {}
+                Operation::Unstack => {
+                    let count = if shape.is_empty() { 0 } else { shape.remove(0) };
+                    let parts = self.released.len();
+                    if let Some(rows) = shape.first_mut() {
+                        *rows = rows.checked_div(parts as u64).unwrap_or_default();
+                    }
+                    let hole = holes.min(changed.at.len());
+                    changed.at.insert(hole, Indices::below(count));
+                    changed.kind = Kind::Linear;
+                    changed.origin = Origin { stack: Some(hole), part: [part, parts], ..changed.origin };
+                }
+                Operation::Transpose => {
+                    if let [.., rows, columns] = shape.as_mut_slice() {
+                        std::mem::swap(rows, columns);
+                    }
+                    changed.origin.is_transposed ^= true;
+                }
             }
             changed
         };
-        self.released.iter().map(change).collect()
+        self.released.iter().enumerate().map(change).collect()
     }
 }

@@ -21,6 +21,19 @@ pub(crate) enum Kind {
     Other,
 }
 
+/// What a tensor is of one in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Number of the pattern in memory.
+    pub(crate) entry: usize,
+    /// Hole of the number that is an index of the first dimension in memory; `None` for the whole tensor.
+    pub(crate) stack: Option<usize>,
+    /// Number of the part of the rows, and number of parts.
+    pub(crate) part: [usize; 2],
+    /// True if the last two dimensions are exchanged.
+    pub(crate) is_transposed: bool,
+}
+
 /// Tensors of the same shape whose names differ in numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct TensorPattern {
@@ -36,6 +49,18 @@ pub(crate) struct TensorPattern {
     pub(crate) tie: Option<u8>,
     /// Part that a configuration declares, such as `mtp`; empty for the rest of the model.
     pub(crate) part: &'static str,
+    pub(crate) origin: Origin,
+}
+
+/// Writes numbers into the holes of a pattern.
+pub(crate) fn filled(pattern: &str, numbers: &[u32]) -> String {
+    let mut parts = pattern.split(HOLE);
+    let mut name = parts.next().unwrap_or_default().to_owned();
+    for (number, part) in numbers.iter().zip(parts) {
+        name.push_str(&number.to_string());
+        name.push_str(part);
+    }
+    name
 }
 
 impl TensorPattern {
@@ -67,13 +92,7 @@ impl TensorPattern {
 
     /// Returns the name of the tensor at a place.
     pub(crate) fn name_at(&self, place: usize) -> String {
-        let mut parts = self.name.split(HOLE);
-        let mut name = parts.next().unwrap_or_default().to_owned();
-        for (number, part) in self.numbers_at(place).into_iter().zip(parts) {
-            name.push_str(&number.to_string());
-            name.push_str(part);
-        }
-        name
+        filled(&self.name, &self.numbers_at(place))
     }
 }
 
@@ -149,6 +168,7 @@ impl<'a> Scope<'a> {
             is_required,
             tie: None,
             part: self.part,
+            origin: Origin::default(),
         });
     }
 

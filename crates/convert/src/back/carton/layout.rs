@@ -26,9 +26,11 @@ use crate::{Note, Problem, Result};
 const MISC_FOLDER: &str = "misc/";
 
 /// Table of `carton.toml` for the fields of this program, which Carton does not define.
-const DIGEST_TABLE: &str = "torch2carton";
+const OWN_TABLE: &str = "torch2carton";
 /// Key of the digest of the tensors in the table.
 const DIGEST_KEY: &str = "digest";
+/// Key in the table for what an incomplete model lacks.
+const INCOMPLETE_KEY: &str = "incomplete";
 /// Text as long as a digest, which stands in the configuration while the carton is laid out.
 const DIGEST_PLACEHOLDER: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -90,11 +92,15 @@ impl<'j> NonModuleFiles<'j> {
         if let Some(file) = options.config.as_ref().filter(|_| !unknown.is_empty()) {
             notes.push(Note::UnknownFields { file: file_name(file), fields: unknown });
         }
-        if job.digest.is_some() {
-            let digest = [(DIGEST_KEY.to_owned(), toml::Value::from(DIGEST_PLACEHOLDER))];
-            let table = config.other.entry(DIGEST_TABLE).or_insert_with(|| toml::Value::Table(Table::new()));
+        let incomplete = job.model.incomplete.as_ref();
+        let own = [
+            (DIGEST_KEY, job.digest.as_ref().map(|_| DIGEST_PLACEHOLDER.to_owned())),
+            (INCOMPLETE_KEY, incomplete.map(ToString::to_string)),
+        ];
+        for (key, text) in own.into_iter().filter_map(|(key, text)| Some((key, text?))) {
+            let table = config.other.entry(OWN_TABLE).or_insert_with(|| toml::Value::Table(Table::new()));
             if let toml::Value::Table(table) = table {
-                table.extend(digest);
+                table.insert(key.to_owned(), text.into());
             }
         }
         let map = |(name, path): &Companion| {

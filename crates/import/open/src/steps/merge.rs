@@ -92,7 +92,8 @@ impl Step for Merge {
             let sources = CheckpointSources::file(&tensor_file(&location)?);
             model.notes.extend(unused_files(&location, &name)?);
             let config = sources.documents.adapter()?.map(str::to_owned);
-            let found = FoundInput { sources: Arc::new(sources), carton: None, quantization: None };
+            let found =
+                FoundInput { sources: Arc::new(sources), carton: None, part: None, quantization: None };
             let mut opened = found.read(&options, context.observer)?;
             let tensors = opened.take_tensors();
             let Some(config) = config else {

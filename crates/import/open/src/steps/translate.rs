@@ -1,11 +1,13 @@
-//! Translation of a language model between the layouts of Meta and Hugging Face: tensor names and documents.
+//! Translation of a model between the layouts of Meta and Hugging Face, and between released names and those in memory.
 
 use decoder::{
     DecoderNote, DecoderOptions, HUGGING_FACE, META, ModelDocuments, Overrides, TokenDocuments, translate,
 };
+use families::LayoutId;
 use serde::{Deserialize, Serialize};
 use torch_import::{Checkpoint, ItemContent};
 
+use super::family::Family;
 use crate::files::{self, CheckpointSources};
 use crate::{Context, Error, Model, Note, Problem, Result, Step, StepReport, values};
 
@@ -18,6 +20,8 @@ pub enum TargetLayout {
     #[serde(rename = "hf")]
     #[cfg_attr(feature = "cli", value(name = "hf"))]
     HuggingFace,
+    /// The names that the modules of transformers 5 have in memory
+    Modules,
     /// The names of Meta's code
     Meta,
 }
@@ -26,13 +30,14 @@ impl TargetLayout {
     /// Returns the documents of the other layout, which would contradict the new document.
     pub fn replaced_documents(self) -> &'static [&'static str] {
         match self {
-            Self::HuggingFace => &["params.json"],
+            Self::HuggingFace | Self::Modules => &["params.json"],
             Self::Meta => &["config.json", "generation_config.json"],
         }
     }
 }
 
-/// Translates a language model into the names of a layout, and generates the document of the layout if the model had another.
+/// Translates a model into the names of a layout, and generates the document of the layout if the model had another. Released names and
+/// those of modules have the same document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Translate {
@@ -50,11 +55,17 @@ impl Translate {
 
 impl Step for Translate {
     fn apply(&self, model: &mut Model, context: &Context<'_>) -> Result<StepReport> {
+        check_megatron_settings(&model.checkpoint)?;
+        model.tensors_mut();
+        let family = || Family::find(&model.sources, model.tensors());
         let layout = match self.layout {
-            TargetLayout::HuggingFace => &HUGGING_FACE,
+            TargetLayout::Modules => return rename(&family()?, LayoutId::MODULES, model),
+            TargetLayout::HuggingFace => match family() {
+                Ok(family) => return rename(&family, LayoutId::RELEASED, model),
+                Err(_) => &HUGGING_FACE,
+            },
             TargetLayout::Meta => &META,
         };
-        check_megatron_settings(&model.checkpoint)?;
         let tensors = model.take_tensors();
         let sources = &model.sources;
         let mut options = decoder_options(context.overrides, false, sources)?;
@@ -72,6 +83,22 @@ impl Step for Translate {
         model.document = translated.document;
         Ok(StepReport::Names)
     }
+}
+
+/// Gives the tensors of a family the names that it is released with, or those in memory. Its documents stay as they are.
+fn rename(family: &Family, to: LayoutId, model: &mut Model) -> Result<StepReport> {
+    if family.has(to) {
+        let owner = if to == LayoutId::MODULES { "transformers' modules" } else { HUGGING_FACE.owner };
+        model.notes.push(Note::LayoutTranslation(DecoderNote::SameLayout { owner }));
+        return Ok(StepReport::Names);
+    }
+    let (tensors, places) =
+        family.translate(model.tensors(), to).map_err(|error| error.in_file(model.root()))?;
+    let origins = model.origins.take();
+    let origins =
+        origins.map(|old| places.iter().map(|place| old.get((*place)?).cloned().flatten()).collect());
+    model.set_tensors(tensors, origins);
+    Ok(StepReport::Names)
 }
 
 /// Settings of Megatron-LM with which the same tensors stand for other weights: norms without their 1, and rows of queries and keys in

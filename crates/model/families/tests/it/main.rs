@@ -1,6 +1,6 @@
 //! What a folder lacks, from names and shapes alone. What the families have is compared with transformers in `tests/conformance`.
 
-use families::{Model, ModelComparison};
+use families::{LayoutId, MadeTensor, Model, ModelComparison, Recipe};
 
 const MIXTRAL: &str = r#"{"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_hidden_layers": 3, "hidden_size": 8,
     "intermediate_size": 6, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 10, "num_local_experts": 12}"#;
@@ -154,4 +154,93 @@ fn configurations_that_say_nothing_are_refused() {
     );
     let many = error(r#"{"model_type": "llama", "num_hidden_layers": 4000000000}"#);
     assert_eq!(many, "its value of `num_hidden_layers` is missing or makes no model");
+}
+
+fn views(tensors: &Tensors) -> Vec<(&str, &[u64])> {
+    tensors.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect()
+}
+
+/// Returns the names and shapes of tensors that are made of others.
+fn made(made: Vec<MadeTensor>, from: &Tensors) -> Tensors {
+    let shape = |tensor: &MadeTensor| {
+        let mut shape = from[tensor.from[0]].1.clone();
+        match tensor.recipe {
+            Recipe::Stacked { parts } => {
+                assert!(tensor.from.iter().all(|place| from[*place].1 == shape));
+                shape[0] *= parts as u64;
+                shape.insert(0, (tensor.from.len() / parts) as u64);
+            }
+            Recipe::Part { parts, .. } => {
+                shape.remove(0);
+                shape[0] /= parts as u64;
+            }
+            Recipe::Transposed => {
+                let last = shape.len() - 1;
+                shape.swap(last - 1, last);
+            }
+            Recipe::Same => {}
+        }
+        shape
+    };
+    made.into_iter().map(|tensor| (tensor.name.clone(), shape(&tensor))).collect()
+}
+
+fn sorted(mut tensors: Tensors) -> Tensors {
+    tensors.sort();
+    tensors
+}
+
+const FP8: &str =
+    r#""quantization_config": {"quant_method": "fp8", "weight_block_size": [4, 4]}, "num_hidden"#;
+
+#[test]
+fn released_names_become_those_in_memory_and_come_back() {
+    let fp8 = model(&MIXTRAL.replace("\"num_hidden", FP8));
+    let mut files = released(&fp8);
+    // What the model does not have follows the modules above it, or stays.
+    let extra = [
+        ("mtp.layers.0.mlp.experts.0.gate_proj.weight", "mtp.layers.0.mlp.experts.0.gate_proj.weight"),
+        ("model.layers.1.block_sparse_moe.gate.bias", "model.layers.1.mlp.gate.bias"),
+        (
+            "model.layers.0.block_sparse_moe.experts.3.w1.input_scale",
+            "model.layers.0.mlp.experts.3.w1.input_scale",
+        ),
+        ("other", "other"),
+    ];
+    files.extend(extra.map(|(name, _)| (name.to_owned(), vec![1])));
+    let (layout, known) = fp8.layout_of(&views(&files));
+    assert_eq!((layout, known), (LayoutId::RELEASED, files.len() - extra.len()));
+    let there = fp8.to_modules(layout, &views(&files)).expect("all experts are there");
+    // Experts in the order of their numbers, gates before the others.
+    let stack = there
+        .iter()
+        .find(|tensor| tensor.name == "model.layers.2.mlp.experts.gate_up_proj")
+        .expect("a stack");
+    let parts: Vec<&str> = stack.from.iter().map(|place| files[*place].0.as_str()).collect();
+    assert_eq!(stack.recipe, Recipe::Stacked { parts: 2 });
+    assert_eq!(parts.len(), 24);
+    assert_eq!(parts[21], "model.layers.2.block_sparse_moe.experts.10.w3.weight");
+    let memory = made(there, &files);
+    let mut expected = modules(&fp8);
+    expected.extend(extra.map(|(_, name)| (name.to_owned(), vec![1])));
+    assert_eq!(sorted(memory.clone()), sorted(expected));
+    assert!(fp8.is_modules(fp8.layout_of(&views(&memory)).0));
+    let back = fp8.from_modules(LayoutId::RELEASED, &views(&memory)).expect("stacks of the model");
+    assert_eq!(sorted(made(back, &memory)), sorted(files));
+}
+
+#[test]
+fn a_stack_needs_all_its_parts() {
+    let model = model(MIXTRAL);
+    let name = "model.layers.1.block_sparse_moe.experts.10.w3.weight";
+    let error = model.to_modules(LayoutId::RELEASED, &views(&without(&released(&model), |it| it == name)));
+    let error = error.expect_err("an expert is missing").to_string();
+    assert_eq!(
+        error,
+        format!("there is no tensor `{name}`, which another layout of the model stacks with others")
+    );
+    let stack = ("model.layers.1.mlp.experts.down_proj".to_owned(), vec![11, 8, 6]);
+    let error =
+        model.from_modules(LayoutId::RELEASED, &views(&vec![stack])).expect_err("11 of 12").to_string();
+    assert!(error.starts_with("`model.layers.1.mlp.experts.down_proj` has the shape [11, 8, 6]"), "{error}");
 }

@@ -1,0 +1,130 @@
+//! Completion of a model by its base: tensors that a training or a merge dropped.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use byte_source::Observer;
+use families::{MissingTensor, different_keys};
+use tensor::{Dtype, Tensor, Tensors};
+
+use super::adapter_overview::refuse_adapter;
+use super::family::{Family, configuration, shapes};
+use crate::{Context, Error, Model, Note, Problem, Result, Selection, Step, StepReport};
+
+/// Takes the tensors that a model lacks from its base. A base has the same configuration and shapes, and some tensors that are equal bit
+/// for bit. It may have another layout.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Complete {
+    pub base: PathBuf,
+}
+
+impl Complete {
+    /// Creates the step for the base at a path.
+    pub fn new(base: PathBuf) -> Self {
+        Self { base }
+    }
+}
+
+impl Step for Complete {
+    fn apply(&self, model: &mut Model, context: &Context<'_>) -> Result<StepReport> {
+        model.tensors_mut();
+        let in_root = |error: Error| error.in_file(model.root());
+        let family = Family::find(&model.sources, model.tensors()).map_err(in_root)?;
+        let mut options = context.open_options(&self.base)?;
+        options.documents = true;
+        let mut base = Model::open(&options, context.observer)?;
+        refuse_adapter(&base.sources, options.inputs.first())?;
+        base.apply(&[Box::new(Selection::default())], context)?;
+        let in_base = |error: Error| error.in_file(base.root());
+        let tensors = translated(model, &base, &family).map_err(in_base)?;
+        let missing = family.model.compare(&shapes(model.tensors())).missing;
+        let taken = taken(&missing, model.tensors(), &tensors).map_err(in_base)?;
+        let (agree, of) = agreement(model.tensors(), &tensors, context.observer)?;
+        if agree == 0 {
+            return Err(in_base(Problem::NotItsBase { of }.into()));
+        }
+        let shown = output::shown_path(&self.base).display().to_string();
+        let names = taken.iter().map(|(name, _)| name.clone()).collect();
+        model.notes.push(Note::Completed { base: shown, names, agree, of });
+        if let Some(origins) = &mut model.origins {
+            origins.extend(taken.iter().map(|_| None));
+        }
+        model.tensors_mut().extend(taken);
+        model.containers.append(&mut base.containers);
+        Ok(StepReport::Names)
+    }
+}
+
+/// Returns the tensors of a base in the layout of a model with the same configuration.
+fn translated(model: &Model, base: &Model, family: &Family) -> Result<Tensors> {
+    let keys = different_keys(configuration(&model.sources)?, configuration(&base.sources)?)
+        .map_err(|reason| Problem::Configuration { reason })?;
+    if !keys.is_empty() {
+        return Err(Problem::OtherConfiguration { keys }.into());
+    }
+    Ok(Family::find(&base.sources, base.tensors())?.translate(base.tensors(), family.layout)?.0)
+}
+
+/// Returns the tensors that are taken from a base.
+///
+/// # Errors
+/// When the base lacks one of them, or tensors have other shapes or dtypes than the model's.
+fn taken(missing: &[MissingTensor], ours: &Tensors, base: &Tensors) -> Result<Vec<(String, Tensor)>> {
+    for (name, tensor) in ours {
+        let other = base.get(name).filter(|other| other.shape() != tensor.shape());
+        if let Some(other) = other {
+            let (expected, found) = (tensor.shape().to_vec(), other.shape().to_vec());
+            return Err(Problem::OtherShape { name: name.clone(), expected, found }.into());
+        }
+    }
+    let kinds: BTreeMap<String, Dtype> =
+        ours.iter().map(|(name, tensor)| (kind(name), tensor.dtype())).collect();
+    let main = main_dtype(ours);
+    let take = |MissingTensor { name, shape, .. }: &MissingTensor| {
+        let Some(tensor) = base.get(name) else {
+            return Err(Problem::NotInBase { name: name.clone() }.into());
+        };
+        if tensor.shape() != shape.as_slice() {
+            let (expected, found) = (shape.clone(), tensor.shape().to_vec());
+            return Err(Problem::OtherShape { name: name.clone(), expected, found }.into());
+        }
+        // The tensors of other layers say which dtype it has.
+        let expected = kinds.get(&kind(name)).copied().or(main).unwrap_or(tensor.dtype());
+        if tensor.dtype() != expected {
+            return Err(Problem::OtherDtype { name: name.clone(), expected, found: tensor.dtype() }.into());
+        }
+        Ok((name.clone(), tensor.clone()))
+    };
+    missing.iter().map(take).collect()
+}
+
+/// Returns a name without its numbers.
+fn kind(name: &str) -> String {
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    name.split('.').filter(|part| !is_number(part)).collect::<Vec<_>>().join(".")
+}
+
+/// Returns the dtype of most tensors.
+fn main_dtype(tensors: &Tensors) -> Option<Dtype> {
+    let mut counts: Vec<(Dtype, usize)> = Vec::new();
+    for (_, tensor) in tensors {
+        match counts.iter_mut().find(|(dtype, _)| *dtype == tensor.dtype()) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => counts.push((tensor.dtype(), 1)),
+        }
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(dtype, _)| dtype)
+}
+
+/// Counts the tensors that are equal bit for bit, among those that both have.
+fn agreement(ours: &Tensors, base: &Tensors, observer: &dyn Observer) -> Result<(usize, usize)> {
+    let (mut agree, mut of) = (0_usize, 0_usize);
+    for (name, tensor) in ours {
+        let Some(other) = base.get(name) else { continue };
+        of = of.saturating_add(1);
+        let is_equal = tensor.has_elements_of(other, observer).map_err(|error| error.in_tensor(name))?;
+        agree = agree.saturating_add(usize::from(is_equal));
+    }
+    Ok((agree, of))
+}
