@@ -229,8 +229,8 @@ pub use verify::{Verify, verify};
 // Types of the options and reports.
 pub use ::convert::{
     ArchitectureChoice, BatchItem, BatchOptions, BatchReport, CartonFields, CartonOptions, CartonReport,
-    ConvertOptions, ConvertReport, DeclaredInput, DeclaredOutput, Dim, ModelOptions, Note,
-    OnInvalidInput as OnError, Output, OutputFormat, OutputJob, OutputPlan, OutputReport, Overrides,
+    ConvertOptions, ConvertReport, DeclaredInput, DeclaredOutput, Dim, GgufOptions, GgufReport, ModelOptions,
+    Note, OnInvalidInput as OnError, Output, OutputFormat, OutputJob, OutputPlan, OutputReport, Overrides,
     PipelineReport, PortReport, RequiredTorch, Resume, SafetensorsOptions, SafetensorsReport, ScriptOptions,
     StoredSelfTest, Target, TieHandling, TorchOptions, TorchReport, TritonOptions, TritonReport,
     architectures, outputs, register_output,

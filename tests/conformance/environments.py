@@ -169,9 +169,20 @@ GGUF = Recipe(
     imports="import gguf, numpy; from gguf.quants import dequantize",
     gigabytes=1,
 )
+CONVERTER = Recipe(
+    name="converter of llama.cpp",  # makes GGUF files; its script, and the version of gguf that it needs, are in the sources of a Python package
+    pythons=(),
+    steps=(("--no-deps", "sentencepiece==0.2.1", "protobuf==6.33.2", "scikit-build-core==0.11.6", "pathspec==0.12.1", "packaging", "cmake==4.4.5"),),
+    fallback=(("--no-deps", "sentencepiece", "protobuf", "scikit-build-core", "pathspec", "packaging", "cmake"),),
+    imports="import torch, transformers, sentencepiece, yaml",
+    gigabytes=1,
+    base="NEWEST",
+    sources=("llama_cpp_python==0.3.36",),
+)
 
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
-       "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF}
+       "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF,
+       "CONVERTER": CONVERTER}
 
 
 class CannotMake(Exception):
@@ -233,7 +244,7 @@ def install(recipe, python, folder, inner, base):
     if recipe.unused:
         command([inner, "-m", "pip", "uninstall", "--quiet", "--yes", "--disable-pip-version-check", *recipe.unused])
     for source in recipe.sources:
-        unpack_source(base or inner, source, folder / "sources")
+        unpack_source(inner, source, folder / "sources")
     command([inner, "-c", recipe.imports])
     frozen = command([inner, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"])
     packages = {p["name"]: p["version"] for p in json.loads(frozen)}

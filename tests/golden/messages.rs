@@ -89,7 +89,7 @@ fn values_of_options_say_what_is_expected() {
         &[&["words.pt", "--arch", "weights"], &input[..]].concat(),
         &[&["a.pth"], &input[..]].concat(),
         &["a.pth", "--dtype", "int8"],
-        &["a.pth", "--to", "gguf"],
+        &["a.pth", "--to", "onnx"],
     ] {
         texts.push_str(&run(root, args).1);
     }

@@ -8,8 +8,8 @@ use byte_source::Location;
 use families::TextPart;
 use open::files::CheckpointSources;
 use open::{
-    ADAPTER_CONFIG, CartonInput, CheckpointSum, check_casts, check_renames, find_sources, take_documents,
-    take_part, tensor_file,
+    ADAPTER_CONFIG, CartonInput, CheckpointSum, check_renames, find_sources, take_documents, take_part,
+    tensor_file,
 };
 use output::{file_name, is_given_as_folder};
 use quantization::QuantizationDocuments;
@@ -186,7 +186,7 @@ pub(crate) fn check_options(options: &ConvertOptions) -> Result<()> {
     if let Some(file) = weighted.find(|file| !file.weight.is_finite()) {
         return Err(InvalidOption::Weight { path: file.path.clone(), weight: file.weight.to_string() }.into());
     }
-    check_casts(&options.casts.all())?;
+    options.own_casts().check()?;
     check_renames(&options.renames)?;
     options.target.output().check_targets()
 }

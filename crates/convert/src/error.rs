@@ -137,6 +137,9 @@ pub enum Problem {
         /// Number of all such tensors.
         count: usize,
     },
+    /// The tokenizer of a model for llama.cpp does not encode a text.
+    #[error("its pre-tokenizer cannot be named: {reason}")]
+    PreTokenizer { reason: String },
     /// The output folder contains a model file that is not part of the output.
     #[error("{} is not part of this output, and programs might read it instead", path.display())]
     OtherModelInFolder { path: PathBuf },
@@ -147,7 +150,7 @@ details! {
         Option: Expansion, NotScript;
         Input: DisallowedOperator, RankPart, NotAModel, NothingToServe, ScriptToServe, TritonOutputNumber, NothingToTest, ScriptToTest,
             CartonOfWeights, ForeignModule, Toml, OtherModelInFolder;
-        Unsupported: TritonPort, Port, UnsupportedTensors;
+        Unsupported: TritonPort, Port, UnsupportedTensors, PreTokenizer;
         [0]: Logits;
         [reason]: QuantizedInput, Model;
     }

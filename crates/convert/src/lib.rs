@@ -56,6 +56,7 @@ pub mod torch_save;
 mod write;
 
 pub use back::carton::{CartonFields, CartonOptions, CartonReport, RequiredTorch, StoredSelfTest};
+pub use back::gguf::{GgufOptions, GgufReport};
 pub use back::ports::PortReport;
 pub use back::safetensors::{SafetensorsOptions, SafetensorsReport, Tie};
 pub use back::ties::TieHandling;

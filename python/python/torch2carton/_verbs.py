@@ -592,10 +592,12 @@ def convert(
     ties: str | None = None,
     max_shard_size: str | int | None = None,
     keep_values: bool = False,
+    pre_tokenizer: str | None = None,
+    split_max_size: str | int | None = None,
     max_expansion: int | None = None,
     progress: Progress = None,
 ) -> Conversion:
-    """Converts a checkpoint into a carton, safetensors, a `.pth` file or a model for Triton.
+    """Converts a checkpoint into a carton, safetensors, a `.pth` file, a GGUF file or a model for Triton.
 
     The keywords are the flags of `torch2carton convert`, with `_` for `-`, and mean the same: see its `--help`. A flag that
     can be repeated takes a list; `rename`, `merge`, `add` and `cast` also take a dict.
@@ -625,7 +627,7 @@ def convert(
         include=_texts(include), exclude=_texts(exclude), strip_prefix=strip_prefix, rename=_pairs(rename), names=names,
         part=part, complete_from=_portable(complete_from), merge=_weighted(merge), add=_weighted(add), average=[_portable(path) for path in _paths(average)], common=common,
         dequantize=dequantize, dtype=dtype, cast=_pairs(cast), ties=ties, max_shard_size=max_shard_size,
-        keep_values=keep_values, max_expansion=max_expansion,
+        keep_values=keep_values, pre_tokenizer=pre_tokenizer, split_max_size=split_max_size, max_expansion=max_expansion,
     )  # fmt: skip
     with reporting(progress) as report_progress:
         report = json.loads(_native.convert(_paths(src), options, progress=report_progress))

@@ -22,6 +22,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "single",
             "incomplete",
             "ties",
+            "split-max-size",
+            "pre-tokenizer",
             "keep-values",
         ],
     ),

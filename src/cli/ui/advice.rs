@@ -222,10 +222,6 @@ fn option_text(option: &InvalidOption) -> String {
         InvalidOption::AlreadyConverted { change } => {
             format!("{}: {option}", flags::change_flags(*change))
         }
-        InvalidOption::ForeignOutput { kind: ForeignKind::Gguf, .. } => format!(
-            "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
-             llama.cpp's `python convert_hf_to_gguf.py DIR`"
-        ),
         InvalidOption::ForeignOutput { kind: ForeignKind::Onnx, .. } => format!(
             "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
              `optimum-cli export onnx --model DIR OUT`"

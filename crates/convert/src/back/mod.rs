@@ -2,6 +2,7 @@
 
 pub(crate) mod carton;
 mod folder;
+pub(crate) mod gguf;
 pub(crate) mod ports;
 pub(crate) mod safetensors;
 pub(crate) mod ties;
@@ -69,6 +70,11 @@ pub trait Output: Any + erased_serde::Serialize + fmt::Debug + Send + Sync {
     /// Returns true if a file of this format holds tensors alone, so that the documents of a model are next to it.
     fn is_tensor_file(&self) -> bool {
         true
+    }
+
+    /// Returns true if the output is a whole model for llama.cpp: it takes the names of Hugging Face, and chooses the dtypes of its tensors.
+    fn is_for_llama_cpp(&self) -> bool {
+        false
     }
 
     /// Returns true if the output must be a model that runs: tensors alone are none.

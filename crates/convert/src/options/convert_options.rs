@@ -6,13 +6,14 @@ use byte_source::{Location, Observer, Stores};
 use decoder::Overrides;
 use open::files::ShardPolicy;
 use open::{
-    AllowedGlobals, CastOptions, CheckpointSum, Complete, Context, DEFAULT_MAX_EXPANSION, Dequantize, Merge,
-    ModelPart, OpenOptions, Rename, RequireWhole, Selection, Step, Sum, TakePart, TargetLayout, Translate,
-    WeightedPath, path_json, set_options, to_object,
+    AllowedGlobals, Cast, CastFrom, CastOptions, CheckpointSum, Complete, Context, DEFAULT_MAX_EXPANSION,
+    Dequantize, Merge, ModelPart, OpenOptions, Rename, RequireWhole, Selection, Step, Sum, TakePart,
+    TargetLayout, Translate, WeightedPath, path_json, set_options, to_object,
 };
 use output::{Destination, IfExists};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
+use tensor::Dtype;
 
 use crate::options::output_format::outputs;
 use crate::{ArchitectureChoice, InvalidOption, ModuleOptions, OutputFormat, Result, Target};
@@ -263,8 +264,12 @@ impl ConvertOptions {
             translate.writes_document = format.is_folder(self.output.as_deref(), false);
             steps.push(Box::new(translate));
         }
-        if !self.casts.is_empty() {
-            steps.push(Box::new(self.casts.clone()));
+        if format.is_for_llama_cpp() {
+            steps.push(Box::new(Translate::from_others(TargetLayout::HuggingFace)));
+        }
+        let casts = self.own_casts();
+        if !casts.is_empty() {
+            steps.push(Box::new(casts));
         }
         steps
     }
@@ -284,12 +289,22 @@ impl ConvertOptions {
         (runs || is_renamed || self.complete_from.is_some()).then(|| RequireWhole::new(self.incomplete, runs))
     }
 
+    /// Returns the casts, without the dtype if the output chooses those of its tensors.
+    pub(crate) fn own_casts(&self) -> CastOptions {
+        let is_chosen = self.target.output().is_for_llama_cpp();
+        CastOptions { dtype: self.casts.dtype.filter(|_| !is_chosen), ..self.casts.clone() }
+    }
+
     /// Returns the steps for the input and for each checkpoint that is summed with it. With `if_quantized`, an input whose
     /// weights are not quantized is taken as it is.
     fn naming_steps(&self, if_quantized: bool) -> Vec<Box<dyn Step>> {
         let selection = self.selection.clone();
         let mut steps = if self.dequantize {
-            Dequantize::new(self.casts.all(), if_quantized).with_selection(selection)
+            // Blocks are made of numbers that were not rounded.
+            let exact = self.target.output().is_for_llama_cpp();
+            let exact = exact.then_some(Cast { from: CastFrom::FloatingPoint, to: Dtype::Float32 });
+            let casts = self.own_casts().all().into_iter().chain(exact).collect();
+            Dequantize::new(casts, if_quantized).with_selection(selection)
         } else {
             vec![Box::new(selection) as Box<dyn Step>]
         };

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use byte_source::{details, format_bytes};
 
+use tensor::Dtype;
+
 use crate::ForeignKind;
 
 /// Reasons for which the value of an option is rejected.
@@ -90,6 +92,11 @@ pub enum InvalidOption {
     /// The weight of an adapter or of a summed checkpoint is infinite or not a number.
     #[error("the weight of {} is {weight}, expected a finite number", path.display())]
     Weight { path: PathBuf, weight: String },
+    /// A GGUF file of a model is not written in this dtype.
+    #[error(
+        "a GGUF file of a model has float32, float16, bfloat16, q8_0, q4_0, q4_1, q5_0 or q5_1, and not {dtype}"
+    )]
+    NoGgufType { dtype: Dtype },
     /// The architecture is not supported.
     #[error("the architecture `{name}` is not supported")]
     Architecture { name: String },
@@ -97,7 +104,7 @@ pub enum InvalidOption {
 
 details! {
     InvalidOption {
-        Option: NoInput, OtherOutput, NoScript, EmptyName, TritonName, ShortDescription, MiscTwice, MiscMissing, NotAFolder, ShardsInFile, NotARepository, ForeignOutput, NoKind, AlreadyConverted, SameOutput, SameInput, GivenTwice, MiscName, Weight, Architecture;
+        Option: NoInput, OtherOutput, NoScript, EmptyName, TritonName, ShortDescription, MiscTwice, MiscMissing, NotAFolder, ShardsInFile, NotARepository, ForeignOutput, NoKind, AlreadyConverted, SameOutput, SameInput, GivenTwice, MiscName, Weight, NoGgufType, Architecture;
         [0]: Open;
     }
 }
@@ -141,7 +148,6 @@ pub enum ModelChange {
 
 fn foreign_text(kind: ForeignKind) -> &'static str {
     match kind {
-        ForeignKind::Gguf => "GGUF files are made by llama.cpp",
         ForeignKind::Onnx => "ONNX graphs are exported from a model's code",
     }
 }

@@ -11,12 +11,13 @@ use serde_json::Value as Json;
 use crate::Target;
 use crate::back::Output;
 use crate::back::carton::CARTON;
+use crate::back::gguf::GGUF;
 use crate::back::safetensors::SAFETENSORS;
 use crate::back::torch::TORCH;
 use crate::back::triton::TRITON;
 
 /// The formats of this crate, in the order in which one is chosen by the options that it has. The first is the default.
-pub static OUTPUTS: &[&OutputFormat] = &[&CARTON, &SAFETENSORS, &TORCH, &TRITON];
+pub static OUTPUTS: &[&OutputFormat] = &[&CARTON, &SAFETENSORS, &TORCH, &TRITON, &GGUF];
 
 static REGISTERED: RwLock<Vec<&'static OutputFormat>> = RwLock::new(Vec::new());
 
@@ -145,8 +146,6 @@ impl<'de> Deserialize<'de> for &'static OutputFormat {
 /// Model format that only other programs write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignKind {
-    /// File format of llama.cpp.
-    Gguf,
     /// Graph of operators, exported from a model's code.
     Onnx,
 }
@@ -165,7 +164,6 @@ pub(crate) fn has_unknown_extension(path: &Path) -> bool {
 /// Infers a format that only other programs write from the extension of a path.
 pub(crate) fn foreign_kind(path: &Path) -> Option<ForeignKind> {
     let kind = match extension(path)?.as_str() {
-        "gguf" => ForeignKind::Gguf,
         "onnx" => ForeignKind::Onnx,
         _ => return None,
     };

@@ -23,32 +23,33 @@ pub struct GgufOutput {
 
 /// A GGUF file with a computed layout. As a [`Blob`] it sends the whole file.
 #[derive(Debug)]
-pub struct GgufArchive<'t> {
+pub struct GgufArchive<T> {
     /// Header with its padding.
     head: Vec<u8>,
-    tensors: &'t [GgufOutput],
+    tensors: T,
     len: u64,
 }
 
-impl<'t> GgufArchive<'t> {
+impl<T: AsRef<[GgufOutput]>> GgufArchive<T> {
     /// Lays out a file of these keys and tensors, both in their order.
     ///
     /// # Errors
     /// When a key or a tensor appears twice, an alignment is given, which this writer chooses, or the shape of a tensor does not fit its
     /// type or its data.
-    pub fn new(entries: &[(String, GgufValue)], tensors: &'t [GgufOutput]) -> Result<Self> {
+    pub fn new(entries: &[(String, GgufValue)], tensors: T) -> Result<Self> {
         if let Some(key) = repeated(entries.iter().map(|(key, _)| key)) {
             return Err(Error::DuplicateKey { key });
         }
         if entries.iter().any(|(key, _)| key == crate::ALIGNMENT_KEY) {
             return Err(Error::Alignment);
         }
-        if let Some(tensor) = repeated(tensors.iter().map(|it| &it.name)) {
+        let all = tensors.as_ref();
+        if let Some(tensor) = repeated(all.iter().map(|it| &it.name)) {
             return Err(Error::DuplicateTensor { tensor });
         }
         let mut head = MAGIC.to_vec();
         head.extend(3_u32.to_le_bytes());
-        head.extend((tensors.len() as u64).to_le_bytes());
+        head.extend((all.len() as u64).to_le_bytes());
         head.extend((entries.len() as u64).to_le_bytes());
         for (key, value) in entries {
             put_text(key.as_bytes(), &mut head);
@@ -56,7 +57,7 @@ impl<'t> GgufArchive<'t> {
             value.encode(&mut head);
         }
         let mut end = 0_u64;
-        for GgufOutput { name, kind, shape, data } in tensors {
+        for GgufOutput { name, kind, shape, data } in all {
             let wrong = |reason| Error::Entry { name: name.clone(), reason };
             let dims = shape.len() as u64;
             if dims > MAX_DIMS {
@@ -80,7 +81,7 @@ impl<'t> GgufArchive<'t> {
     }
 }
 
-impl Blob for GgufArchive<'_> {
+impl<T: AsRef<[GgufOutput]>> Blob for GgufArchive<T> {
     fn len(&self) -> u64 {
         self.len
     }
@@ -89,7 +90,7 @@ impl Blob for GgufArchive<'_> {
         for chunk in self.head.chunks(WINDOW) {
             sink.write(Window::owned(chunk.to_vec()))?;
         }
-        self.tensors.iter().try_for_each(|GgufOutput { name, data, .. }| {
+        self.tensors.as_ref().iter().try_for_each(|GgufOutput { name, data, .. }| {
             data.gathered().write_to(sink).map_err(|error| error.in_tensor(name))?;
             let nbytes = data.nbytes();
             let padding = nbytes.next_multiple_of(ALIGNMENT).saturating_sub(nbytes);

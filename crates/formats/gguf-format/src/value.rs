@@ -98,6 +98,11 @@ impl GgufArray {
         Self::encode(ValueType::Float32, numbers, |number, bytes| bytes.extend(number.to_le_bytes()))
     }
 
+    /// Creates an array of truth values.
+    pub fn from_flags(flags: impl IntoIterator<Item = bool>) -> Self {
+        Self::encode(ValueType::Bool, flags, |flag, bytes| bytes.push(u8::from(flag)))
+    }
+
     fn encode<T>(
         element: ValueType,
         values: impl IntoIterator<Item = T>,

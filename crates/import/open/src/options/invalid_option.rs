@@ -59,11 +59,14 @@ pub enum InvalidOption {
     /// Two casts apply to the same tensors.
     #[error("{from} is given twice")]
     CastTwice { from: CastFrom },
+    /// The dtype is a type that only GGUF files have.
+    #[error("{name} is a type of GGUF files, and the output is none")]
+    GgufType { name: &'static str },
 }
 
 details! {
     InvalidOption {
-        Option: Unknown, Value, Exclusive, NoSum, Pattern, Regex, NoGroup, CannotCast, NotFloatingPoint, CastTwice;
+        Option: Unknown, Value, Exclusive, NoSum, Pattern, Regex, NoGroup, CannotCast, NotFloatingPoint, CastTwice, GgufType;
     }
 }
 

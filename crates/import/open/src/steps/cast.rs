@@ -77,8 +77,8 @@ pub fn check_casts(casts: &[Cast]) -> Result<()> {
 
 impl Step for CastOptions {
     fn apply(&self, model: &mut Model, _: &Context<'_>) -> Result<StepReport> {
+        self.check()?;
         let all = self.all();
-        check_casts(&all)?;
         let mut notes = std::mem::take(&mut model.notes);
         let casts = apply_casts(&all, model.tensors_mut(), &mut notes);
         model.notes = notes;

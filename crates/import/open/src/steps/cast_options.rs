@@ -6,6 +6,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use tensor::{Dtype, UnknownDtype};
 
+use crate::steps::cast::check_casts;
+use crate::{InvalidOption, Result};
+
 /// Dtypes of the tensors in an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
@@ -16,16 +19,67 @@ pub struct CastOptions {
     pub cast: Vec<Cast>,
     /// Cast floating-point tensors to this dtype
     ///
-    /// Those of a dtype that --cast names are cast as it says
+    /// Those of a dtype that --cast names are cast as it says. A GGUF file may also have `q8_0`, `q4_0`, `q4_1`, `q5_0` or `q5_1`, or
+    /// with `auto` the 16-bit dtype of its weights
     #[cfg_attr(feature = "cli", arg(long, value_name = "DTYPE"))]
-    pub dtype: Option<Dtype>,
+    pub dtype: Option<WantedDtype>,
+}
+
+/// What tensors are written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantedDtype {
+    /// A dtype, to which floating-point tensors are cast.
+    Dtype(Dtype),
+    /// A type of GGUF files, or `auto`.
+    Gguf(&'static str),
+}
+
+/// Types of GGUF files that are no dtypes.
+const GGUF_TYPES: [&str; 6] = ["auto", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1"];
+
+impl From<Dtype> for WantedDtype {
+    fn from(dtype: Dtype) -> Self {
+        Self::Dtype(dtype)
+    }
+}
+
+impl fmt::Display for WantedDtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dtype(dtype) => dtype.fmt(f),
+            Self::Gguf(name) => f.write_str(name),
+        }
+    }
+}
+
+impl FromStr for WantedDtype {
+    type Err = UnknownDtype;
+
+    fn from_str(text: &str) -> Result<Self, UnknownDtype> {
+        let of_gguf = GGUF_TYPES.iter().find(|name| **name == text);
+        of_gguf.map_or_else(|| text.parse().map(Self::Dtype), |name| Ok(Self::Gguf(name)))
+    }
 }
 
 impl CastOptions {
     /// Returns all casts, those of single dtypes first.
     pub fn all(&self) -> Vec<Cast> {
-        let floats = self.dtype.map(|to| Cast { from: CastFrom::FloatingPoint, to });
+        let floats = match self.dtype {
+            Some(WantedDtype::Dtype(to)) => Some(Cast { from: CastFrom::FloatingPoint, to }),
+            _ => None,
+        };
         self.cast.iter().copied().chain(floats).collect()
+    }
+
+    /// Checks the casts before any file is opened.
+    ///
+    /// # Errors
+    /// Those of [`check_casts`](crate::check_casts), and when the dtype is a type of GGUF files.
+    pub fn check(&self) -> Result<()> {
+        if let Some(WantedDtype::Gguf(name)) = self.dtype {
+            return Err(InvalidOption::GgufType { name }.into());
+        }
+        check_casts(&self.all())
     }
 
     /// Returns true if no tensor is cast.
@@ -46,7 +100,7 @@ impl Extend<Cast> for CastOptions {
     fn extend<I: IntoIterator<Item = Cast>>(&mut self, casts: I) {
         for cast in casts {
             match cast.from {
-                CastFrom::FloatingPoint => self.dtype = Some(cast.to),
+                CastFrom::FloatingPoint => self.dtype = Some(cast.to.into()),
                 CastFrom::Dtype(_) => self.cast.push(cast),
             }
         }
@@ -103,6 +157,7 @@ impl FromStr for Cast {
 }
 
 tensor::serde_as_text!(Cast);
+tensor::serde_as_text!(WantedDtype);
 
 /// Returns the new dtype for tensors of dtype `from`, if any. A cast of this dtype takes precedence over the cast of all
 /// floating-point dtypes.

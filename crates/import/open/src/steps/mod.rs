@@ -17,7 +17,7 @@
 //! let steps: [Box<dyn Step>; 3] = [
 //!     Box::new(vec![to_encoder]),
 //!     Box::new(Selection::default().include("encoder.*")),
-//!     Box::new(CastOptions { dtype: Some(Dtype::Float32), ..CastOptions::default() }),
+//!     Box::new(CastOptions { dtype: Some(Dtype::Float32.into()), ..CastOptions::default() }),
 //! ];
 //! model.apply(&steps, &Context::new(&()))?;
 //! let (name, tensor) = model.tensors().get_index(0).expect("one tensor is selected");

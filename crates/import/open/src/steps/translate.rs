@@ -44,12 +44,19 @@ pub struct Translate {
     pub layout: TargetLayout,
     /// False if the output is a single file, which has no place for the document.
     pub writes_document: bool,
+    /// True if a model is taken as it is unless it has the names of Meta or of Megatron.
+    pub only_others: bool,
 }
 
 impl Translate {
     /// Creates the step for an output that has a place for the document of the layout.
     pub fn new(layout: TargetLayout) -> Self {
-        Self { layout, writes_document: true }
+        Self { layout, writes_document: true, only_others: false }
+    }
+
+    /// Creates the step for a model that is taken as it is unless it has the names of Meta or of Megatron.
+    pub fn from_others(layout: TargetLayout) -> Self {
+        Self { only_others: true, ..Self::new(layout) }
     }
 }
 
@@ -58,6 +65,13 @@ impl Step for Translate {
         check_megatron_settings(&model.checkpoint)?;
         model.tensors_mut();
         let family = || Family::find(&model.sources, model.tensors());
+        let is_other = |name: &str| OTHER_EMBEDDINGS.iter().any(|other| name.ends_with(other));
+        if self.only_others && !model.tensors().names().any(is_other) {
+            return match family() {
+                Ok(family) if !family.has(LayoutId::RELEASED) => rename(&family, LayoutId::RELEASED, model),
+                _ => Ok(StepReport::Names),
+            };
+        }
         let layout = match self.layout {
             TargetLayout::Modules => return rename(&family()?, LayoutId::MODULES, model),
             TargetLayout::HuggingFace => match family() {
@@ -100,6 +114,9 @@ fn rename(family: &Family, to: LayoutId, model: &mut Model) -> Result<StepReport
     model.set_tensors(tensors, origins);
     Ok(StepReport::Names)
 }
+
+/// Names of the embeddings in the layouts that are translated.
+const OTHER_EMBEDDINGS: [&str; 2] = ["tok_embeddings.weight", "embedding.word_embeddings.weight"];
 
 /// Settings of Megatron-LM with which the same tensors stand for other weights: norms without their 1, and rows of queries and keys in
 /// another order.

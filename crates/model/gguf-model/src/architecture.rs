@@ -1,0 +1,223 @@
+//! Table of the architectures: the classes of `transformers`, with their names in llama.cpp, and what is special of each.
+//!
+//! Facts: the classes in `conversion/` of llama.cpp's converter, `MODEL_TENSORS` and `tensor_mapping.py` of `gguf` 0.19.0.
+
+use byte_source::Result;
+
+use crate::Problem;
+use crate::hyperparameters::{self as keys, SetKeys};
+
+/// Architecture of a model.
+#[derive(Debug)]
+pub(crate) struct Architecture {
+    /// Name in llama.cpp, with which its keys begin.
+    pub(crate) name: &'static str,
+    /// Names of the class of a model, without `ForCausalLM`.
+    pub(crate) classes: &'static [&'static str],
+    pub(crate) model_type: &'static str,
+    pub(crate) set_keys: SetKeys,
+    pub(crate) tokenizer: TokenizerRule,
+    /// Weights of a layer that have other names than in [`LAYER`](crate::names::LAYER).
+    pub(crate) names: &'static [(&'static str, &'static str)],
+    /// Weights that a layer may have in llama.cpp, besides those of attention.
+    pub(crate) has: &'static [&'static [&'static str]],
+    /// True if rows of queries and keys are in the order of Meta's code.
+    pub(crate) permutes: bool,
+    /// True if 1 is added to norms.
+    pub(crate) shifts_norms: bool,
+    /// Order in which the weights of experts follow the last one of a layer.
+    pub(crate) experts: [&'static str; 3],
+    /// True if a matrix of outputs is left out, because it is that of the embeddings.
+    pub(crate) drops_output: bool,
+}
+
+/// Which files of a tokenizer are read, and what is added to its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenizerRule {
+    /// tokenizer.model, else tokenizer.json with bytes as tokens, else another tokenizer.json.
+    Llama,
+    /// tokenizer.model, else tokenizer.json.
+    Either,
+    /// tokenizer.json.
+    Json,
+    /// tokenizer.model, with the tokens of `CodeGemma`.
+    Gemma,
+    /// tokenizer.model.
+    Gemma2,
+    /// tokenizer.model, else tokenizer.json.
+    Gemma3,
+    /// tokenizer.model with the added tokens of tokenizer.json, or tokenizer.json alone.
+    Phi3,
+}
+
+const NORMS: &[&str] = &["attn_norm", "ffn_norm"];
+const DENSE: &[&str] = &["ffn_gate", "ffn_down", "ffn_up"];
+const HEAD_NORMS: &[&str] = &["attn_q_norm", "attn_k_norm"];
+const EXPERTS: &[&str] = &["ffn_gate_inp", "ffn_gate_exps", "ffn_down_exps", "ffn_up_exps"];
+const SHARED_EXPERT: &[&str] = &["ffn_gate_inp_shexp", "ffn_gate_shexp", "ffn_down_shexp", "ffn_up_shexp"];
+const LATER_NORMS: &[&str] = &["post_attention_norm", "post_ffw_norm"];
+
+const BASE: Architecture = Architecture {
+    name: "",
+    classes: &[],
+    model_type: "",
+    set_keys: keys::common,
+    tokenizer: TokenizerRule::Json,
+    names: &[],
+    has: &[NORMS, DENSE],
+    permutes: false,
+    shifts_norms: false,
+    experts: ["down", "gate", "up"],
+    drops_output: false,
+};
+
+const LLAMA: Architecture = Architecture {
+    name: "llama",
+    set_keys: keys::llama,
+    tokenizer: TokenizerRule::Llama,
+    has: &[NORMS, DENSE, EXPERTS],
+    permutes: true,
+    experts: ["gate", "down", "up"],
+    ..BASE
+};
+
+/// Norms after attention and after the feed-forward layer.
+const POST_NORMS: &[(&str, &str)] = &[("post_attention_layernorm", "post_attention_norm")];
+
+static ARCHITECTURES: &[Architecture] = &[
+    Architecture { classes: &["Llama", "LLaMA"], model_type: "llama", ..LLAMA },
+    Architecture { classes: &["Mistral"], model_type: "mistral", ..LLAMA },
+    Architecture { classes: &["Mixtral"], model_type: "mixtral", ..LLAMA },
+    Architecture {
+        name: "mistral3",
+        classes: &["Ministral3"],
+        model_type: "ministral3",
+        set_keys: keys::ministral3,
+        ..LLAMA
+    },
+    Architecture {
+        name: "granite",
+        classes: &["Granite"],
+        model_type: "granite",
+        set_keys: keys::granite,
+        has: BASE.has,
+        ..LLAMA
+    },
+    Architecture { name: "smollm3", classes: &["SmolLM3"], model_type: "smollm3", has: BASE.has, ..LLAMA },
+    Architecture {
+        name: "qwen2",
+        classes: &["Qwen2"],
+        model_type: "qwen2",
+        tokenizer: TokenizerRule::Either,
+        ..BASE
+    },
+    Architecture {
+        name: "qwen3",
+        classes: &["Qwen3"],
+        model_type: "qwen3",
+        has: &[NORMS, DENSE, HEAD_NORMS],
+        tokenizer: TokenizerRule::Either,
+        ..BASE
+    },
+    Architecture {
+        name: "qwen2moe",
+        classes: &["Qwen2Moe"],
+        model_type: "qwen2_moe",
+        has: &[NORMS, EXPERTS, SHARED_EXPERT],
+        set_keys: keys::qwen_moe,
+        ..BASE
+    },
+    Architecture {
+        name: "qwen3moe",
+        classes: &["Qwen3Moe"],
+        model_type: "qwen3_moe",
+        has: &[NORMS, EXPERTS, HEAD_NORMS],
+        set_keys: keys::qwen_moe,
+        ..BASE
+    },
+    Architecture {
+        name: "gemma",
+        classes: &["Gemma"],
+        model_type: "gemma",
+        set_keys: keys::gemma,
+        tokenizer: TokenizerRule::Gemma,
+        shifts_norms: true,
+        drops_output: true,
+        ..BASE
+    },
+    Architecture {
+        name: "gemma2",
+        classes: &["Gemma2"],
+        model_type: "gemma2",
+        has: &[NORMS, DENSE, LATER_NORMS],
+        set_keys: keys::gemma2,
+        tokenizer: TokenizerRule::Gemma2,
+        names: POST_NORMS,
+        shifts_norms: true,
+        drops_output: true,
+        ..BASE
+    },
+    Architecture {
+        name: "gemma3",
+        classes: &["Gemma3", "Gemma3ForConditionalGeneration"],
+        model_type: "gemma3_text",
+        has: &[NORMS, DENSE, LATER_NORMS, HEAD_NORMS],
+        set_keys: keys::gemma3,
+        tokenizer: TokenizerRule::Gemma3,
+        names: POST_NORMS,
+        shifts_norms: true,
+        ..BASE
+    },
+    Architecture {
+        name: "phi3",
+        classes: &["Phi3"],
+        model_type: "phi3",
+        has: &[NORMS, &["ffn_down", "ffn_up"]],
+        set_keys: keys::phi3,
+        tokenizer: TokenizerRule::Phi3,
+        ..BASE
+    },
+    Architecture {
+        name: "olmo2",
+        classes: &["Olmo2"],
+        model_type: "olmo2",
+        has: &[DENSE, LATER_NORMS, HEAD_NORMS],
+        set_keys: keys::olmo2,
+        names: POST_NORMS,
+        ..BASE
+    },
+    Architecture {
+        name: "stablelm",
+        classes: &["StableLm", "StableLMEpoch"],
+        model_type: "stablelm",
+        has: &[NORMS, DENSE, HEAD_NORMS],
+        set_keys: keys::stablelm,
+        ..BASE
+    },
+    Architecture {
+        name: "gpt-oss",
+        classes: &["GptOss"],
+        model_type: "gpt_oss",
+        has: &[&["attn_norm", "post_attention_norm", "attn_sinks"], EXPERTS],
+        set_keys: keys::gpt_oss,
+        names: POST_NORMS,
+        ..BASE
+    },
+];
+
+/// Returns the architecture of a class, or of a model type if the class is not given.
+///
+/// # Errors
+/// When it is not written.
+pub(crate) fn of_class(class: &str, model_type: &str) -> Result<&'static Architecture> {
+    let short = class.strip_suffix("ForCausalLM").unwrap_or(class);
+    let found = ARCHITECTURES
+        .iter()
+        .find(|row| row.classes.contains(&short) || class.is_empty() && row.model_type == model_type);
+    found.ok_or_else(|| {
+        let mut known: Vec<&str> = ARCHITECTURES.iter().map(|row| row.name).collect();
+        known.dedup();
+        let class = if class.is_empty() { model_type } else { class }.to_owned();
+        Problem::Architecture { class, known }.into()
+    })
+}

@@ -1,0 +1,58 @@
+//! Errors of models that are to be written for llama.cpp.
+
+use byte_source::details;
+
+/// Reason why a model cannot be written as llama.cpp has it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A model without its configuration.
+    #[error("it has no config.json, which says what model the tensors are")]
+    NoConfig,
+    /// A configuration that is not a JSON object.
+    #[error("config.json is not a JSON object: {0}")]
+    Config(String),
+    /// A model that llama.cpp does not know, or that is not written here.
+    #[error("the architecture `{}` is not written as GGUF", class.escape_debug())]
+    Architecture {
+        class: String,
+        /// Architectures that are written, in the names of llama.cpp.
+        known: Vec<&'static str>,
+    },
+    /// A hyperparameter that is missing or has a value that the format has no place for.
+    #[error("config.json: `{key}` is {found}, expected {expected}")]
+    Key { key: String, found: String, expected: &'static str },
+    /// A tensor that the model has no name for.
+    #[error("tensor `{}` has no name in the model `{architecture}` of llama.cpp", tensor.escape_debug())]
+    NoName { tensor: String, architecture: &'static str },
+    /// A tensor of another shape than its role needs.
+    #[error("tensor `{}` has shape {shape:?}, expected {expected}", tensor.escape_debug())]
+    Shape { tensor: String, shape: Vec<u64>, expected: String },
+    /// A tensor without real numbers.
+    #[error("tensor `{}` has dtype {dtype}, expected real numbers", tensor.escape_debug())]
+    Dtype { tensor: String, dtype: tensor::Dtype },
+    /// A weight of experts of which some are missing.
+    #[error("layer {layer} has {found} weights of experts, expected {expected}")]
+    Experts { layer: u64, found: usize, expected: u64 },
+    /// A model without a tokenizer that is read.
+    #[error("it has no {expected} next to it, and the file of llama.cpp holds the tokenizer")]
+    NoTokenizer { expected: &'static str },
+    /// A file of a tokenizer that is damaged, or of an unexpected form.
+    #[error("{file}: {reason}")]
+    Tokenizer { file: String, reason: String },
+    /// A vocabulary whose pre-tokenizer llama.cpp does not know.
+    #[error("llama.cpp does not know the pre-tokenizer of tokenizer.json, whose hash is {hash}")]
+    PreTokenizer { hash: String },
+    /// A name of a pre-tokenizer that does not exist.
+    #[error("llama.cpp has no pre-tokenizer `{}`", name.escape_debug())]
+    NoPreTokenizer { name: String },
+}
+
+details! {
+    Problem {
+        Input: NoConfig, Config, Key, NoName, Shape, Dtype, Experts, NoTokenizer;
+        Unsupported: Architecture, PreTokenizer;
+        Option: NoPreTokenizer;
+        Damaged: Tokenizer;
+    }
+}

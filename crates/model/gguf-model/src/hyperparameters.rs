@@ -1,0 +1,295 @@
+//! Keys of hyperparameters, in the order in which llama.cpp's converter writes them for each architecture.
+//!
+//! Facts: `set_gguf_parameters` of its classes.
+
+use byte_source::Result;
+use gguf_format::{GgufArray, GgufValue};
+use serde_json::Value;
+
+use crate::config::{Config, invalid};
+use crate::keys::Keys;
+
+/// Function that sets the keys of an architecture. The number of the file type is in their midst.
+pub(crate) type SetKeys = fn(&mut Keys, &Config, u32) -> Result<()>;
+
+const FILE_TYPE: &str = "general.file_type";
+
+/// Whole numbers of most architectures: the key, and the names of a configuration.
+const SIZES: &[(&str, &[&str])] = &[
+    (
+        ".context_length",
+        &[
+            "max_position_embeddings",
+            "n_ctx",
+            "n_positions",
+            "max_length",
+            "max_sequence_length",
+            "model_max_length",
+        ],
+    ),
+    (".embedding_length", &["hidden_size", "n_embd", "dim"]),
+    (
+        ".feed_forward_length",
+        &[
+            "prefix_dense_intermediate_size",
+            "dense_intermediate_size",
+            "intermediate_size",
+            "n_inner",
+            "hidden_dim",
+        ],
+    ),
+    (".attention.head_count", &["num_attention_heads", "n_head", "n_heads"]),
+    (".attention.head_count_kv", &["num_key_value_heads", "n_kv_heads"]),
+];
+const NORMS: &[(&str, &[&str])] = &[
+    (".attention.layer_norm_rms_epsilon", &["rms_norm_eps", "norm_eps"]),
+    (".attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"]),
+];
+const EXPERTS: &[(&str, &[&str])] = &[
+    (".expert_count", &["num_local_experts", "num_experts", "n_routed_experts"]),
+    (".expert_used_count", &["num_experts_per_tok", "num_experts_per_token", "top_k_experts"]),
+    (".expert_group_count", &["n_group"]),
+    (".expert_group_used_count", &["topk_group"]),
+];
+/// Keys of `YaRN`, and their names; of two names, the first counts.
+const YARN: &[(&str, &[&str])] = &[
+    (".rope.scaling.yarn_ext_factor", &["extrapolation_factor"]),
+    (".rope.scaling.yarn_attn_factor", &["attention_factor", "attn_factor"]),
+    (".rope.scaling.yarn_beta_fast", &["beta_fast"]),
+    (".rope.scaling.yarn_beta_slow", &["beta_slow"]),
+];
+
+/// Sets the keys that most architectures have, and no others.
+pub(crate) fn common(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    let head_dim = config.get("head_dim");
+    common_with(keys, config, file_type, head_dim)
+}
+
+fn common_with(keys: &mut Keys, config: &Config, file_type: u32, head_dim: Option<&Value>) -> Result<()> {
+    keys.needed(".block_count", config, "num_hidden_layers")?;
+    let numbers = |keys: &mut Keys, rows: &[(&str, &[&str])]| {
+        rows.iter()
+            .try_for_each(|(key, names)| config.find(names).map_or(Ok(()), |it| keys.number_of(key, it)))
+    };
+    numbers(keys, SIZES)?;
+    if config.get("is_causal") == Some(&Value::Bool(false)) {
+        keys.flag(".attention.causal", false);
+    }
+    rope(keys, config)?;
+    for (key, names) in NORMS {
+        config.find(names).map_or(Ok(()), |found| keys.float_of(key, found))?;
+    }
+    numbers(keys, EXPERTS)?;
+    if let Some(head_dim) = head_dim {
+        keys.number_of(".attention.key_length", ("head_dim", head_dim))?;
+        keys.number_of(".attention.value_length", ("head_dim", head_dim))?;
+    }
+    keys.number(FILE_TYPE, file_type);
+    Ok(())
+}
+
+fn rope(keys: &mut Keys, config: &Config) -> Result<()> {
+    let rope = config.rope();
+    let get = |key: &'static str| rope.get(key).filter(|value| !value.is_null()).map(|value| (key, value));
+    let kind = rope.get("rope_type").and_then(Value::as_str).unwrap_or_default();
+    let factor = get("factor");
+    match (kind, factor) {
+        ("linear" | "yarn", Some(factor)) => {
+            keys.text(".rope.scaling.type", kind);
+            keys.float_of(".rope.scaling.factor", factor)?;
+        }
+        ("su" | "longrope", _) => keys.text(".rope.scaling.type", "longrope"),
+        _ => {}
+    }
+    if let ("yarn", Some(_)) = (kind, factor) {
+        let name = "original_max_position_embeddings";
+        let length = get(name).ok_or_else(|| invalid(name, None, "a number of 32 bits"))?;
+        keys.number_of(".rope.scaling.original_context_length", length)?;
+        for (key, names) in YARN {
+            let first = names.iter().find_map(|name| Some((*name, rope.get(*name)?)));
+            first.filter(|(_, value)| !value.is_null()).map_or(Ok(()), |found| keys.float_of(key, found))?;
+        }
+    }
+    get("rope_theta").map_or(Ok(()), |theta| keys.float_of(".rope.freq_base", theta))?;
+    let window = config.window_theta().map(|theta| ("rope_theta", theta));
+    window.map_or(Ok(()), |theta| keys.float_of(".rope.freq_base_swa", theta))
+}
+
+pub(crate) fn llama(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    llama_sizes(keys, config, config.head_dim()?)
+}
+
+fn llama_sizes(keys: &mut Keys, config: &Config, head_dim: u64) -> Result<()> {
+    keys.needed(".vocab_size", config, "vocab_size")?;
+    keys.number_of(".rope.dimension_count", ("head_dim", &head_dim.into()))
+}
+
+pub(crate) fn granite(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    common_with(keys, config, file_type, None)?;
+    let heads = config.count("num_attention_heads")?;
+    llama_sizes(keys, config, config.size("hidden_size")?.checked_div(heads).unwrap_or_default())?;
+    for (key, name) in [
+        (".attention.scale", "attention_multiplier"),
+        (".embedding_scale", "embedding_multiplier"),
+        (".residual_scale", "residual_multiplier"),
+        (".logit_scale", "logits_scaling"),
+    ] {
+        let set = config.get(name).filter(|value| value.as_f64() != Some(0.0));
+        set.map_or(Ok(()), |value| keys.float_of(key, (name, value)))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn ministral3(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    llama(keys, config, file_type)?;
+    let rope = config.rope();
+    if rope.get("rope_type").and_then(Value::as_str) != Some("yarn") {
+        return Err(invalid("rope_parameters.rope_type", rope.get("rope_type"), "yarn"));
+    }
+    for (key, name) in [
+        (".rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
+        (".attention.temperature_scale", "llama_4_scaling_beta"),
+    ] {
+        let value = rope.get(name).ok_or_else(|| invalid(name, None, "a number"))?;
+        keys.float_of(key, (name, value))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn qwen_moe(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    for (key, name) in [
+        (".expert_feed_forward_length", "moe_intermediate_size"),
+        (".expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
+    ] {
+        config.get(name).map_or(Ok(()), |value| keys.number_of(key, (name, value)))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn gpt_oss(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    keys.needed(".attention.sliding_window", config, "sliding_window")?;
+    keys.needed(".expert_feed_forward_length", config, "intermediate_size")
+}
+
+pub(crate) fn olmo2(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    let Some(window) = config.get("sliding_window") else { return Ok(()) };
+    keys.number_of(".attention.sliding_window", ("sliding_window", window))?;
+    let windowed: Vec<bool> = match config.get("layer_types").and_then(Value::as_array) {
+        Some(types) => types.iter().map(|kind| kind.as_str() == Some("sliding_attention")).collect(),
+        None => (1..=config.layers()?).map(|layer| !layer.is_multiple_of(4)).collect(),
+    };
+    keys.set(".attention.sliding_window_pattern", GgufValue::Array(GgufArray::from_flags(windowed)));
+    Ok(())
+}
+
+/// Sets the keys that all versions of Gemma begin with.
+pub(crate) fn gemma(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    for (key, name) in [
+        (".context_length", "max_position_embeddings"),
+        (".embedding_length", "hidden_size"),
+        (".block_count", "num_hidden_layers"),
+        (".feed_forward_length", "intermediate_size"),
+        (".attention.head_count", "num_attention_heads"),
+        (".attention.head_count_kv", "num_key_value_heads"),
+    ] {
+        keys.needed(key, config, name)?;
+    }
+    float(keys, config, ".attention.layer_norm_rms_epsilon", "rms_norm_eps")?;
+    keys.needed(".attention.key_length", config, "head_dim")?;
+    keys.needed(".attention.value_length", config, "head_dim")?;
+    keys.number(FILE_TYPE, file_type);
+    Ok(())
+}
+
+pub(crate) fn gemma2(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    gemma(keys, config, file_type)?;
+    float(keys, config, ".attn_logit_softcapping", "attn_logit_softcapping")?;
+    float(keys, config, ".final_logit_softcapping", "final_logit_softcapping")?;
+    keys.needed(".attention.sliding_window", config, "sliding_window")
+}
+
+pub(crate) fn gemma3(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    if let Some(cap) = config.get("attn_logit_softcapping") {
+        return Err(invalid("attn_logit_softcapping", Some(cap), "null"));
+    }
+    let cap = config.get("final_logit_softcapping").filter(|cap| cap.as_f64() != Some(0.0));
+    cap.map_or(Ok(()), |cap| keys.float_of(".final_logit_softcapping", ("final_logit_softcapping", cap)))?;
+    if config.get("sliding_window_pattern").and_then(Value::as_u64) == Some(1) {
+        return Ok(());
+    }
+    keys.needed(".attention.sliding_window", config, "sliding_window")
+}
+
+pub(crate) fn phi3(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    keys.needed(".context_length", config, "max_position_embeddings")?;
+    let (name, rope) = ("original_max_position_embeddings", config.rope());
+    let original = rope.get(name).ok_or_else(|| invalid(name, None, "a number of 32 bits"))?;
+    keys.number_of(".rope.scaling.original_context_length", (name, original))?;
+    for (key, name) in [
+        (".embedding_length", "hidden_size"),
+        (".feed_forward_length", "intermediate_size"),
+        (".block_count", "num_hidden_layers"),
+        (".attention.head_count", "num_attention_heads"),
+        (".attention.head_count_kv", "num_key_value_heads"),
+    ] {
+        keys.needed(key, config, name)?;
+    }
+    float(keys, config, ".attention.layer_norm_rms_epsilon", "rms_norm_eps")?;
+    keys.number_of(".rope.dimension_count", ("hidden_size", &phi3_rotated(config)?.into()))?;
+    let theta = rope.get("rope_theta").ok_or_else(|| invalid("rope_theta", None, "a number"))?;
+    keys.float_of(".rope.freq_base", ("rope_theta", theta))?;
+    keys.number(FILE_TYPE, file_type);
+    let window = config.get("sliding_window").cloned().unwrap_or_else(|| 0.into());
+    keys.number_of(".attention.sliding_window", ("sliding_window", &window))
+}
+
+/// Returns the number of dimensions of a head of Phi-3 that are rotated.
+pub(crate) fn phi3_rotated(config: &Config) -> Result<u64> {
+    let rotated = rotated(config, config.size("hidden_size")?)?;
+    Ok(rotated.checked_div(config.count("num_attention_heads")?).unwrap_or_default())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "Python rounds it too"
+)]
+fn rotated(config: &Config, dims: u64) -> Result<u64> {
+    let (name, rope) = ("partial_rotary_factor", config.rope());
+    match rope.get(name).map(Value::as_f64) {
+        None => Ok(dims),
+        Some(Some(part)) if (0.0..=1.0).contains(&part) => Ok((part * dims as f64) as u64),
+        Some(_) => Err(invalid(name, rope.get(name), "a number between 0 and 1")),
+    }
+}
+
+pub(crate) fn stablelm(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+    for (key, name) in [
+        (".context_length", "max_position_embeddings"),
+        (".embedding_length", "hidden_size"),
+        (".block_count", "num_hidden_layers"),
+        (".feed_forward_length", "intermediate_size"),
+    ] {
+        keys.needed(key, config, name)?;
+    }
+    let heads = config.count("num_attention_heads")?;
+    let head_dim = config.size("hidden_size")?.checked_div(heads).unwrap_or_default();
+    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated(config, head_dim)?.into()))?;
+    keys.needed(".attention.head_count", config, "num_attention_heads")?;
+    keys.needed(".attention.head_count_kv", config, "num_key_value_heads")?;
+    keys.flag(".use_parallel_residual", config.get("use_parallel_residual") != Some(&Value::Bool(false)));
+    float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_eps")?;
+    keys.number(FILE_TYPE, file_type);
+    Ok(())
+}
+
+fn float(keys: &mut Keys, config: &Config, key: &str, name: &'static str) -> Result<()> {
+    let value = config.get(name).ok_or_else(|| invalid(name, None, "a number"))?;
+    keys.float_of(key, (name, value))
+}

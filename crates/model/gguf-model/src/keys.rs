@@ -1,0 +1,89 @@
+//! Keys of a file in their order. A key that is set again keeps its place.
+
+use byte_source::Result;
+use gguf_format::{GgufArray, GgufValue};
+use serde_json::Value;
+
+use crate::config::{Config, invalid};
+
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// Name of the architecture, with which many keys begin.
+    architecture: &'static str,
+    pub(crate) entries: Vec<(String, GgufValue)>,
+}
+
+impl Keys {
+    pub(crate) fn new(architecture: &'static str) -> Self {
+        let mut keys = Self { architecture, entries: Vec::new() };
+        keys.text("general.architecture", architecture);
+        keys
+    }
+
+    /// Sets a key; one that starts with a dot is the architecture's.
+    pub(crate) fn set(&mut self, key: &str, value: GgufValue) {
+        let key = if key.starts_with('.') { format!("{}{key}", self.architecture) } else { key.to_owned() };
+        match self.entries.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, old)) => *old = value,
+            None => self.entries.push((key, value)),
+        }
+    }
+
+    pub(crate) fn text(&mut self, key: &str, text: &str) {
+        self.set(key, GgufValue::Text(text.to_owned().into()));
+    }
+
+    pub(crate) fn text_if(&mut self, key: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.text(key, text);
+        }
+    }
+
+    pub(crate) fn texts<T: AsRef<[u8]>>(&mut self, key: &str, texts: impl IntoIterator<Item = T>) {
+        let array = GgufArray::from_texts(texts);
+        if !array.is_empty() {
+            self.set(key, GgufValue::Array(array));
+        }
+    }
+
+    pub(crate) fn number(&mut self, key: &str, number: u32) {
+        self.set(key, GgufValue::UInt32(number));
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the format has float32")]
+    pub(crate) fn float(&mut self, key: &str, number: f64) {
+        self.set(key, GgufValue::Float32(number as f32));
+    }
+
+    pub(crate) fn flag(&mut self, key: &str, is_set: bool) {
+        self.set(key, GgufValue::Bool(is_set));
+    }
+
+    /// Sets a key to a whole number of a document.
+    ///
+    /// # Errors
+    /// When it is not a number of 32 bits.
+    pub(crate) fn number_of(&mut self, key: &str, (name, value): (&str, &Value)) -> Result<()> {
+        let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+        self.number(key, number.ok_or_else(|| invalid(name, Some(value), "a number of 32 bits"))?);
+        Ok(())
+    }
+
+    /// Sets a key to a number of a document.
+    ///
+    /// # Errors
+    /// When it is not a number.
+    pub(crate) fn float_of(&mut self, key: &str, (name, value): (&str, &Value)) -> Result<()> {
+        self.float(key, value.as_f64().ok_or_else(|| invalid(name, Some(value), "a number"))?);
+        Ok(())
+    }
+
+    /// Sets a key to a whole number that the model needs.
+    ///
+    /// # Errors
+    /// When it is missing, or not a number of 32 bits.
+    pub(crate) fn needed(&mut self, key: &str, config: &Config, name: &str) -> Result<()> {
+        let value = config.get(name).ok_or_else(|| invalid(name, None, "a number of 32 bits"))?;
+        self.number_of(key, (name, value))
+    }
+}

@@ -1,0 +1,113 @@
+//! Tensors that llama.cpp has and a checkpoint has not: factors of rotary frequencies.
+//!
+//! Facts: `generate_extra_tensors` of `LlamaModel` and `Phi3MiniModel` in llama.cpp's converter, which computes in float32.
+
+use byte_source::Result;
+use serde_json::{Map, Value};
+use tensor::{Dtype, Storage, Tensor};
+
+use crate::config::{Config, invalid};
+use crate::hyperparameters::phi3_rotated;
+
+/// Largest number of factors: those of the largest heads.
+const FACTORS_MAX: u64 = 1 << 12;
+
+/// Returns the tensors that come first.
+pub(crate) fn extra_tensors(config: &Config) -> Result<Vec<(String, Tensor)>> {
+    let kind = config.rope().get("rope_type").and_then(Value::as_str).unwrap_or_default();
+    if config.architecture.name == "phi3" {
+        return long_rope(config);
+    }
+    if config.architecture.permutes && kind.eq_ignore_ascii_case("llama3") {
+        return Ok(vec![("rope_freqs.weight".to_owned(), vector(&llama3(config)?)?)]);
+    }
+    Ok(Vec::new())
+}
+
+fn vector(numbers: &[f32]) -> Result<Tensor> {
+    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    Ok(Tensor::new(Dtype::Float32, vec![numbers.len() as u64], vec![1], 0, Storage::owned(bytes))?)
+}
+
+fn number(rope: &Map<String, Value>, key: &str, default: f64) -> Result<f64> {
+    match rope.get(key) {
+        None => Ok(default),
+        Some(value) => value.as_f64().ok_or_else(|| invalid(key, Some(value), "a number")),
+    }
+}
+
+/// Returns the factors of Llama 3's scaling: 1 for high frequencies, the factor for low ones, and what lies between.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "PyTorch computes in float32 too"
+)]
+fn llama3(config: &Config) -> Result<Vec<f32>> {
+    let rope = config.rope();
+    let dim = config.head_dim()?;
+    if dim > FACTORS_MAX {
+        return Err(invalid("head_dim", config.get("head_dim"), "a smaller number"));
+    }
+    let base = number(rope, "rope_theta", 10_000.0)?;
+    let factor = number(rope, "factor", 8.0)?;
+    let low = number(rope, "low_freq_factor", 1.0)?;
+    let high = number(rope, "high_freq_factor", 4.0)?;
+    let context = number(rope, "original_max_position_embeddings", 8192.0)?;
+    let (longest, shortest) = ((context / low) as f32, (context / high) as f32);
+    let factor_of = |pair: u64| {
+        let exponent = pair as f32 / dim as f32;
+        let frequency = 1.0 / f64::from(base as f32).powf(exponent.into()) as f32;
+        let wavelength = (2.0 * std::f64::consts::PI) as f32 / frequency;
+        if wavelength < shortest {
+            return 1.0;
+        }
+        if wavelength > longest {
+            return factor as f32;
+        }
+        let smooth = (context as f32 / wavelength - low as f32) / (high - low) as f32;
+        1.0 / ((1.0 - smooth) / factor as f32 + smooth)
+    };
+    Ok((0..dim).step_by(2).map(factor_of).collect())
+}
+
+/// Returns the long factors, then the short ones.
+fn long_rope(config: &Config) -> Result<Vec<(String, Tensor)>> {
+    let rope = config.rope();
+    let list = |key| rope.get(key).and_then(Value::as_array).filter(|factors| !factors.is_empty());
+    let Some(long) = list("long_factor") else { return Ok(Vec::new()) };
+    let short = list("short_factor").ok_or_else(|| invalid("short_factor", None, "a list of numbers"))?;
+    let expected = phi3_rotated(config)? / 2;
+    let tensor = |key: &str, factors: &[Value], name: &str| -> Result<(String, Tensor)> {
+        #[expect(clippy::cast_possible_truncation, reason = "the format has float32")]
+        let numbers: Option<Vec<f32>> =
+            factors.iter().map(|factor| factor.as_f64().map(|factor| factor as f32)).collect();
+        let numbers = numbers.filter(|numbers| numbers.len() as u64 == expected);
+        let numbers = numbers.ok_or_else(|| {
+            invalid(key, rope.get(key), "a number for each second dimension that is rotated")
+        })?;
+        Ok((name.to_owned(), vector(&numbers)?))
+    };
+    Ok(vec![
+        tensor("long_factor", long, "rope_factors_long.weight")?,
+        tensor("short_factor", short, "rope_factors_short.weight")?,
+    ])
+}
+
+/// Returns the factor of attention that belongs to long factors, if there are any.
+#[expect(clippy::cast_precision_loss, reason = "lengths of contexts are far below 2^53")]
+pub(crate) fn attention_factor(config: &Config) -> Result<Option<f64>> {
+    let rope = config.rope();
+    if config.architecture.name != "phi3" || rope.get("long_factor").is_none_or(Value::is_null) {
+        return Ok(None);
+    }
+    let original = number(rope, "original_max_position_embeddings", 0.0)?;
+    let scale = config.size("max_position_embeddings")? as f64 / original;
+    let kind = rope.get("rope_type").and_then(Value::as_str).unwrap_or_default();
+    let factor = match kind {
+        _ if scale <= 1.0 => 1.0,
+        "su" | "longrope" => (1.0 + scale.ln() / original.ln()).sqrt(),
+        "yarn" => 0.1 * scale.ln() + 1.0,
+        _ => return Err(invalid("rope_scaling.rope_type", rope.get("rope_type"), "longrope")),
+    };
+    Ok(Some(factor))
+}

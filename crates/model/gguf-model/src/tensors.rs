@@ -1,0 +1,303 @@
+//! Tensors as llama.cpp has them: its names, order, shapes and types.
+//!
+//! Facts: `prepare_tensors` and `modify_tensors` of its converter. Rows of queries and keys are permuted for architectures that rotate
+//! adjacent dimensions, norms that are stored less 1 get it back, and the experts of a layer are one tensor, where the last one was.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use byte_source::Result;
+use gguf_format::{GgmlType, GgufOutput};
+use quantization::encode_blocks;
+use tensor::{Compute, Dtype, Inputs, Storage, Tensor};
+
+use crate::Problem;
+use crate::config::Config;
+use crate::file_type::FileType;
+use crate::names::{SplitName, language_name};
+use crate::rope::extra_tensors;
+
+/// Weights of some experts or heads of a layer, by their numbers.
+type Parts = BTreeMap<u64, Tensor>;
+
+/// Returns the tensors of a file, in its order. Embeddings after the first `tokens` are left out.
+///
+/// # Errors
+/// When a tensor has no name in llama.cpp or another shape than its role, or experts are missing.
+pub(crate) fn place(
+    tensors: &[(String, Tensor)],
+    config: &Config,
+    file_type: FileType,
+    tokens: Option<u64>,
+) -> Result<Vec<GgufOutput>> {
+    let mut placing = Placing { config, file_type, tokens, parts: BTreeMap::new(), placed: Vec::new() };
+    for (name, tensor) in extra_tensors(config)? {
+        placing.put(&name, name.clone(), &tensor)?;
+    }
+    for (name, tensor) in tensors {
+        if let Some(short) = language_name(name) {
+            placing.add(name, &short, tensor).map_err(|error| match error.detail::<Problem>() {
+                Some(_) => error,
+                None => error.in_tensor(name),
+            })?;
+        }
+    }
+    match placing.parts.into_iter().next() {
+        None => Ok(placing.placed),
+        Some(((layer, role), parts)) => {
+            let expected = placing.config.part_count(&role)?;
+            Err(Problem::Experts { layer, found: parts.len(), expected }.into())
+        }
+    }
+}
+
+struct Placing<'c> {
+    config: &'c Config,
+    file_type: FileType,
+    /// Number of tokens, if the embeddings of others are left out.
+    tokens: Option<u64>,
+    /// Parts of tensors that are not complete, by layer and role.
+    parts: BTreeMap<(u64, String), Parts>,
+    placed: Vec<GgufOutput>,
+}
+
+impl Config {
+    /// Returns the number of experts, or of heads whose norms are separate.
+    fn part_count(&self, role: &str) -> Result<u64> {
+        match role {
+            "attn_q_norm" => self.count("num_attention_heads"),
+            "attn_k_norm" => self.count("num_key_value_heads"),
+            _ => match self.find(&["num_local_experts", "num_experts"]) {
+                Some((key, _)) => self.count(key),
+                None => self.count("num_experts"),
+            },
+        }
+    }
+}
+
+impl Placing<'_> {
+    fn add(&mut self, name: &str, short: &str, tensor: &Tensor) -> Result<()> {
+        let architecture = self.config.architecture;
+        let no_name = || Problem::NoName { tensor: name.to_owned(), architecture: architecture.name };
+        if short == "lm_head.weight" && architecture.drops_output {
+            return Ok(());
+        }
+        let split = SplitName::new(short).ok_or_else(no_name)?;
+        if let (Some(layer), Some((number, role))) = (split.layer, split.expert()) {
+            return self.add_expert(split, layer, (number, role), tensor);
+        }
+        if let (Some(layer), Some((number, norms))) = (split.layer, split.head_norm()) {
+            let known = SplitName { weight: norms, ..split }.known(&[]).ok_or_else(no_name)?;
+            let parts = self.parts.entry((layer, known.to_owned())).or_default();
+            parts.insert(number, tensor.clone());
+            if parts.len() as u64 == self.config.part_count(known)? {
+                let whole = self.take_parts(layer, known)?;
+                self.put(name, split.in_layer(known, split.end), &whole)?;
+            }
+            return Ok(());
+        }
+        let fused = split.weight.strip_prefix("mlp.experts.").filter(|_| tensor.shape().len() > 1);
+        if let Some(role) = fused
+            && let Some(placed) = self.add_fused(name, split, role, tensor)?
+        {
+            return Ok(placed);
+        }
+        let known = split.known(architecture.names).ok_or_else(no_name)?;
+        let end = if known == "attn_sinks" { ".weight" } else { split.end };
+        let changed = self.changed(known, short, tensor)?;
+        self.put(name, split.in_layer(known, end), &changed)
+    }
+
+    /// Permutes the rows of queries and keys, and adds 1 to norms, where the architecture does.
+    fn changed(&self, known: &str, name: &str, tensor: &Tensor) -> Result<Tensor> {
+        let architecture = self.config.architecture;
+        if let (Some(tokens), "token_embd", [rows, columns]) = (self.tokens, known, tensor.shape()) {
+            let shape = vec![tokens.min(*rows), *columns];
+            let (stride, offset) = (tensor.stride().to_vec(), tensor.storage_offset());
+            return Ok(Tensor::new(tensor.dtype(), shape, stride, offset, tensor.storage().clone())?);
+        }
+        if architecture.shifts_norms && name.ends_with("norm.weight") {
+            return shifted(tensor).ok_or_else(|| no_numbers(name, tensor));
+        }
+        let heads = match known {
+            "attn_q" if architecture.permutes => "num_attention_heads",
+            "attn_k" if architecture.permutes => "num_key_value_heads",
+            _ => return Ok(tensor.clone()),
+        };
+        let two = const { NonZeroU64::new(2).expect("it is not zero") };
+        Ok(tensor.with_grid_transposed(self.config.count(heads)?, two)?)
+    }
+
+    fn add_expert(
+        &mut self,
+        split: SplitName<'_>,
+        layer: u64,
+        (number, role): (u64, &str),
+        tensor: &Tensor,
+    ) -> Result<()> {
+        let count = self.config.part_count(role)?;
+        self.parts.entry((layer, role.to_owned())).or_default().insert(number, tensor.clone());
+        let order = self.config.architecture.experts;
+        let is_complete = order.iter().all(|role| {
+            self.parts.get(&(layer, (*role).to_owned())).is_some_and(|parts| parts.len() as u64 == count)
+        });
+        if is_complete {
+            for role in order {
+                let whole = self.take_parts(layer, role)?;
+                let name = split.in_layer(&format!("ffn_{role}_exps"), ".weight");
+                self.put(&name, name.clone(), &whole)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins the parts of a role, whose numbers must be those from 0 on.
+    fn take_parts(&mut self, layer: u64, role: &str) -> Result<Tensor> {
+        let parts = self.parts.remove(&(layer, role.to_owned())).unwrap_or_default();
+        let expected = parts.len() as u64;
+        let found = parts.keys().filter(|number| **number < expected).count();
+        if found as u64 != expected {
+            return Err(Problem::Experts { layer, found, expected }.into());
+        }
+        let parts: Vec<Tensor> = parts.into_values().filter_map(|part| part.unsqueeze(0)).collect();
+        Ok(Tensor::concat(0, &parts)?)
+    }
+
+    /// Adds the weights of all experts that are one tensor in `transformers`, too. Returns `None` if the name is that of other weights.
+    fn add_fused(
+        &mut self,
+        name: &str,
+        split: SplitName<'_>,
+        role: &str,
+        tensor: &Tensor,
+    ) -> Result<Option<()>> {
+        let is_gpt_oss = self.config.architecture.name == "gpt-oss";
+        let (role, end) = match role.strip_suffix("_bias") {
+            Some(role) => (role, ".bias"),
+            None => (role, ".weight"),
+        };
+        let wrong = |expected: &str| Problem::Shape {
+            tensor: name.to_owned(),
+            shape: tensor.shape().to_vec(),
+            expected: expected.to_owned(),
+        };
+        let rank = tensor.shape().len();
+        // Matrices of gpt-oss are transposed.
+        let is_transposed = is_gpt_oss && end == ".weight";
+        let matrices = || match rank {
+            3 if is_transposed => tensor.transpose(1, 2),
+            3 => Some(tensor.clone()),
+            _ => None,
+        };
+        match role {
+            "down_proj" if end == ".bias" => {
+                self.put(name, split.in_layer("ffn_down_exps", end), tensor)?;
+            }
+            "down_proj" => {
+                let matrices = matrices().ok_or_else(|| wrong("three dimensions"))?;
+                self.put(name, split.in_layer("ffn_down_exps", end), &matrices)?;
+            }
+            "gate_up_proj" => {
+                let whole = if end == ".bias" { Some(tensor.clone()) } else { matrices() };
+                let whole = whole.filter(|it| it.shape().get(1).is_some_and(|rows| rows.is_multiple_of(2)));
+                let whole = whole.ok_or_else(|| wrong("an even number of rows"))?;
+                for (part, known) in ["ffn_gate_exps", "ffn_up_exps"].into_iter().enumerate() {
+                    let half = half(&whole, part as u64, is_gpt_oss)?;
+                    self.put(name, split.in_layer(known, end), &half)?;
+                }
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(()))
+    }
+
+    /// Adds a tensor with its name in llama.cpp, as the type that it has there.
+    fn put(&mut self, from: &str, name: String, tensor: &Tensor) -> Result<()> {
+        let architecture = self.config.architecture;
+        if !is_stored(architecture.has, &name) {
+            return Err(Problem::NoName { tensor: from.to_owned(), architecture: architecture.name }.into());
+        }
+        let kind = self.file_type.of_tensor(&name, tensor.shape());
+        let kind = GgmlType::from_name(kind).ok_or_else(|| no_numbers(from, tensor))?;
+        let data = match kind.dtype {
+            Some(dtype) => cast(tensor, dtype),
+            None => single(tensor).and_then(|tensor| encode_blocks(&tensor, kind)),
+        };
+        let data = data.ok_or_else(|| no_numbers(from, tensor))?;
+        self.placed.push(GgufOutput { name, kind, shape: tensor.shape().to_vec(), data });
+        Ok(())
+    }
+}
+
+/// Returns true for a weight outside of layers, of attention, or one that the layers of an architecture have.
+fn is_stored(has: &[&[&str]], name: &str) -> bool {
+    let Some((_, weight)) = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) else {
+        return true;
+    };
+    let weight = weight.rsplit_once('.').map_or(weight, |(weight, _)| weight);
+    ["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output"].contains(&weight)
+        || has.iter().any(|weights| weights.contains(&weight))
+}
+
+fn no_numbers(name: &str, tensor: &Tensor) -> byte_source::Error {
+    Problem::Dtype { tensor: name.to_owned(), dtype: tensor.dtype() }.into()
+}
+
+/// Returns a number of more than 16 bits as float32.
+fn single(tensor: &Tensor) -> Option<Tensor> {
+    let is_real = tensor.dtype().is_floating_point();
+    let is_short = matches!(tensor.dtype(), Dtype::BFloat16 | Dtype::Float16);
+    if is_short { Some(tensor.clone()) } else { tensor.cast(Dtype::Float32).filter(|_| is_real) }
+}
+
+fn cast(tensor: &Tensor, dtype: Dtype) -> Option<Tensor> {
+    single(tensor)?.cast(dtype)
+}
+
+/// Returns every second row of each matrix, or the rows of its first or second half.
+fn half(tensor: &Tensor, part: u64, is_interleaved: bool) -> Result<Tensor, tensor::Error> {
+    let (mut shape, mut stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
+    let mut offset = tensor.storage_offset();
+    if let (Some(rows), Some(step)) = (shape.get_mut(1), stride.get_mut(1)) {
+        *rows /= 2;
+        let first = if is_interleaved { part } else { part.saturating_mul(*rows) };
+        offset = offset.saturating_add(first.saturating_mul(*step));
+        *step = step.saturating_mul(if is_interleaved { 2 } else { 1 });
+    }
+    Tensor::new(tensor.dtype(), shape, stride, offset, tensor.storage().clone())
+}
+
+/// Adds 1 in float32. A sum of float16 is rounded to it.
+fn shifted(tensor: &Tensor) -> Option<Tensor> {
+    let numbers = single(tensor)?.cast(Dtype::Float32)?;
+    let storage = Storage::computed(Arc::new(PlusOne([numbers.storage().clone()])));
+    let sum = numbers.with_storage(Dtype::Float32, numbers.storage_offset(), storage).ok()?;
+    if tensor.dtype() == Dtype::Float16 { sum.cast(Dtype::Float16) } else { Some(sum) }
+}
+
+/// Numbers of float32, and 1 more.
+#[derive(Debug)]
+struct PlusOne([Storage; 1]);
+
+impl Compute for PlusOne {
+    fn len(&self) -> u64 {
+        self.0.iter().map(Storage::len).sum()
+    }
+
+    fn inputs(&self) -> &[Storage] {
+        &self.0
+    }
+
+    fn granule(&self) -> u64 {
+        4
+    }
+
+    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<()> {
+        inputs.read(0, buffer, offset)?;
+        for number in buffer.as_chunks_mut().0 {
+            *number = (f32::from_le_bytes(*number) + 1.0).to_le_bytes();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,384 @@
+//! Keys of a tokenizer, in the order in which llama.cpp's converter writes them for each architecture.
+//!
+//! Facts: `set_vocab` of its classes, and the functions that these call.
+
+mod pre_tokenizer;
+mod sentencepiece;
+mod special;
+mod tokenizer_json;
+
+use std::fmt::Display;
+
+use byte_source::Result;
+use bytes::Bytes;
+use gguf_format::{GgufArray, GgufValue};
+use serde_json::{Map, Value};
+
+pub use pre_tokenizer::EncodeText;
+
+use crate::architecture::TokenizerRule;
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::{Documents, Problem};
+use sentencepiece::{BYTE, CONTROL, NORMAL, Piece, UNUSED, USER_DEFINED, read_pieces};
+use special::Special;
+use tokenizer_json::TokenizerJson;
+
+/// Score of tokens that were added, and of padding.
+const ADDED_SCORE: f32 = -1000.0;
+const PADDING_SCORE: f32 = -10_000.0;
+/// Tokens that end a turn of `CodeLlama` and of Gemma.
+const CODE_LLAMA_TURN: u32 = 32010;
+const GEMMA_TURN: u32 = 107;
+const TURN_KEY: &str = "tokenizer.ggml.eot_token_id";
+
+pub(crate) fn damaged(file: &str, reason: impl Display) -> byte_source::Error {
+    Problem::Tokenizer { file: file.to_owned(), reason: reason.to_string() }.into()
+}
+
+/// How the pre-tokenizer is named.
+pub enum PreTokenizer<'p> {
+    /// By the tokens of a text.
+    Encode(&'p EncodeText<'p>),
+    /// By a name of llama.cpp.
+    Named(&'p str),
+}
+
+/// Returns the number of tokens of tokenizer.json, if the tokenizer is that file.
+///
+/// # Errors
+/// When it is damaged.
+pub(crate) fn json_tokens(documents: &Documents<'_>) -> Result<Option<u64>> {
+    if documents.bytes("tokenizer.model")?.is_some() {
+        return Ok(None);
+    }
+    let Some(bytes) = documents.bytes("tokenizer.json")? else { return Ok(None) };
+    let tokenizer = TokenizerJson::from_bytes(&bytes)?;
+    Ok(Some(tokenizer.model.vocab.0.len().saturating_add(tokenizer.added_tokens.len()) as u64))
+}
+
+/// Sets the keys of the tokenizer.
+///
+/// # Errors
+/// When there is no tokenizer that is read, it is damaged, or llama.cpp does not know its pre-tokenizer.
+pub(crate) fn set_keys(
+    keys: &mut Keys,
+    config: &Config,
+    documents: &Documents<'_>,
+    pre: &PreTokenizer<'_>,
+) -> Result<()> {
+    let mut tokenizer = Tokenizer { keys, config, documents, pre, settings: Map::new() };
+    tokenizer.settings = documents.object("tokenizer_config.json")?.unwrap_or_default();
+    match config.architecture.tokenizer {
+        TokenizerRule::Llama => tokenizer.llama(),
+        TokenizerRule::Either => tokenizer.either().map(drop),
+        TokenizerRule::Json => tokenizer.json(),
+        TokenizerRule::Gemma => tokenizer.gemma(),
+        TokenizerRule::Gemma2 => {
+            tokenizer.pieces(false)?;
+            tokenizer.keys.flag("tokenizer.ggml.add_space_prefix", false);
+            Ok(())
+        }
+        TokenizerRule::Gemma3 => {
+            if tokenizer.either()? {
+                tokenizer.keys.flag("tokenizer.ggml.add_space_prefix", false);
+            }
+            Ok(())
+        }
+        TokenizerRule::Phi3 => match tokenizer.settings.get("tokenizer_class").and_then(Value::as_str) {
+            Some("GPT2Tokenizer") => tokenizer.json(),
+            _ => tokenizer.pieces(true),
+        },
+    }
+}
+
+struct Tokenizer<'t, 'd> {
+    keys: &'t mut Keys,
+    config: &'t Config,
+    documents: &'t Documents<'d>,
+    pre: &'t PreTokenizer<'t>,
+    /// Contents of `tokenizer_config.json`.
+    settings: Map<String, Value>,
+}
+
+impl Tokenizer<'_, '_> {
+    fn llama(&mut self) -> Result<()> {
+        if let Some(is_added) = self.settings.get("add_prefix_space").and_then(Value::as_bool) {
+            self.keys.flag("tokenizer.ggml.add_space_prefix", is_added);
+        }
+        if self.documents.bytes("tokenizer.model")?.is_some() {
+            self.pieces(false)?;
+        } else {
+            let (bytes, tokenizer) = self.read_json()?;
+            let is_sequence =
+                tokenizer.decoder.as_ref().is_some_and(|it| it.get("type") == Some(&"Sequence".into()));
+            let model = &tokenizer.model;
+            if model.kind == "BPE" && model.byte_fallback && is_sequence {
+                self.byte_fallback(&tokenizer)?;
+            } else {
+                self.byte_level(&bytes, tokenizer)?;
+            }
+        }
+        match self.config.vocabulary()? {
+            32016 => self.keys.number(TURN_KEY, CODE_LLAMA_TURN),
+            49152 => self.keys.flag("tokenizer.ggml.add_bos_token", false),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns true if it is tokenizer.model.
+    fn either(&mut self) -> Result<bool> {
+        let has_pieces = self.documents.bytes("tokenizer.model")?.is_some();
+        if has_pieces {
+            self.pieces(false)?;
+        } else {
+            self.json()?;
+        }
+        Ok(has_pieces)
+    }
+
+    fn gemma(&mut self) -> Result<()> {
+        self.pieces(false)?;
+        self.keys.number(TURN_KEY, GEMMA_TURN);
+        self.keys.flag("tokenizer.ggml.add_space_prefix", false);
+        Ok(())
+    }
+
+    fn json(&mut self) -> Result<()> {
+        let (bytes, tokenizer) = self.read_json()?;
+        self.byte_level(&bytes, tokenizer)
+    }
+
+    fn read_json(&self) -> Result<(Bytes, TokenizerJson)> {
+        let expected = "tokenizer.json";
+        let bytes = self.documents.bytes(expected)?.ok_or(Problem::NoTokenizer { expected })?;
+        let tokenizer = TokenizerJson::from_bytes(&bytes)?;
+        Ok((bytes, tokenizer))
+    }
+
+    /// Sets the keys of a vocabulary of bytes as characters, with merges.
+    fn byte_level(&mut self, bytes: &Bytes, mut tokenizer: TokenizerJson) -> Result<()> {
+        let name = match self.pre {
+            PreTokenizer::Named(name) => pre_tokenizer::given(name)?,
+            PreTokenizer::Encode(encode) => pre_tokenizer::name_of(&encode(bytes, pre_tokenizer::TEXT)?)?,
+        };
+        let special = Special::read(self.documents, Some(&tokenizer), None)?;
+        let mut tokens = Tokens::padded(self.config.vocabulary()?);
+        let named = special_texts(&self.settings);
+        for (text, id) in std::mem::take(&mut tokenizer.model.vocab.0) {
+            let is_control = named.contains(&text);
+            let kind = if is_control { CONTROL } else { NORMAL };
+            tokens.place(id, text.into(), 0.0, kind)?;
+        }
+        for added in &tokenizer.added_tokens {
+            tokens.add(added.id, &added.content, added.special || looks_special(&added.content))?;
+        }
+        tokens.add_all(&self.settings, |id, tokens| tokens.is_padding(id), true)?;
+        self.keys.text("tokenizer.ggml.model", "gpt2");
+        self.keys.text("tokenizer.ggml.pre", name);
+        tokens.set_keys(self.keys, false);
+        self.keys.texts("tokenizer.ggml.merges", self.merges(&mut tokenizer)?);
+        special.set_keys(self.keys);
+        Ok(())
+    }
+
+    /// Returns the merges of tokenizer.json, else those of merges.txt.
+    fn merges(&self, tokenizer: &mut TokenizerJson) -> Result<Vec<String>> {
+        let merges = std::mem::take(&mut tokenizer.model.merges.0);
+        if !merges.is_empty() {
+            return Ok(merges);
+        }
+        let text = self.documents.text("merges.txt")?.unwrap_or_default();
+        let has_head = text.starts_with('#');
+        let lines = text.lines().skip(has_head.into());
+        let pairs = lines.filter_map(|line| {
+            let mut words = line.split_whitespace();
+            match (words.next(), words.next(), words.next()) {
+                (Some(left), Some(right), None) => Some(format!("{left} {right}")),
+                _ => None,
+            }
+        });
+        Ok(pairs.collect())
+    }
+
+    /// Sets the keys of a vocabulary that was a `SentencePiece` model, whose scores are lost.
+    fn byte_fallback(&mut self, tokenizer: &TokenizerJson) -> Result<()> {
+        let base = &tokenizer.model.vocab.0;
+        let special = |text: &str| {
+            let mut added = tokenizer.added_tokens.iter();
+            added.any(|added| added.special && added.content == text)
+        };
+        let last =
+            base.iter().map(|(_, id)| *id).chain(tokenizer.added_tokens.iter().map(|added| added.id)).max();
+        let count = usize::try_from(last.map_or(0, |last| last.saturating_add(1))).unwrap_or(usize::MAX);
+        if count > base.len().saturating_add(tokenizer.added_tokens.len()) {
+            return Err(damaged("tokenizer.json", "ids of tokens are left out"));
+        }
+        let mut tokens = Tokens::padded(count);
+        for (text, id) in base {
+            let is_byte = text.len() == 6
+                && text
+                    .strip_prefix("<0x")
+                    .and_then(|rest| rest.strip_suffix('>'))
+                    .is_some_and(|hex| hex.chars().all(|c| c.is_ascii_hexdigit()));
+            let kind = if is_byte {
+                BYTE
+            } else if special(text) {
+                CONTROL
+            } else {
+                NORMAL
+            };
+            tokens.place(*id, text.clone().into(), ADDED_SCORE, kind)?;
+        }
+        for added in &tokenizer.added_tokens {
+            if tokens.is_padding(added.id) {
+                let kind = if added.special { CONTROL } else { USER_DEFINED };
+                tokens.place(added.id, added.content.clone().into(), ADDED_SCORE, kind)?;
+            }
+        }
+        self.finish_pieces(&tokens, Some(tokenizer))
+    }
+
+    /// Sets the keys of a `SentencePiece` model. With `adds_json`, the added tokens of tokenizer.json replace its own.
+    fn pieces(&mut self, adds_json: bool) -> Result<()> {
+        let expected = "tokenizer.model";
+        let file = self.documents.bytes(expected)?.ok_or(Problem::NoTokenizer { expected })?;
+        let mut tokens = Tokens::padded(self.config.vocabulary()?);
+        for (id, piece) in read_pieces(&file)?.into_iter().enumerate() {
+            if let Some(token) = tokens.0.get_mut(id) {
+                *token = piece;
+            }
+        }
+        for (text, id) in self.documents.object("added_tokens.json")?.unwrap_or_default() {
+            if let Some(id) = id.as_u64() {
+                tokens.put(id, text.into(), USER_DEFINED);
+            }
+        }
+        // Phi-3's tokens are kept as they are.
+        tokens.add_all(&self.settings, |_, _| true, !adds_json)?;
+        let json = self.documents.bytes("tokenizer.json")?;
+        let json = json.map(|bytes| TokenizerJson::from_bytes(&bytes)).transpose()?;
+        if let Some(tokenizer) = json.as_ref().filter(|_| adds_json) {
+            for added in &tokenizer.added_tokens {
+                let kind = if added.special { CONTROL } else { USER_DEFINED };
+                tokens.put(added.id, added.content.clone().into(), kind);
+            }
+        }
+        self.finish_pieces(&tokens, json.as_ref())
+    }
+
+    fn finish_pieces(&mut self, tokens: &Tokens, tokenizer: Option<&TokenizerJson>) -> Result<()> {
+        self.keys.text("tokenizer.ggml.model", "llama");
+        self.keys.text("tokenizer.ggml.pre", "default");
+        tokens.set_keys(self.keys, true);
+        Special::read(self.documents, tokenizer, Some(tokens.0.len()))?.set_keys(self.keys);
+        Ok(())
+    }
+}
+
+/// Tokens by their ids.
+struct Tokens(Vec<Piece>);
+
+impl Tokens {
+    /// Creates tokens that are not used.
+    fn padded(count: usize) -> Self {
+        let padding = |id| Piece { text: format!("[PAD{id}]").into(), score: PADDING_SCORE, kind: UNUSED };
+        Self((0..count).map(padding).collect())
+    }
+
+    fn get_mut(&mut self, id: u64) -> Option<&mut Piece> {
+        self.0.get_mut(usize::try_from(id).ok()?)
+    }
+
+    fn is_padding(&mut self, id: u64) -> bool {
+        self.get_mut(id).is_some_and(|token| token.kind == UNUSED && token.score == PADDING_SCORE)
+    }
+
+    /// Sets a token.
+    ///
+    /// # Errors
+    /// When the vocabulary is smaller.
+    fn place(&mut self, id: u64, text: Bytes, score: f32, kind: i32) -> Result<()> {
+        let count = self.0.len();
+        let token = self.get_mut(id).ok_or_else(|| {
+            damaged(
+                "tokenizer.json",
+                format_args!("a token has the id {id}, and config.json says vocab_size is {count}"),
+            )
+        })?;
+        *token = Piece { text, score, kind };
+        Ok(())
+    }
+
+    /// Sets a token that was added; one beyond the vocabulary is left out.
+    fn put(&mut self, id: u64, text: Bytes, kind: i32) {
+        if let Some(token) = self.get_mut(id) {
+            *token = Piece { text, score: ADDED_SCORE, kind };
+        }
+    }
+
+    /// Sets an added token. One that is no control token has spaces, as texts have.
+    fn add(&mut self, id: u64, text: &str, is_control: bool) -> Result<()> {
+        let kind = if is_control { CONTROL } else { USER_DEFINED };
+        let text = if is_control { text.to_owned() } else { text.replace('\u{2581}', " ") };
+        self.place(id, text.into(), ADDED_SCORE, kind)
+    }
+
+    /// Adds the tokens of `tokenizer_config.json` that are in the vocabulary and `wanted`. If they are not normalized, their texts are kept.
+    fn add_all(
+        &mut self,
+        settings: &Map<String, Value>,
+        wanted: impl Fn(u64, &mut Self) -> bool,
+        is_normalized: bool,
+    ) -> Result<()> {
+        let added = settings.get("added_tokens_decoder").and_then(Value::as_object);
+        for (id, token) in added.into_iter().flatten() {
+            let text = token.get("content").and_then(Value::as_str);
+            let (Ok(id), Some(text)) = (id.parse(), text) else {
+                return Err(damaged("tokenizer_config.json", "`added_tokens_decoder` has another form"));
+            };
+            let is_special = token.get("special").and_then(Value::as_bool) == Some(true);
+            if self.get_mut(id).is_some() && wanted(id, self) {
+                if is_normalized {
+                    self.add(id, text, is_special || looks_special(text))?;
+                } else {
+                    let kind = if is_special { CONTROL } else { USER_DEFINED };
+                    self.put(id, text.to_owned().into(), kind);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_keys(&self, keys: &mut Keys, has_scores: bool) {
+        keys.texts("tokenizer.ggml.tokens", self.0.iter().map(|token| &token.text));
+        if has_scores {
+            let scores = GgufArray::from_float32(self.0.iter().map(|token| token.score));
+            keys.set("tokenizer.ggml.scores", GgufValue::Array(scores));
+        }
+        let kinds = GgufArray::from_int32(self.0.iter().map(|token| token.kind));
+        keys.set("tokenizer.ggml.token_type", GgufValue::Array(kinds));
+    }
+}
+
+/// Returns true for a text that is a control token, whatever the document says.
+fn looks_special(text: &str) -> bool {
+    let is_between = |start, end| text.starts_with(start) && text.ends_with(end);
+    ["<pad>", "<mask>", "<2mass>", "[@BOS@]"].contains(&text)
+        || is_between("<|", "|>")
+        || is_between("<｜", "｜>")
+        || is_between("<unused", ">")
+}
+
+/// Returns the texts of the special tokens that `tokenizer_config.json` names.
+fn special_texts(settings: &Map<String, Value>) -> Vec<String> {
+    let named = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
+    let one = named.iter().filter_map(|kind| settings.get(&format!("{kind}_token")));
+    let more =
+        ["additional_special_tokens", "extra_special_tokens"].iter().filter_map(|key| settings.get(*key));
+    let texts = one.chain(more.filter_map(Value::as_array).flatten());
+    texts
+        .filter_map(|token| token.as_str().or_else(|| token.get("content")?.as_str()).map(str::to_owned))
+        .collect()
+}

@@ -1,0 +1,203 @@
+//! Encodes numbers as blocks of the first types: `Q8_0`, and the four of four and five bits.
+//!
+//! Facts: `quants.py` of the Python package `gguf` 0.19.0, whose bytes these are, except those of a scale that is NaN: the scale is
+//! rounded after the codes are computed with it, and what is not finite has the code 0.
+
+#![expect(clippy::arithmetic_side_effects, reason = "numbers are floats, and lengths those of a tensor")]
+
+use std::io;
+use std::sync::Arc;
+
+use gguf_format::GgmlType;
+use kernels::vectorize;
+use tensor::{Compute, Dtype, Inputs, Storage, Tensor, contiguous_strides};
+
+/// Elements of a block of each type here.
+const LEN: usize = 32;
+/// Largest number of blocks that are computed together: those of 64 KiB of numbers.
+const BLOCKS_MAX: usize = 512;
+
+/// Encodes a block, which begins with its scale.
+type Encode = fn(&[f32; LEN], &mut [u8]);
+
+static ENCODERS: &[(&str, Encode)] =
+    &[("Q8_0", q8_0), ("Q4_0", q4_0), ("Q4_1", q4_1), ("Q5_0", q5_0), ("Q5_1", q5_1)];
+
+/// Returns the blocks of a type as a tensor of bytes, which are computed whenever they are read. `None` if the type is not written, a row
+/// does not consist of whole blocks, or the tensor does not have real numbers.
+pub fn encode_blocks(tensor: &Tensor, kind: &'static GgmlType) -> Option<Tensor> {
+    let (_, encode) = ENCODERS.iter().find(|(name, _)| *name == kind.name)?;
+    let nbytes = kind.nbytes(tensor.shape())?;
+    let numbers = tensor.cast(Dtype::Float32)?.reshaped(&[tensor.numel()]).ok()?;
+    let blocks = EncodedBlocks {
+        start: numbers.span().start,
+        numbers: [numbers.storage().clone()],
+        encode: *encode,
+        size: usize::try_from(kind.block_bytes).ok()?,
+        nbytes,
+    };
+    let mut shape = tensor.shape().to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = *last / kind.block_len * kind.block_bytes;
+    }
+    let strides = contiguous_strides(&shape);
+    Tensor::new(Dtype::UInt8, shape, strides, 0, Storage::computed(Arc::new(blocks))).ok()
+}
+
+#[derive(Debug)]
+struct EncodedBlocks {
+    /// Storage of float32.
+    numbers: [Storage; 1],
+    /// Offset of the first number in bytes.
+    start: u64,
+    encode: Encode,
+    /// Length of a block in bytes.
+    size: usize,
+    nbytes: u64,
+}
+
+impl Compute for EncodedBlocks {
+    fn len(&self) -> u64 {
+        self.nbytes
+    }
+
+    fn inputs(&self) -> &[Storage] {
+        &self.numbers
+    }
+
+    fn granule(&self) -> u64 {
+        1
+    }
+
+    fn is_costly(&self) -> bool {
+        true
+    }
+
+    /// A window of whole blocks has about as many bytes of numbers as any other window.
+    fn window(&self) -> u64 {
+        (16 * BLOCKS_MAX * self.size) as u64
+    }
+
+    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> byte_source::Result<()> {
+        let size = self.size as u64;
+        let mut block = offset / size;
+        let mut skipped = usize::try_from(offset % size).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut left = buffer;
+        let (mut bytes, mut blocks) = (Vec::new(), Vec::new());
+        while !left.is_empty() {
+            let count = (skipped + left.len()).div_ceil(self.size).min(BLOCKS_MAX);
+            bytes.resize(count * LEN * 4, 0);
+            inputs.read(0, &mut bytes, self.start + block * (LEN as u64 * 4))?;
+            blocks.resize(count * self.size, 0);
+            self.encode_all(&bytes, &mut blocks);
+            let part = blocks.get(skipped..).unwrap_or_default();
+            let (now, later) = left.split_at_mut(part.len().min(left.len()));
+            now.copy_from_slice(part.get(..now.len()).unwrap_or_default());
+            (left, skipped, block) = (later, 0, block + count as u64);
+        }
+        Ok(())
+    }
+}
+
+impl EncodedBlocks {
+    fn encode_all(&self, bytes: &[u8], blocks: &mut [u8]) {
+        vectorize(|| {
+            let numbers = bytes.as_chunks::<4>().0.as_chunks::<LEN>().0;
+            for (numbers, block) in numbers.iter().zip(blocks.chunks_exact_mut(self.size)) {
+                (self.encode)(&numbers.map(f32::from_le_bytes), block);
+            }
+        });
+    }
+}
+
+/// Writes a number as float16, and returns the rest of the block.
+fn put_half(number: f32, block: &mut [u8]) -> &mut [u8] {
+    let (half, rest) = block.split_at_mut_checked(2).unwrap_or_default();
+    Dtype::Float16.encode_f32(&[number], half);
+    rest
+}
+
+/// Returns the number that is not a number, if there is one, else the one that `is_better` than all before it.
+fn choose(numbers: &[f32; LEN], is_better: impl Fn(f32, f32) -> bool) -> f32 {
+    let mut chosen = numbers[0];
+    for number in numbers {
+        if !chosen.is_nan() && (number.is_nan() || is_better(*number, chosen)) {
+            chosen = *number;
+        }
+    }
+    chosen
+}
+
+fn inverse(scale: f32) -> f32 {
+    if scale == 0.0 { 0.0 } else { 1.0 / scale }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "at most 127")]
+fn q8_0(numbers: &[f32; LEN], block: &mut [u8]) {
+    let largest = numbers.iter().fold(0.0_f32, |most, number| {
+        let number = number.abs();
+        if number > most || number.is_nan() { number } else { most }
+    });
+    let largest = if numbers.iter().any(|number| number.is_nan()) { f32::NAN } else { largest };
+    let scale = largest / 127.0;
+    let inverse = inverse(scale);
+    for (code, number) in put_half(scale, block).iter_mut().zip(numbers) {
+        let scaled = (number * inverse).round();
+        *code = if scaled.is_finite() { (scaled as i8).cast_unsigned() } else { 0 };
+    }
+}
+
+/// Computes codes below `limit` of the numbers less `least`; `shift` rounds, and makes codes positive.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limited to a byte")]
+fn codes(numbers: &[f32; LEN], least: f32, inverse: f32, shift: f32, limit: u8) -> [u8; LEN] {
+    numbers.map(|number| {
+        let code = (number - least) * inverse + shift;
+        if code.is_finite() { (code as u8).min(limit) } else { 0 }
+    })
+}
+
+/// Packs the highest of five bits, if there are five, and the other four.
+fn put_codes(codes: &[u8; LEN], has_five: bool, block: &mut [u8]) {
+    let (high, block) = block.split_at_mut_checked(if has_five { 4 } else { 0 }).unwrap_or_default();
+    for (byte, codes) in high.iter_mut().zip(codes.chunks_exact(8)) {
+        *byte = codes.iter().rev().fold(0, |bits, code| bits << 1 | code >> 4 & 1);
+    }
+    let (first, second) = codes.split_at(LEN / 2);
+    for ((byte, low), high) in block.iter_mut().zip(first).zip(second) {
+        *byte = low & 15 | high << 4;
+    }
+}
+
+/// Codes around zero: the number that is farthest from it has the least code.
+fn centred(numbers: &[f32; LEN], half: f32, limit: u8, block: &mut [u8]) {
+    let scale = choose(numbers, |number, farthest| number.abs() > farthest.abs()) / -half;
+    let block = put_half(scale, block);
+    let codes = codes(numbers, 0.0, inverse(scale), half + 0.5, limit);
+    put_codes(&codes, limit > 15, block);
+}
+
+/// Codes from the least number on.
+fn from_least(numbers: &[f32; LEN], limit: u8, block: &mut [u8]) {
+    let least = choose(numbers, |number, least| number < least);
+    let most = choose(numbers, |number, most| number > most);
+    let scale = (most - least) / f32::from(limit);
+    let block = put_half(least, put_half(scale, block));
+    let codes = codes(numbers, least, inverse(scale), 0.5, limit);
+    put_codes(&codes, limit > 15, block);
+}
+
+fn q4_0(numbers: &[f32; LEN], block: &mut [u8]) {
+    centred(numbers, 8.0, 15, block);
+}
+
+fn q5_0(numbers: &[f32; LEN], block: &mut [u8]) {
+    centred(numbers, 16.0, 31, block);
+}
+
+fn q4_1(numbers: &[f32; LEN], block: &mut [u8]) {
+    from_least(numbers, 15, block);
+}
+
+fn q5_1(numbers: &[f32; LEN], block: &mut [u8]) {
+    from_least(numbers, 31, block);
+}

@@ -1,0 +1,150 @@
+"""GGUF files of models, next to those of llama.cpp's converter: each key in its order, and each byte of each tensor.
+
+Vocabularies here are small, so that the converter knows the pre-tokenizer of none: both are told one.
+"""
+
+import json
+import shutil
+
+import models
+import pytest
+from conftest import worker_fixture
+from program import hashes, refuse, succeed
+
+converter = worker_fixture("CONVERTER", "converter_worker.py")
+TYPES = {"auto": "auto", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "q8_0": "q8_0"}
+PRE = "llama-bpe"
+# What the converter does not convert: soft caps that are null, norms of each head, layers without experts.
+REFUSED = ["gemma2 no caps", "stablelm parallel", "qwen3_moe dense", "ministral"]
+KINDS = [kind for kind in [*models.SAVED, "llama gqa", "llama rope x8", "llama biases", "llama tied", "mistral", "qwen2 window"] if kind not in REFUSED]
+
+
+def tokenizer(package, folder, kind, **settings):
+    """Gives a model the kind of tokenizer that its class reads."""
+    if kind.startswith(("gemma", "phi3", "mistral")) and not kind.startswith("gemma3"):
+        package.ask("spm", folder=str(folder), added={"<extra>": 350}, **settings)
+    else:
+        package.ask("bpe", folder=str(folder), template=kind != "qwen3", added=["<tool>", " x"], **settings)
+
+
+def compare(package, folder, tmp_path, outtype, *more, flags=(), pre=PRE):
+    ours, theirs = tmp_path / "ours.gguf", tmp_path / "theirs.gguf"
+    package.ask("convert", folder=str(folder), out=str(theirs), outtype=outtype, pre=pre, more=more)
+    named = ["--pre-tokenizer", pre] if pre else []
+    succeed(folder, "-o", ours, "--dtype", TYPES[outtype], "--force", *named, *flags)
+    assert package.ask("compare", ours=str(ours), theirs=str(theirs)) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float16"])
+def test_each_architecture(converter, tmp_path, kind, dtype):
+    folder = tmp_path / "tiny-7B-Instruct"
+    converter.ask("model", folder=str(folder), kind=kind, dtype=dtype)
+    tokenizer(converter, folder, kind)
+    for outtype in TYPES:
+        compare(converter, folder, tmp_path, outtype)
+
+
+@pytest.mark.parametrize("kind", ["q4_0", "q4_1", "q5_0", "q5_1"])
+def test_blocks_of_few_bits(converter, tmp_path, kind):
+    folder, whole, path = tmp_path / "m", tmp_path / "whole.gguf", tmp_path / "x.gguf"
+    converter.ask("model", folder=str(folder), kind="qwen2_moe", dtype="float32")
+    tokenizer(converter, folder, "qwen2_moe")
+    converter.ask("convert", folder=str(folder), out=str(whole), outtype="f32", pre=PRE)
+    succeed(folder, "-o", path, "--dtype", kind, "--pre-tokenizer", PRE)
+    assert converter.ask("bytes", path=str(path)) == converter.ask("quantize", path=str(whole), kind=kind.upper())
+    assert converter.ask("keys", path=str(path))["general.file_type"] == {"q4_0": 2, "q4_1": 3, "q5_0": 8, "q5_1": 9}[kind]
+    refuse(folder, "-o", tmp_path / "x.safetensors", "--dtype", kind, status=(2,))
+
+
+SETTINGS = {
+    "no tokens are added": ("llama mha", {"template": False}),
+    "prefix": ("llama mha", {"settings": {"add_prefix_space": True, "add_bos_token": True, "add_eos_token": False}}),
+    "templates": ("llama mha", {"settings": {"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]}}),
+    "turns": ("gemma", {"settings": {"eos_token": "<|im_end|>", "unk_token": None}}),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_tokenizers(converter, tmp_path, name):
+    kind, settings = SETTINGS[name]
+    folder = tmp_path / "m"
+    converter.ask("model", folder=str(folder), kind=kind, dtype="bfloat16")
+    converter.ask("spm" if kind == "gemma" else "bpe", folder=str(folder), **settings)
+    compare(converter, folder, tmp_path, "auto")
+
+
+def test_what_is_said_of_a_model(converter, tmp_path):
+    card = """---
+license: [mit, apache-2.0]
+license_name: both
+language:
+- no
+- en
+tags: [a, b]
+pipeline_tag: text-generation
+base_model: meta-llama/Llama-3.2-1B
+datasets:
+- org/set-v1.0
+- https://huggingface.co/org/other
+model_creator: Someone
+---
+# Title
+"""
+    for name in ["Llama-3.2-1B-Instruct", "tiny-150K-v0.1", "x", "a-8x7B-4k", "phi-3-mini-128k"]:
+        folder = tmp_path / name
+        converter.ask("model", folder=str(folder), kind="llama gqa", dtype="bfloat16")
+        tokenizer(converter, folder, "llama gqa")
+        (folder / "generation_config.json").write_text(json.dumps({"temperature": 0.6, "top_p": 0.9, "top_k": 40, "repetition_penalty": 1}))
+        compare(converter, folder, tmp_path, "auto")
+        (folder / "README.md").write_text(card)
+        compare(converter, folder, tmp_path, "auto")
+
+
+def test_an_unknown_pre_tokenizer_is_refused_with_its_hash(converter, tmp_path):
+    folder = tmp_path / "m"
+    converter.ask("model", folder=str(folder), kind="qwen3", dtype="bfloat16")
+    tokenizer(converter, folder, "qwen3")
+    text = refuse(folder, "-o", tmp_path / "x.gguf").stderr
+    assert converter.ask("hash", folder=str(folder)) in text and "--pre-tokenizer" in text
+    refuse(folder, "-o", tmp_path / "x.gguf", "--pre-tokenizer", "none-such")
+
+
+def test_a_split_is_the_converters(converter, tmp_path):
+    folder, ours, theirs = (tmp_path / name for name in ("m", "ours", "theirs"))
+    converter.ask("model", folder=str(folder), kind="llama gqa", dtype="bfloat16")
+    tokenizer(converter, folder, "llama gqa")
+    ours.mkdir(), theirs.mkdir()
+    converter.ask("convert", folder=str(folder), out=str(theirs / "x.gguf"), outtype="auto", pre=PRE, more=["--split-max-size", "100K"])
+    succeed(folder, "-o", ours / "x.gguf", "--pre-tokenizer", PRE, "--split-max-size", "100KB")
+    names = sorted(file.name for file in theirs.iterdir())
+    assert len(names) > 2 and sorted(file.name for file in ours.iterdir()) == names
+    for name in names:
+        assert converter.ask("compare", ours=str(ours / name), theirs=str(theirs / name)) == []
+
+
+def test_other_inputs_become_the_same_file(converter, tmp_path):
+    folder, path = tmp_path / "m", tmp_path / "folder.gguf"
+    converter.ask("model", folder=str(folder), kind="llama gqa", dtype="bfloat16")
+    converter.ask("spm", folder=str(folder))
+    succeed(folder, "-o", path)
+    metas, pickled, carton = tmp_path / "meta", tmp_path / "pth", tmp_path / "x.carton"
+    succeed(folder, "--names", "meta", "--to", "pth", "-o", metas)
+    shutil.copy(folder / "tokenizer_config.json", metas)
+    succeed(folder, "--to", "pth", "-o", pickled)
+    succeed(folder, "-o", carton)
+    expected = hashes(path)
+    for number, given in enumerate((metas, pickled, carton)):
+        out = tmp_path / f"{number}.gguf"
+        succeed(given, "-o", out)
+        assert hashes(out) == expected, given
+
+
+def test_what_is_not_written_is_named(converter, tmp_path):
+    folder = tmp_path / "m"
+    converter.ask("model", folder=str(folder), kind="qwen3_moe dense", dtype="bfloat16")
+    tokenizer(converter, folder, "qwen3_moe")
+    assert "mlp.down_proj" in refuse(folder, "-o", tmp_path / "x.gguf", "--pre-tokenizer", PRE).stderr
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace("Qwen3MoeForCausalLM", "BertModel"))
+    assert "BertModel" in refuse(folder, "-o", tmp_path / "x.gguf").stderr

