@@ -20,7 +20,7 @@ const COUNT_MAX: u64 = 1 << 16;
 const VOCABULARY_MAX: u64 = 1 << 22;
 
 #[derive(Debug)]
-pub(crate) struct Config {
+pub(crate) struct GgufConfig {
     pub(crate) architecture: &'static Architecture,
     /// The document itself.
     pub(crate) written: Map<String, Value>,
@@ -28,7 +28,7 @@ pub(crate) struct Config {
     rope: Map<String, Value>,
 }
 
-impl Config {
+impl GgufConfig {
     /// Reads a config.json.
     ///
     /// # Errors

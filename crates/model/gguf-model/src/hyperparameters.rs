@@ -6,11 +6,11 @@ use byte_source::Result;
 use gguf_format::{GgufArray, GgufValue};
 use serde_json::Value;
 
-use crate::config::{Config, invalid};
+use crate::config::{GgufConfig, invalid};
 use crate::keys::Keys;
 
 /// Function that sets the keys of an architecture. The number of the file type is in their midst.
-pub(crate) type SetKeys = fn(&mut Keys, &Config, u32) -> Result<()>;
+pub(crate) type SetKeys = fn(&mut Keys, &GgufConfig, u32) -> Result<()>;
 
 const FILE_TYPE: &str = "general.file_type";
 
@@ -60,12 +60,12 @@ const YARN: &[(&str, &[&str])] = &[
 ];
 
 /// Sets the keys that most architectures have, and no others.
-pub(crate) fn common(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn common(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     let head_dim = config.get("head_dim");
     common_with(keys, config, file_type, head_dim)
 }
 
-fn common_with(keys: &mut Keys, config: &Config, file_type: u32, head_dim: Option<&Value>) -> Result<()> {
+fn common_with(keys: &mut Keys, config: &GgufConfig, file_type: u32, head_dim: Option<&Value>) -> Result<()> {
     keys.needed(".block_count", config, "num_hidden_layers")?;
     let numbers = |keys: &mut Keys, rows: &[(&str, &[&str])]| {
         rows.iter()
@@ -88,7 +88,7 @@ fn common_with(keys: &mut Keys, config: &Config, file_type: u32, head_dim: Optio
     Ok(())
 }
 
-fn rope(keys: &mut Keys, config: &Config) -> Result<()> {
+fn rope(keys: &mut Keys, config: &GgufConfig) -> Result<()> {
     let rope = config.rope();
     let get = |key: &'static str| rope.get(key).filter(|value| !value.is_null()).map(|value| (key, value));
     let kind = rope.get("rope_type").and_then(Value::as_str).unwrap_or_default();
@@ -115,17 +115,17 @@ fn rope(keys: &mut Keys, config: &Config) -> Result<()> {
     window.map_or(Ok(()), |theta| keys.float_of(".rope.freq_base_swa", theta))
 }
 
-pub(crate) fn llama(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn llama(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     llama_sizes(keys, config, config.head_dim()?)
 }
 
-fn llama_sizes(keys: &mut Keys, config: &Config, head_dim: u64) -> Result<()> {
+fn llama_sizes(keys: &mut Keys, config: &GgufConfig, head_dim: u64) -> Result<()> {
     keys.needed(".vocab_size", config, "vocab_size")?;
     keys.number_of(".rope.dimension_count", ("head_dim", &head_dim.into()))
 }
 
-pub(crate) fn granite(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn granite(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common_with(keys, config, file_type, None)?;
     let heads = config.count("num_attention_heads")?;
     llama_sizes(keys, config, config.size("hidden_size")?.checked_div(heads).unwrap_or_default())?;
@@ -141,7 +141,7 @@ pub(crate) fn granite(keys: &mut Keys, config: &Config, file_type: u32) -> Resul
     Ok(())
 }
 
-pub(crate) fn ministral3(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn ministral3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     llama(keys, config, file_type)?;
     let rope = config.rope();
     if rope.get("rope_type").and_then(Value::as_str) != Some("yarn") {
@@ -157,7 +157,7 @@ pub(crate) fn ministral3(keys: &mut Keys, config: &Config, file_type: u32) -> Re
     Ok(())
 }
 
-pub(crate) fn qwen_moe(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn qwen_moe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     for (key, name) in [
         (".expert_feed_forward_length", "moe_intermediate_size"),
@@ -168,13 +168,13 @@ pub(crate) fn qwen_moe(keys: &mut Keys, config: &Config, file_type: u32) -> Resu
     Ok(())
 }
 
-pub(crate) fn gpt_oss(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn gpt_oss(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     keys.needed(".attention.sliding_window", config, "sliding_window")?;
     keys.needed(".expert_feed_forward_length", config, "intermediate_size")
 }
 
-pub(crate) fn olmo2(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn olmo2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     let Some(window) = config.get("sliding_window") else { return Ok(()) };
     keys.number_of(".attention.sliding_window", ("sliding_window", window))?;
@@ -187,7 +187,7 @@ pub(crate) fn olmo2(keys: &mut Keys, config: &Config, file_type: u32) -> Result<
 }
 
 /// Sets the keys that all versions of Gemma begin with.
-pub(crate) fn gemma(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn gemma(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     for (key, name) in [
         (".context_length", "max_position_embeddings"),
         (".embedding_length", "hidden_size"),
@@ -205,14 +205,14 @@ pub(crate) fn gemma(keys: &mut Keys, config: &Config, file_type: u32) -> Result<
     Ok(())
 }
 
-pub(crate) fn gemma2(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn gemma2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     gemma(keys, config, file_type)?;
     float(keys, config, ".attn_logit_softcapping", "attn_logit_softcapping")?;
     float(keys, config, ".final_logit_softcapping", "final_logit_softcapping")?;
     keys.needed(".attention.sliding_window", config, "sliding_window")
 }
 
-pub(crate) fn gemma3(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn gemma3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     if let Some(cap) = config.get("attn_logit_softcapping") {
         return Err(invalid("attn_logit_softcapping", Some(cap), "null"));
@@ -225,7 +225,7 @@ pub(crate) fn gemma3(keys: &mut Keys, config: &Config, file_type: u32) -> Result
     keys.needed(".attention.sliding_window", config, "sliding_window")
 }
 
-pub(crate) fn phi3(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn phi3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     keys.needed(".context_length", config, "max_position_embeddings")?;
     let (name, rope) = ("original_max_position_embeddings", config.rope());
     let original = rope.get(name).ok_or_else(|| invalid(name, None, "a number of 32 bits"))?;
@@ -249,7 +249,7 @@ pub(crate) fn phi3(keys: &mut Keys, config: &Config, file_type: u32) -> Result<(
 }
 
 /// Returns the number of dimensions of a head of Phi-3 that are rotated.
-pub(crate) fn phi3_rotated(config: &Config) -> Result<u64> {
+pub(crate) fn phi3_rotated(config: &GgufConfig) -> Result<u64> {
     let rotated = rotated(config, config.size("hidden_size")?)?;
     Ok(rotated.checked_div(config.count("num_attention_heads")?).unwrap_or_default())
 }
@@ -260,7 +260,7 @@ pub(crate) fn phi3_rotated(config: &Config) -> Result<u64> {
     clippy::cast_sign_loss,
     reason = "Python rounds it too"
 )]
-fn rotated(config: &Config, dims: u64) -> Result<u64> {
+fn rotated(config: &GgufConfig, dims: u64) -> Result<u64> {
     let (name, rope) = ("partial_rotary_factor", config.rope());
     match rope.get(name).map(Value::as_f64) {
         None => Ok(dims),
@@ -269,7 +269,7 @@ fn rotated(config: &Config, dims: u64) -> Result<u64> {
     }
 }
 
-pub(crate) fn stablelm(keys: &mut Keys, config: &Config, file_type: u32) -> Result<()> {
+pub(crate) fn stablelm(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     for (key, name) in [
         (".context_length", "max_position_embeddings"),
         (".embedding_length", "hidden_size"),
@@ -289,7 +289,7 @@ pub(crate) fn stablelm(keys: &mut Keys, config: &Config, file_type: u32) -> Resu
     Ok(())
 }
 
-fn float(keys: &mut Keys, config: &Config, key: &str, name: &'static str) -> Result<()> {
+fn float(keys: &mut Keys, config: &GgufConfig, key: &str, name: &'static str) -> Result<()> {
     let value = config.get(name).ok_or_else(|| invalid(name, None, "a number"))?;
     keys.float_of(key, (name, value))
 }

@@ -4,7 +4,7 @@ use byte_source::Result;
 use gguf_format::{GgufArray, GgufValue};
 use serde_json::Value;
 
-use crate::config::{Config, invalid};
+use crate::config::{GgufConfig, invalid};
 
 #[derive(Debug)]
 pub(crate) struct Keys {
@@ -82,7 +82,7 @@ impl Keys {
     ///
     /// # Errors
     /// When it is missing, or not a number of 32 bits.
-    pub(crate) fn needed(&mut self, key: &str, config: &Config, name: &str) -> Result<()> {
+    pub(crate) fn needed(&mut self, key: &str, config: &GgufConfig, name: &str) -> Result<()> {
         let value = config.get(name).ok_or_else(|| invalid(name, None, "a number of 32 bits"))?;
         self.number_of(key, (name, value))
     }

@@ -43,7 +43,7 @@ pub use file_type::{FILE_TYPES, FileType};
 pub use vocabulary::{EncodeText, PreTokenizer};
 
 use about::About;
-use config::Config;
+use config::GgufConfig;
 use keys::Keys;
 use parameters::Parameters;
 
@@ -78,7 +78,7 @@ const QUANTIZATION_VERSION: u32 = 2;
 /// tensors.
 pub fn gguf_model(tensors: &[(String, Tensor)], files: &ModelFiles<'_>) -> Result<GgufModel> {
     let documents = files.documents;
-    let config = Config::from_json(&documents.text("config.json")?.ok_or(Problem::NoConfig)?)?;
+    let config = GgufConfig::from_json(&documents.text("config.json")?.ok_or(Problem::NoConfig)?)?;
     let file_type = files.file_type.unwrap_or_else(|| FileType::of(tensors.iter().map(|(_, tensor)| tensor)));
     let tokens =
         if config.architecture.name == "gemma3" { vocabulary::json_tokens(documents)? } else { None };

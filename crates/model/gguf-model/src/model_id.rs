@@ -17,7 +17,7 @@ pub(crate) struct ModelId {
 
 /// What a part of a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PartKind {
     Basename,
     Size,
     Finetune,
@@ -27,17 +27,17 @@ enum Kind {
 
 /// A part of a name between hyphens, and what it is.
 #[derive(Debug)]
-struct Part {
+struct NamePart {
     text: String,
-    kinds: Vec<Kind>,
+    kinds: Vec<PartKind>,
 }
 
-impl Part {
-    fn new(text: impl Into<String>, kind: Option<Kind>) -> Self {
+impl NamePart {
+    fn new(text: impl Into<String>, kind: Option<PartKind>) -> Self {
         Self { text: text.into(), kinds: kind.into_iter().collect() }
     }
 
-    fn is(&self, kind: Kind) -> bool {
+    fn is(&self, kind: PartKind) -> bool {
         self.kinds.contains(&kind)
     }
 }
@@ -53,49 +53,52 @@ impl ModelId {
             None => (None, id),
         };
         let texts: Vec<&str> = name.split('-').filter(|part| !part.is_empty()).collect();
-        let mut parts: Vec<Part> =
+        let mut parts: Vec<NamePart> =
             texts.iter().enumerate().map(|(place, text)| classify(text, place, parameters)).collect();
         // Words say less than a number.
-        if parts.iter().any(|part| part.is(Kind::Size) && part.text.contains(|c: char| c.is_ascii_digit())) {
+        if parts
+            .iter()
+            .any(|part| part.is(PartKind::Size) && part.text.contains(|c: char| c.is_ascii_digit()))
+        {
             for part in parts.iter_mut().filter(|part| part.text.chars().all(char::is_alphabetic)) {
-                part.kinds.retain(|kind| *kind != Kind::Size);
+                part.kinds.retain(|kind| *kind != PartKind::Size);
             }
         }
         let mut at_start = true;
         for part in &mut parts {
             let is_word = part.kinds.is_empty() && part.text.starts_with(char::is_alphabetic);
-            at_start &= is_word || part.is(Kind::Version);
+            at_start &= is_word || part.is(PartKind::Version);
             if at_start {
-                part.kinds.push(Kind::Basename);
+                part.kinds.push(PartKind::Basename);
             } else if part.kinds.is_empty() {
-                part.kinds.push(Kind::Finetune);
+                part.kinds.push(PartKind::Finetune);
             }
         }
         for part in parts.iter_mut().rev() {
-            if !(part.is(Kind::Basename) && part.kinds.len() > 1) {
+            if !(part.is(PartKind::Basename) && part.kinds.len() > 1) {
                 break;
             }
-            part.kinds.retain(|kind| *kind != Kind::Basename);
+            part.kinds.retain(|kind| *kind != PartKind::Basename);
         }
-        let join = |is_it: fn(&Part) -> bool| {
+        let join = |is_it: fn(&NamePart) -> bool| {
             let texts: Vec<&str> =
                 parts.iter().filter(|part| is_it(part)).map(|part| part.text.as_str()).collect();
             (!texts.is_empty()).then(|| texts.join("-"))
         };
         let mut sizes: Vec<&str> = Vec::new();
-        for part in parts.iter().filter(|part| part.is(Kind::Size)) {
+        for part in parts.iter().filter(|part| part.is(PartKind::Size)) {
             if !sizes.contains(&part.text.as_str()) {
                 sizes.push(&part.text);
             }
         }
         let size_label = (!sizes.is_empty()).then(|| sizes.join("-"));
-        let finetune = join(|part| part.is(Kind::Finetune));
-        let version = join(|part| part.is(Kind::Version) && !part.is(Kind::Basename));
+        let finetune = join(|part| part.is(PartKind::Finetune));
+        let version = join(|part| part.is(PartKind::Version) && !part.is(PartKind::Basename));
         let is_clear = size_label.is_some() || finetune.is_some() || version.is_some();
         Self {
             name: Some(name.to_owned()),
             organization: organization.map(str::to_owned),
-            basename: join(|part| part.is(Kind::Basename)).filter(|_| is_clear),
+            basename: join(|part| part.is(PartKind::Basename)).filter(|_| is_clear),
             finetune,
             version,
             size_label,
@@ -103,17 +106,17 @@ impl ModelId {
     }
 }
 
-fn classify(text: &str, place: usize, parameters: Parameters) -> Part {
+fn classify(text: &str, place: usize, parameters: Parameters) -> NamePart {
     let tuned = ["chat", "instruct", "vision", "lora"];
     if is_version(text) {
-        Part::new(text, Some(Kind::Version))
+        NamePart::new(text, Some(PartKind::Version))
     } else if is_type(text) {
-        Part::new(text.to_uppercase(), Some(Kind::Type))
+        NamePart::new(text.to_uppercase(), Some(PartKind::Type))
     } else if place > 0 && is_size(text) {
         size_part(text, parameters)
     } else {
         let is_tuned = place > 0 && tuned.iter().any(|word| text.eq_ignore_ascii_case(word));
-        Part::new(text, is_tuned.then_some(Kind::Finetune))
+        NamePart::new(text, is_tuned.then_some(PartKind::Finetune))
     }
 }
 
@@ -172,7 +175,7 @@ fn is_size(text: &str) -> bool {
     [Some(lower.as_str()), lower.strip_prefix('a'), times].into_iter().flatten().any(is_amount)
 }
 
-fn size_part(text: &str, parameters: Parameters) -> Part {
+fn size_part(text: &str, parameters: Parameters) -> NamePart {
     let mut chars: Vec<char> = text.replace('_', ".").chars().collect();
     // 7b1 is 7.1b.
     if let [.., unit, digit] = chars.as_mut_slice()
@@ -197,10 +200,10 @@ fn size_part(text: &str, parameters: Parameters) -> Part {
         let is_far = (labelled - total as f64).abs() > (total.saturating_mul(7) / 8) as f64;
         if is_far {
             let unit = text.pop().unwrap_or_default().to_ascii_lowercase();
-            return Part::new(format!("{text}{unit}"), Some(Kind::Finetune));
+            return NamePart::new(format!("{text}{unit}"), Some(PartKind::Finetune));
         }
     }
-    Part::new(text, Some(Kind::Size))
+    NamePart::new(text, Some(PartKind::Size))
 }
 
 /// Returns the name with capitals, and spaces in place of hyphens.

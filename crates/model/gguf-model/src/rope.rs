@@ -6,14 +6,14 @@ use byte_source::Result;
 use serde_json::{Map, Value};
 use tensor::{Dtype, Storage, Tensor};
 
-use crate::config::{Config, invalid};
+use crate::config::{GgufConfig, invalid};
 use crate::hyperparameters::phi3_rotated;
 
 /// Largest number of factors: those of the largest heads.
 const FACTORS_MAX: u64 = 1 << 12;
 
 /// Returns the tensors that come first.
-pub(crate) fn extra_tensors(config: &Config) -> Result<Vec<(String, Tensor)>> {
+pub(crate) fn extra_tensors(config: &GgufConfig) -> Result<Vec<(String, Tensor)>> {
     let kind = config.rope().get("rope_type").and_then(Value::as_str).unwrap_or_default();
     if config.architecture.name == "phi3" {
         return long_rope(config);
@@ -42,7 +42,7 @@ fn number(rope: &Map<String, Value>, key: &str, default: f64) -> Result<f64> {
     clippy::cast_possible_truncation,
     reason = "PyTorch computes in float32 too"
 )]
-fn llama3(config: &Config) -> Result<Vec<f32>> {
+fn llama3(config: &GgufConfig) -> Result<Vec<f32>> {
     let rope = config.rope();
     let dim = config.head_dim()?;
     if dim > FACTORS_MAX {
@@ -71,7 +71,7 @@ fn llama3(config: &Config) -> Result<Vec<f32>> {
 }
 
 /// Returns the long factors, then the short ones.
-fn long_rope(config: &Config) -> Result<Vec<(String, Tensor)>> {
+fn long_rope(config: &GgufConfig) -> Result<Vec<(String, Tensor)>> {
     let rope = config.rope();
     let list = |key| rope.get(key).and_then(Value::as_array).filter(|factors| !factors.is_empty());
     let Some(long) = list("long_factor") else { return Ok(Vec::new()) };
@@ -95,7 +95,7 @@ fn long_rope(config: &Config) -> Result<Vec<(String, Tensor)>> {
 
 /// Returns the factor of attention that belongs to long factors, if there are any.
 #[expect(clippy::cast_precision_loss, reason = "lengths of contexts are far below 2^53")]
-pub(crate) fn attention_factor(config: &Config) -> Result<Option<f64>> {
+pub(crate) fn attention_factor(config: &GgufConfig) -> Result<Option<f64>> {
     let rope = config.rope();
     if config.architecture.name != "phi3" || rope.get("long_factor").is_none_or(Value::is_null) {
         return Ok(None);

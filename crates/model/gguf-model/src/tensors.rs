@@ -13,13 +13,13 @@ use quantization::encode_blocks;
 use tensor::{Compute, Dtype, Inputs, Storage, Tensor};
 
 use crate::Problem;
-use crate::config::Config;
+use crate::config::GgufConfig;
 use crate::file_type::FileType;
 use crate::names::{SplitName, language_name};
 use crate::rope::extra_tensors;
 
 /// Weights of some experts or heads of a layer, by their numbers.
-type Parts = BTreeMap<u64, Tensor>;
+type ExpertParts = BTreeMap<u64, Tensor>;
 
 /// Returns the tensors of a file, in its order. Embeddings after the first `tokens` are left out.
 ///
@@ -27,7 +27,7 @@ type Parts = BTreeMap<u64, Tensor>;
 /// When a tensor has no name in llama.cpp or another shape than its role, or experts are missing.
 pub(crate) fn place(
     tensors: &[(String, Tensor)],
-    config: &Config,
+    config: &GgufConfig,
     file_type: FileType,
     tokens: Option<u64>,
 ) -> Result<Vec<GgufOutput>> {
@@ -53,16 +53,16 @@ pub(crate) fn place(
 }
 
 struct Placing<'c> {
-    config: &'c Config,
+    config: &'c GgufConfig,
     file_type: FileType,
     /// Number of tokens, if the embeddings of others are left out.
     tokens: Option<u64>,
-    /// Parts of tensors that are not complete, by layer and role.
-    parts: BTreeMap<(u64, String), Parts>,
+    /// ExpertParts of tensors that are not complete, by layer and role.
+    parts: BTreeMap<(u64, String), ExpertParts>,
     placed: Vec<GgufOutput>,
 }
 
-impl Config {
+impl GgufConfig {
     /// Returns the number of experts, or of heads whose norms are separate.
     fn part_count(&self, role: &str) -> Result<u64> {
         match role {

@@ -17,10 +17,10 @@ use serde_json::{Map, Value};
 pub use pre_tokenizer::EncodeText;
 
 use crate::architecture::TokenizerRule;
-use crate::config::Config;
+use crate::config::GgufConfig;
 use crate::keys::Keys;
 use crate::{Documents, Problem};
-use sentencepiece::{BYTE, CONTROL, NORMAL, Piece, UNUSED, USER_DEFINED, read_pieces};
+use sentencepiece::{BYTE, CONTROL, NORMAL, TokenPiece, UNUSED, USER_DEFINED, read_pieces};
 use special::Special;
 use tokenizer_json::TokenizerJson;
 
@@ -63,7 +63,7 @@ pub(crate) fn json_tokens(documents: &Documents<'_>) -> Result<Option<u64>> {
 /// When there is no tokenizer that is read, it is damaged, or llama.cpp does not know its pre-tokenizer.
 pub(crate) fn set_keys(
     keys: &mut Keys,
-    config: &Config,
+    config: &GgufConfig,
     documents: &Documents<'_>,
     pre: &PreTokenizer<'_>,
 ) -> Result<()> {
@@ -94,7 +94,7 @@ pub(crate) fn set_keys(
 
 struct Tokenizer<'t, 'd> {
     keys: &'t mut Keys,
-    config: &'t Config,
+    config: &'t GgufConfig,
     documents: &'t Documents<'d>,
     pre: &'t PreTokenizer<'t>,
     /// Contents of `tokenizer_config.json`.
@@ -278,16 +278,17 @@ impl Tokenizer<'_, '_> {
 }
 
 /// Tokens by their ids.
-struct Tokens(Vec<Piece>);
+struct Tokens(Vec<TokenPiece>);
 
 impl Tokens {
     /// Creates tokens that are not used.
     fn padded(count: usize) -> Self {
-        let padding = |id| Piece { text: format!("[PAD{id}]").into(), score: PADDING_SCORE, kind: UNUSED };
+        let padding =
+            |id| TokenPiece { text: format!("[PAD{id}]").into(), score: PADDING_SCORE, kind: UNUSED };
         Self((0..count).map(padding).collect())
     }
 
-    fn get_mut(&mut self, id: u64) -> Option<&mut Piece> {
+    fn get_mut(&mut self, id: u64) -> Option<&mut TokenPiece> {
         self.0.get_mut(usize::try_from(id).ok()?)
     }
 
@@ -307,14 +308,14 @@ impl Tokens {
                 format_args!("a token has the id {id}, and config.json says vocab_size is {count}"),
             )
         })?;
-        *token = Piece { text, score, kind };
+        *token = TokenPiece { text, score, kind };
         Ok(())
     }
 
     /// Sets a token that was added; one beyond the vocabulary is left out.
     fn put(&mut self, id: u64, text: Bytes, kind: i32) {
         if let Some(token) = self.get_mut(id) {
-            *token = Piece { text, score: ADDED_SCORE, kind };
+            *token = TokenPiece { text, score: ADDED_SCORE, kind };
         }
     }
 

@@ -18,9 +18,9 @@ const FILE: &str = "tokenizer.model";
 /// Largest number of pieces.
 const PIECES_MAX: usize = 1 << 22;
 
-/// Piece of a vocabulary.
+/// TokenPiece of a vocabulary.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Piece {
+pub(crate) struct TokenPiece {
     pub(crate) text: Bytes,
     pub(crate) score: f32,
     pub(crate) kind: i32,
@@ -30,7 +30,7 @@ pub(crate) struct Piece {
 ///
 /// # Errors
 /// When the file is cut off, or has no pieces.
-pub(crate) fn read_pieces(file: &Bytes) -> Result<Vec<Piece>> {
+pub(crate) fn read_pieces(file: &Bytes) -> Result<Vec<TokenPiece>> {
     let mut pieces = Vec::new();
     let mut fields = Fields { bytes: file.clone() };
     while let Some((number, field)) = fields.next()? {
@@ -44,8 +44,8 @@ pub(crate) fn read_pieces(file: &Bytes) -> Result<Vec<Piece>> {
     if pieces.is_empty() { Err(damaged(FILE, "it is no SentencePiece model")) } else { Ok(pieces) }
 }
 
-fn read_piece(bytes: Bytes) -> Result<Piece> {
-    let mut piece = Piece { text: Bytes::new(), score: 0.0, kind: NORMAL };
+fn read_piece(bytes: Bytes) -> Result<TokenPiece> {
+    let mut piece = TokenPiece { text: Bytes::new(), score: 0.0, kind: NORMAL };
     let mut fields = Fields { bytes };
     while let Some((number, field)) = fields.next()? {
         match (number, field) {
