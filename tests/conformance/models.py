@@ -48,6 +48,10 @@ ROPE = {"rope_theta": 10000.0}
 LONG_FACTORS = {"short_factor": [1.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6], "long_factor": [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 9.0]}
 MIXED = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 EXPERTS = {"num_experts": 6, "num_local_experts": 6, "num_experts_per_tok": 2}
+SHARP = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0,
+         "llama_4_scaling_beta": 0.1}
+GROUPED = {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 48,
+           "routed_scaling_factor": 1.5}
 SAVED = {
     "llama linear": ("llama", {"rope_parameters": ROPE | {"rope_type": "linear", "factor": 4.0}}),
     "llama dynamic": ("llama", {"rope_parameters": ROPE | {"rope_type": "dynamic", "factor": 2.0}, "max_position_embeddings": 32}),
@@ -88,6 +92,29 @@ SAVED = {
     "gpt_oss": ("gpt_oss", EXPERTS | MIXED | {"head_dim": 24, "rope_parameters": ROPE | {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}}),
     "qwen2_moe": ("qwen2_moe", EXPERTS | {"moe_intermediate_size": 48, "shared_expert_intermediate_size": 80}),
+    "arcee": ("arcee", {"attention_bias": True, "mlp_bias": True}),
+    "seed_oss": ("seed_oss", {"head_dim": 24, "attention_out_bias": True}),
+    "ministral3": ("ministral3", {"head_dim": 24, "rope_parameters": ROPE | SHARP}),
+    "olmo3": ("olmo3", MIXED | {"rope_scaling": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "attention_factor": 1.1}}),
+    "cohere": ("cohere", {"layer_norm_eps": 1e-5, "use_qk_norm": True, "logit_scale": 1.5, "tie_word_embeddings": False, "pad_token_id": 0}),
+    "cohere2": ("cohere2", MIXED | {"layer_norm_eps": 1e-5, "logit_scale": 0.25, "pad_token_id": 0}),
+    "glm": ("glm", {"head_dim": 16, "pad_token_id": 0}),
+    "glm4": ("glm4", {"head_dim": 24, "attention_bias": False, "pad_token_id": 0}),
+    "exaone4": ("exaone4", MIXED),
+    "exaone4 no window": ("exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 2}),
+    "helium": ("helium", {"head_dim": 16, "attention_bias": True, "mlp_bias": True}),
+    "ernie4_5": ("ernie4_5", {"head_dim": 24, "use_bias": True, "tie_word_embeddings": False}),
+    "hunyuan": ("hunyuan_v1_dense", {"head_dim": 24, "attention_bias": True, "rope_scaling": {"type": "dynamic", "alpha": 50.0, "factor": 1.0}}),
+    "granitemoe": ("granitemoe", EXPERTS | {"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0625}),
+    "olmoe": ("olmoe", EXPERTS | {"clip_qkv": 1.5, "norm_topk_prob": True}),
+    "apertus": ("apertus", {"attention_bias": True}),
+    "starcoder2": ("starcoder2", {"norm_epsilon": 1e-5, "sliding_window": WINDOW}),
+    "starcoder2 no biases": ("starcoder2", {"norm_epsilon": 1e-5, "use_bias": False, "tie_word_embeddings": False}),
+    "phi": ("phi", {"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25}),
+    "phi whole heads": ("phi", {"layer_norm_eps": 1e-3, "partial_rotary_factor": 1.0, "num_key_value_heads": 4}),
+    "phimoe": ("phimoe", EXPERTS | {"attention_bias": True, "lm_head_bias": True, "router_jitter_noise": 0.1}),
+    "glm4_moe": ("glm4_moe", GROUPED | {"head_dim": 24, "use_qk_norm": True, "attention_bias": True}),
 }
 # The names of the modules of transformers 5, which some programs write.
 STACKED = {"mixtral stacked": SAVED["mixtral"], "qwen3_moe stacked": SAVED["qwen3_moe"]}

@@ -10,14 +10,18 @@ from types import SimpleNamespace
 
 ARCHITECTURES = (
     "llama mistral qwen2 qwen3 phi3 gemma gemma2 gemma3_text granite smollm3 olmo2 stablelm ministral mixtral qwen3_moe gpt_oss "
-    "qwen2_moe").split()
-WITH_EXPERTS = "mixtral", "qwen3_moe", "gpt_oss", "qwen2_moe"
+    "qwen2_moe arcee seed_oss ministral3 olmo3 cohere cohere2 glm glm4 exaone4 helium ernie4_5 hunyuan_v1_dense granitemoe olmoe apertus "
+    "starcoder2 phi phimoe glm4_moe").split()
+WITH_EXPERTS = "mixtral", "qwen3_moe", "gpt_oss", "qwen2_moe", "granitemoe", "olmoe", "phimoe", "glm4_moe"
 # Classes whose default of `num_key_value_heads` is the number of heads, and those in which `null` means it.
-HEADS_BY_DEFAULT = "llama", "phi3", "granite", "olmo2"
-HEADS_BY_NULL = *HEADS_BY_DEFAULT, "qwen2", "qwen3", "smollm3", "qwen2_moe"
+HEADS_BY_DEFAULT = ("llama", "phi3", "granite", "olmo2", "arcee", "olmo3", "cohere", "cohere2", "hunyuan_v1_dense", "granitemoe", "olmoe", "apertus",
+                    "phi")
+HEADS_BY_NULL = *HEADS_BY_DEFAULT, "qwen2", "qwen3", "smollm3", "qwen2_moe", "seed_oss", "ernie4_5"
 # Classes whose defaults of `head_dim` are sizes of published models, and those that do not run with some settings without it.
-OWN_HEAD_DIM = "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss"
-NEED_HEAD_DIM = *OWN_HEAD_DIM, "ministral", "mixtral"
+OWN_HEAD_DIM = "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "seed_oss", "ministral3", "glm", "glm4", "helium", "ernie4_5"
+# Classes that compute it, or do not rotate the part of a head that it says.
+NO_HEAD_DIM = "stablelm", "cohere2", "phi"
+NEED_HEAD_DIM = *OWN_HEAD_DIM, "ministral", "mixtral", "hunyuan_v1_dense"
 
 # Keys that only some classes read. The others keep them, and they change nothing there.
 FOREIGN = {
@@ -108,18 +112,20 @@ class Document:
             config["num_key_value_heads"] = kv_heads
         elif self.model_type not in HEADS_BY_DEFAULT or self.chance(0.5):
             config["num_key_value_heads"] = None
-        if self.model_type != "stablelm" and self.chance(0.97 if self.model_type in NEED_HEAD_DIM else 0.3):
+        if self.model_type not in NO_HEAD_DIM and self.chance(0.97 if self.model_type in NEED_HEAD_DIM else 0.3):
             config["head_dim"] = self.head_dim
-            if self.chance(0.5):
+            if self.chance(0.5) and self.model_type != "helium":  # its output matrix is square
                 config["hidden_size"] = self.heads * r.choice((5, 8, 12, 20))
 
     def common(self):
-        eps = "layer_norm_eps" if self.model_type == "stablelm" else "rms_norm_eps"
+        eps = {"stablelm": "layer_norm_eps", "cohere": "layer_norm_eps", "cohere2": "layer_norm_eps", "phi": "layer_norm_eps",
+               "starcoder2": "norm_epsilon"}.get(self.model_type, "rms_norm_eps")
         self.put(eps, 1e-5, 1e-6, 1e-8, 1e-3, 0.1)
         self.put("max_position_embeddings", *CONTEXTS[3:], absent=0.15)
         self.put("tie_word_embeddings", True, False, absent=0.4)
         activation = "hidden_activation" if self.model_type in ("gemma2", "gemma3_text") else "hidden_act"
-        self.put(activation, *ACTIVATIONS, absent=0.4)
+        known = {"apertus": ("xielu", "relu2"), "arcee": ("relu2", "relu", *ACTIVATIONS)}.get(self.model_type, ACTIVATIONS)
+        self.put(activation, *known, absent=0.4)
         # A padding token must be in the vocabulary.
         self.config["pad_token_id"] = self.r.choice((0, 3, None))
         self.put("attention_dropout", 0.0, absent=0.8)
@@ -346,6 +352,123 @@ class Document:
             self.layer_types(0.3)
         self.qwen_experts("num_experts")
         self.config["shared_expert_intermediate_size"] = self.r.choice((8, 20))
+
+    def arcee(self):
+        self.llama_keys()
+
+    def seed_oss(self):
+        self.flags("attention_bias", "attention_out_bias", "mlp_bias")
+
+    def ministral3(self):
+        self.window(absent=0.4)
+        if self.chance(0.2):
+            self.rope = {}  # YaRN by default
+            return
+        inner = self.scaling("yarn", "yarn", self.head_dim, {})
+        inner["original_max_position_embeddings"] = self.r.choice(CONTEXTS)
+        inner["llama_4_scaling_beta"] = self.r.choice((0.1, 0.5, 1))
+        self.put("rope_theta", *THETAS, target=inner)
+        self.rope = {self.r.choice(("rope_scaling", "rope_parameters")): inner}
+
+    def olmo3(self):
+        self.flags("attention_bias")
+        self.some_windows()
+        self.rope = {}
+        if self.chance(0.6):
+            self.put("rope_theta", *THETAS, target=self.rope)
+            kind = self.r.choice([*SCALINGS])
+            self.rope["rope_scaling"] = self.scaling(kind, kind, self.head_dim, {}) or None
+
+    def cohere(self):
+        self.flags("attention_bias", "use_qk_norm")
+        self.put("logit_scale", 0.0625, 1.0, 2.5)
+
+    def cohere2(self):
+        self.flags("attention_bias")
+        self.put("logit_scale", 0.0625, 1.0, 2.5)
+        self.layer_types()
+        self.put("sliding_window", 1, 3, 8, 64)
+        self.put("sliding_window_pattern", 1, 2, 4, absent=0.5)
+
+    def glm(self):
+        self.flags("attention_bias")
+        self.default_partial = 0.5
+        if self.head_dim % 4:  # half of it is odd
+            self.head_dim = 16
+            self.config |= {"hidden_size": 16 * self.heads} | ({"head_dim": 16} if "head_dim" in self.config else {})
+        self.rope = self.shared_rope(self.head_dim, partial=(1.0, 0.5))
+
+    def glm4(self):
+        self.glm()
+
+    def exaone4(self):
+        self.layer_types(0.7)
+        self.put("sliding_window", 1, 3, 8, 64)
+        if "layer_types" not in self.config:
+            self.put("sliding_window_pattern", 1, 2, 4, absent=0.5)
+        elif self.chance(0.3):
+            self.config |= {"sliding_window": None, "layer_types": ["full_attention"] * self.layers}
+
+    def helium(self):
+        self.flags("attention_bias", "mlp_bias")
+
+    def ernie4_5(self):
+        self.flags("use_bias")
+
+    def hunyuan_v1_dense(self):
+        self.flags("attention_bias")
+        names = [(kind, kind) for kind in ("default", "linear", "yarn", "llama3")]
+        self.rope = self.shared_rope(self.head_dim, names)
+        if self.chance(0.5):
+            self.rope = {"rope_scaling": {"type": "dynamic", "alpha": self.r.choice((1000.0, 7)), "factor": 1.0}}
+
+    def granitemoe(self):
+        self.granite()
+        self.config.pop("mlp_bias", None)
+        self.experts("num_local_experts")
+
+    def olmoe(self):
+        self.flags("attention_bias", "norm_topk_prob")
+        self.put("clip_qkv", 0.5, 8, None, absent=0.4)
+        self.experts("num_experts", "num_local_experts")
+
+    def apertus(self):
+        self.flags("attention_bias")
+        if self.chance(0.2):
+            self.rope = {}  # scaled by default
+
+    def starcoder2(self):
+        self.flags("use_bias")
+        self.window(absent=0.4)
+
+    def phi(self):
+        self.default_partial = 0.5
+        if self.head_dim % 4:
+            self.head_dim = 16
+            self.config["hidden_size"] = 16 * self.heads
+        self.rope = self.shared_rope(self.head_dim, partial=(1.0, 0.5))
+
+    def phimoe(self):
+        self.flags("attention_bias", "lm_head_bias")
+        self.window(absent=0.4)
+        self.config |= {"num_local_experts": self.r.randint(2, 6), "num_experts_per_tok": 2}
+        self.put("router_jitter_noise", 0.01, 0.2, 1)
+        if self.chance(0.5):
+            inner = {"rope_type": "longrope", "short_mscale": 1.2, "long_mscale": 1.2, "original_max_position_embeddings": 16}
+            self.longrope(inner, self.head_dim)
+            self.rope = {"rope_scaling": inner}
+        else:
+            self.rope = self.shared_rope(self.head_dim, [("default", "default")])
+
+    def glm4_moe(self):
+        self.glm()
+        self.flags("use_qk_norm", "norm_topk_prob")
+        groups = self.r.choice((1, 1, 2, 3))
+        self.config |= {"n_routed_experts": groups * self.r.choice((2, 3)), "num_experts_per_tok": self.r.choice((1, 2)), "n_group": groups,
+                        "topk_group": self.r.randint(1, groups), "moe_intermediate_size": self.r.choice((8, 24)),
+                        "first_k_dense_replace": self.r.choice((0, 1, 2))}
+        self.put("n_shared_experts", 1, 2)
+        self.put("routed_scaling_factor", 1.0, 2.5)
 
 
 SCALINGS = {"default": Document.no_scaling, "linear": Document.linear, "dynamic": Document.dynamic, "yarn": Document.yarn,

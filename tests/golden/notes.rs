@@ -44,16 +44,24 @@ fn an_architecture_without_a_forward_is_named() {
     assert!(text.contains("no forward for") && text.contains("t5"), "{text}");
     assert!(!root.join("no.carton").exists());
     // Those of the same family are named, which is not a matter of letters.
-    write(root.join("t5/config.json"), r#"{"model_type": "gpt2"}"#);
+    write(root.join("t5/config.json"), r#"{"model_type": "gpt9"}"#);
     assert!(
-        ok(root, &["t5"]).contains(&format!("no forward for gpt2: the carton returns its tensors; {none}"))
+        ok(root, &["t5"]).contains(&format!("no forward for gpt9: the carton returns its tensors; {none}"))
     );
-    write(root.join("t5/config.json"), r#"{"model_type": "gemma3n"}"#);
+    write(root.join("t5/config.json"), r#"{"model_type": "gemma9"}"#);
     let text = ok(root, &["t5"]);
     assert!(
         text.contains("of its family, gemma, gemma2, gemma3_text have one (docs/models.md lists all)"),
         "{text}"
     );
+    // A kind of block that is missing is named, and what keeps the tensors.
+    write(root.join("t5/config.json"), r#"{"model_type": "qwen3_next"}"#);
+    let needs = "qwen3_next needs gated DeltaNet layers, which decoders do not have yet";
+    let text = ok(root, &["t5"]);
+    assert!(text.starts_with(&format!("note: {needs}: the carton returns its tensors\n")), "{text}");
+    let (status, text) = run(root, &["t5", "--require-model", "-o", "no.carton"]);
+    let advice = "-o NAME.safetensors or --arch weights keeps its tensors";
+    assert_eq!((status, text.contains(&format!("{needs}; {advice}"))), (Some(1), true), "{text}");
     // What was asked for is not noted.
     let text = ok(root, &["t5", "--arch", "weights"]);
     assert!(!text.contains("no forward"), "{text}");

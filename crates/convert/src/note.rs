@@ -18,7 +18,11 @@ pub enum Note {
     /// Note on the module.
     Module(torchscript::ModuleNote),
     /// The architecture is known by name, and its forward pass is not implemented.
-    NoForward { model_type: String },
+    NoForward {
+        model_type: String,
+        /// Kind of block that no forward has, if it is known.
+        needs: Option<&'static str>,
+    },
     /// Quantized weights are written as they are stored.
     Quantized {
         /// Method, in the names of `transformers`.
@@ -115,7 +119,13 @@ impl fmt::Display for Note {
         match self {
             Self::Open(note) => note.fmt(f),
             Self::Module(note) => note.fmt(f),
-            Self::NoForward { model_type } => {
+            Self::NoForward { model_type, needs: Some(needs) } => {
+                write!(
+                    f,
+                    "{model_type} needs {needs}, which decoders do not have yet: the carton returns its tensors"
+                )
+            }
+            Self::NoForward { model_type, needs: None } => {
                 write!(f, "no forward for {model_type}: the carton returns its tensors; ")?;
                 match family(model_type).as_slice() {
                     [] => f.write_str("docs/models.md lists the decoders that have one"),

@@ -112,6 +112,9 @@ pub(crate) fn convert_advice(problem: &Problem, file: Option<&Path>) -> String {
             format!("; {cast}--exclude {out} leaves one out, and {other}")
         }
         Problem::QuantizedInput { .. } => DEQUANTIZE_ADVICE.to_owned(),
+        Problem::NotAModel {
+            why: Some(decoder::NoModelReason::UnsupportedModelType { needs: Some(_), .. }),
+        } => "; -o NAME.safetensors or --arch weights keeps its tensors".to_owned(),
         problem => triton_advice(problem).to_owned(),
     }
 }

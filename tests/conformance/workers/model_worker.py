@@ -33,6 +33,8 @@ torch.set_num_threads(1)
 
 def random_like(name, shape, seed, centre=1):
     """Norms are near `centre`."""
+    if not shape:  # the numbers of an activation
+        return torch.tensor(-1e-6 if name.endswith("eps") else 0.5, dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
     tensor = torch.randn(shape, generator=generator, dtype=torch.float64)
     if len(shape) == 1:
@@ -90,7 +92,9 @@ def make(kind, dtype, folder, files=1, extension=None, layers=None, frequencies=
         config = models.config(kind) | ({"num_hidden_layers": layers} if layers else {})
         settings = hugging_face_config(config)
         with torch.device("meta"):
-            shapes = {name: tuple(p.shape) for name, p in hugging_face_model(settings).named_parameters()}
+            model = hugging_face_model(settings)
+            kept, members = model.state_dict(), [*model.named_parameters(), *model.named_buffers()]
+            shapes = {name: tuple(member.shape) for name, member in members if name in kept}
         (folder / "config.json").write_text(json.dumps(config))
         tied = settings.tie_word_embeddings and "lm_head.weight"
         centre = 0 if settings.model_type.startswith("gemma") else 1  # these multiply by 1 + weight

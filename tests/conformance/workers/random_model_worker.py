@@ -44,7 +44,9 @@ def random_state(model, config, seed, dtype):
     """Gives a model random weights that `dtype` has exactly. Returns them by name, without an output that is tied."""
     tied = "lm_head.weight" if config.tie_word_embeddings else ""
     centre = 0 if config.model_type.startswith("gemma") else 1  # these multiply by 1 + weight
-    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters() if name != tied}
+    kept = model.state_dict()
+    members = [*model.named_parameters(), *model.named_buffers()]
+    shapes = {name: tuple(member.shape) for name, member in members if name != tied and name in kept}
     state = {name: model_worker.random_like(name, shape, seed * 1000 + number, centre).to(getattr(torch, dtype)).to(torch.float64)
              for number, (name, shape) in enumerate(shapes.items())}
     left = model.load_state_dict(state, strict=False)

@@ -6,6 +6,7 @@
 use tensor::{Dtype, Tensor, Tensors};
 
 use crate::block::{HeadNormScope, NormKind, NormPlace};
+use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::layout::{CheckpointLayout, WeightPlace};
 use crate::rope::{Llama3, RopeScaling};
 use crate::sizes::Decoder;
@@ -121,7 +122,8 @@ impl Decoder {
     /// weight before it requests the next.
     pub fn weights(&self) -> impl Iterator<Item = Weight> {
         let bias = (self.block().norm == NormKind::Layer).then_some(Weight::NormBias);
-        let outer = [Weight::Embedding, Weight::Norm, Weight::Output].into_iter().chain(bias);
+        let output = self.biases().logits.then_some(Weight::OutputBias);
+        let outer = [Weight::Embedding, Weight::Norm, Weight::Output].into_iter().chain(bias).chain(output);
         outer.chain((0..self.n_layers()).flat_map(|layer| self.layer_weights(layer)))
     }
 
@@ -161,7 +163,8 @@ impl Decoder {
         let shared = block.experts.as_ref().and_then(|experts| experts.shared).filter(|_| experts);
         match part {
             LayerPart::Wq | LayerPart::Wk | LayerPart::Wv | LayerPart::Wo => true,
-            LayerPart::W1 | LayerPart::W2 | LayerPart::W3 => !experts,
+            LayerPart::W1 => !experts && block.feed_forward == FeedForwardKind::Gated,
+            LayerPart::W2 | LayerPart::W3 => !experts,
             LayerPart::AttentionNorm => block.norms != NormPlace::After,
             LayerPart::FfnNorm => block.norms != NormPlace::After && !block.parallel,
             LayerPart::AttentionPostNorm => block.norms != NormPlace::Before,
@@ -171,6 +174,13 @@ impl Decoder {
             LayerPart::Router => experts,
             LayerPart::SharedW1 | LayerPart::SharedW2 | LayerPart::SharedW3 => shared.is_some(),
             LayerPart::SharedGate => shared.is_some_and(|shared| shared.gated),
+            LayerPart::ChoiceBias => {
+                experts && block.experts.as_ref().is_some_and(|experts| experts.router.has_choice_bias())
+            }
+            LayerPart::XieluPositive
+            | LayerPart::XieluNegative
+            | LayerPart::XieluBeta
+            | LayerPart::XieluEps => block.activation == Activation::Xielu,
             LayerPart::W13 => false,
         }
     }
@@ -206,6 +216,7 @@ impl Decoder {
                 all(&[&[SizeTerm::Vocab, SizeTerm::OtherEmbeddings], &[SizeTerm::Dim]])
             }
             Weight::Embedding | Weight::Output => all(&[&[SizeTerm::Vocab], &[SizeTerm::Dim]]),
+            Weight::OutputBias => all(&[&[SizeTerm::Vocab]]),
             Weight::Norm | Weight::NormBias => all(&[&[SizeTerm::Dim]]),
             Weight::Layer { part, .. } | Weight::Expert { part, .. } => all(matrix(part)),
             Weight::Bias { part, .. } | Weight::ExpertBias { part, .. } => {
@@ -301,6 +312,7 @@ impl Decoder {
             SizeTerm::Dim => self.dim(),
             SizeTerm::Head => self.head_dim(),
             SizeTerm::Heads => self.n_heads(),
+            SizeTerm::KeyHeads => self.n_kv_heads(),
             SizeTerm::Queries => self.n_heads().saturating_mul(self.head_dim()),
             SizeTerm::Keys => self.n_kv_heads().saturating_mul(self.head_dim()),
             SizeTerm::Hidden => self.hidden(),
@@ -321,6 +333,7 @@ impl Decoder {
             SizeTerm::Dim => format!("{} {number}", keys.dim),
             SizeTerm::Head => format!("{} {number}", keys.head_dim),
             SizeTerm::Heads => format!("{} {number}", keys.n_heads),
+            SizeTerm::KeyHeads => format!("{} {number}", keys.n_kv_heads),
             SizeTerm::Queries => format!("{} {} (of {each} each)", keys.n_heads, self.n_heads()),
             SizeTerm::Keys => format!("{} {} (of {each} each)", keys.n_kv_heads, self.n_kv_heads()),
             SizeTerm::Hidden => format!("a feed-forward width of {number}"),
@@ -341,6 +354,7 @@ enum SizeTerm {
     Dim,
     Head,
     Heads,
+    KeyHeads,
     /// Total size of all query heads.
     Queries,
     /// Total size of all key heads, which is also that of the values.
@@ -370,9 +384,18 @@ fn shape(part: LayerPart, head_norm: Option<HeadNormScope>) -> &'static [&'stati
         | LayerPart::FfnPostNorm => &[&[SizeTerm::Dim]],
         LayerPart::QNorm if projection => &[&[SizeTerm::Queries]],
         LayerPart::KNorm if projection => &[&[SizeTerm::Keys]],
+        LayerPart::QNorm if head_norm == Some(HeadNormScope::Heads) => {
+            &[&[SizeTerm::Heads], &[SizeTerm::Head]]
+        }
+        LayerPart::KNorm if head_norm == Some(HeadNormScope::Heads) => {
+            &[&[SizeTerm::KeyHeads], &[SizeTerm::Head]]
+        }
         LayerPart::QNorm | LayerPart::KNorm => &[&[SizeTerm::Head]],
         LayerPart::Sinks => &[&[SizeTerm::Heads]],
         LayerPart::Router => &[&[SizeTerm::Experts], &[SizeTerm::Dim]],
+        LayerPart::ChoiceBias => &[&[SizeTerm::Experts]],
+        LayerPart::XieluPositive | LayerPart::XieluNegative => &[&[SizeTerm::One]],
+        LayerPart::XieluBeta | LayerPart::XieluEps => &[],
         LayerPart::SharedW1 | LayerPart::SharedW3 => &[&[SizeTerm::SharedHidden], &[SizeTerm::Dim]],
         LayerPart::SharedW2 => &[&[SizeTerm::Dim], &[SizeTerm::SharedHidden]],
         LayerPart::SharedGate => &[&[SizeTerm::One], &[SizeTerm::Dim]],

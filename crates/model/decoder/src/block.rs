@@ -7,6 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::feed_forward::{Activation, FeedForwardKind};
+use crate::query_scale::QueryScale;
+use crate::router::Router;
+
 /// Computation that all layers of a decoder share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -17,9 +21,21 @@ pub struct Block {
     pub norms: NormPlace,
     /// Norm of queries and keys, before rotary embeddings.
     pub head_norm: Option<HeadNormScope>,
+    /// True if that norm follows rotary embeddings.
+    #[serde(skip_serializing_if = "is_default")]
+    pub head_norm_last: bool,
+    /// Largest absolute value of queries, keys and values, after that norm.
+    #[serde(skip_serializing_if = "is_default")]
+    pub qkv_limit: Option<f64>,
+    /// Factor of queries that depends on their position.
+    #[serde(skip_serializing_if = "is_default")]
+    pub query_scale: Option<QueryScale>,
     /// Scaling and capping of the attention scores.
     pub scores: Scores,
-    /// Activation of the gate in the feed-forward layer.
+    /// Kind of the dense feed-forward layers.
+    #[serde(skip_serializing_if = "is_default")]
+    pub feed_forward: FeedForwardKind,
+    /// Activation in the feed-forward layer.
     pub activation: Activation,
     /// True if attention and the feed-forward layer both read the result of the first norm, and their results are added at
     /// once. Such a layer has one norm.
@@ -40,6 +56,8 @@ pub enum NormKind {
     RmsPlusOne,
     /// `(x − mean(x)) / sqrt(var(x) + eps) × weight`, plus a bias unless it is the norm of queries and keys.
     Layer,
+    /// The same without a bias.
+    LayerWithoutBias,
 }
 
 /// Position of the norms in a layer.
@@ -61,6 +79,8 @@ pub enum HeadNormScope {
     Head,
     /// One norm per head, each with a weight of its own: `[head_dim]`.
     EachHead,
+    /// One norm per head, with a weight of all heads: `[heads, head_dim]`.
+    Heads,
     /// One norm over all heads: `[heads × head_dim]`.
     Projection,
 }
@@ -75,25 +95,6 @@ pub struct Scores {
     pub soft_cap: Option<f64>,
     /// True if each query head has an attention sink: an extra score that takes part in the softmax and is then dropped.
     pub sinks: bool,
-}
-
-/// Activation `act` of a feed-forward layer: `down(act(gate(x)) × up(x))`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub enum Activation {
-    /// `SiLU`: `x × sigmoid(x)`.
-    #[default]
-    Silu,
-    /// GELU with the error function.
-    Gelu,
-    /// GELU approximated with tanh.
-    GeluTanh,
-    /// `gate × sigmoid(alpha × gate) × (up + 1)`, with `gate` at most `limit`, and `up` from `-limit` to `limit`.
-    ClampedSwiglu {
-        /// Slope of the sigmoid.
-        alpha: f64,
-        /// Limit of both gate and up.
-        limit: f64,
-    },
 }
 
 /// Scale factors of embeddings, residuals and logits.
@@ -126,7 +127,8 @@ pub struct Experts {
     pub per_token: u64,
     /// Width of an expert's feed-forward layer.
     pub hidden: u64,
-    pub softmax: RouterSoftmax,
+    #[serde(rename = "softmax")]
+    pub router: Router,
     /// True if the probabilities of the chosen experts are divided by their sum.
     pub renormalised: bool,
     /// True if the router and the experts have biases.
@@ -139,15 +141,6 @@ pub struct Experts {
     pub layers: Vec<bool>,
 }
 
-/// Scope of the router's softmax.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RouterSoftmax {
-    /// Over all experts, before the choice.
-    BeforeChoice,
-    /// Over the chosen experts only.
-    AfterChoice,
-}
-
 /// An expert that processes all tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -156,6 +149,18 @@ pub struct SharedExpert {
     pub hidden: u64,
     /// True if the result is multiplied by the sigmoid of a gate: [`LayerPart::SharedGate`](crate::LayerPart::SharedGate).
     pub gated: bool,
+}
+
+/// Returns true for the value that records of older models do not have.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl NormKind {
+    /// Returns true if the mean is subtracted.
+    pub fn is_centred(self) -> bool {
+        matches!(self, Self::Layer | Self::LayerWithoutBias)
+    }
 }
 
 impl Block {

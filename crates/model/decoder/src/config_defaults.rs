@@ -2,7 +2,7 @@
 //!
 //! Facts: the configuration files of Hugging Face's `transformers` 5.23.
 
-use crate::block::Activation;
+use crate::feed_forward::Activation;
 use crate::rope::THETA;
 
 /// Defaults of a configuration class for keys that `config.json` omits, and the keys that it reads.
@@ -80,4 +80,7 @@ pub(crate) const ACTIVATIONS: &[(&str, Activation)] = &[
     ("gelu", Activation::Gelu),
     ("gelu_pytorch_tanh", Activation::GeluTanh),
     ("gelu_new", Activation::GeluTanh),
+    ("relu", Activation::Relu),
+    ("relu2", Activation::ReluSquared),
+    ("xielu", Activation::Xielu),
 ];

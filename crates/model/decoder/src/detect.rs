@@ -8,6 +8,7 @@ use crate::documents::config::ConfigJson;
 use crate::documents::params::Params;
 use crate::hyperparameters::Hyperparameters;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
+use crate::missing_blocks::missing_blocks;
 use crate::multimodal::Multimodal;
 use crate::sizes::{Decoder, head_dim_without_document};
 use crate::weight::LayerPart;
@@ -153,9 +154,7 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
     };
     let Some(architecture) = find_architecture(matches) else {
         return Ok(DetectedKind::Weights(match model_type {
-            Some(model_type) => {
-                NoModelReason::UnsupportedModelType { model_type: truncate_for_line(model_type) }
-            }
+            Some(model_type) => unsupported(model_type),
             None => NoModelReason::NoModelType,
         }));
     };
@@ -164,8 +163,7 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
     }
     let parts = Multimodal::of(architecture);
     if let Some(Err(model_type)) = parts.map(|parts| parts.text(config)).transpose()? {
-        let model_type = truncate_for_line(&model_type);
-        return Ok(DetectedKind::Weights(NoModelReason::UnsupportedModelType { model_type }));
+        return Ok(DetectedKind::Weights(unsupported(&model_type)));
     }
     if let Err(tensor) = find_hugging_face_layout(architecture, tensors) {
         return Ok(DetectedKind::Weights(if is_bare_model(architecture, has) {
@@ -192,6 +190,13 @@ fn is_bare_model(architecture: &Architecture, has: impl Fn(&str) -> bool) -> boo
     architecture.layouts.iter().any(|layout| {
         has(format!("{}.weight", layout.embedding)) && has(layout.weight(0, layout.signature_part))
     })
+}
+
+fn unsupported(model_type: &str) -> NoModelReason {
+    NoModelReason::UnsupportedModelType {
+        model_type: truncate_for_line(model_type),
+        needs: missing_blocks(model_type),
+    }
 }
 
 fn first_class(config: &ConfigJson) -> Option<&str> {

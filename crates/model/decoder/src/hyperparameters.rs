@@ -114,8 +114,11 @@ pub struct Biases {
     pub qkv: bool,
     /// Bias of attention's output matrix.
     pub output: bool,
-    /// Biases of the three matrices of the feed-forward layer.
+    /// Biases of the matrices of the feed-forward layer.
     pub feed_forward: bool,
+    /// Bias of the output matrix.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub logits: bool,
 }
 
 impl Biases {

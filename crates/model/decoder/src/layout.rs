@@ -155,6 +155,11 @@ pub static HUGGING_FACE: CheckpointLayout = CheckpointLayout {
         LayerPart::SharedW2 => "mlp.shared_expert.down_proj",
         LayerPart::SharedW3 => "mlp.shared_expert.up_proj",
         LayerPart::SharedGate => "mlp.shared_expert_gate",
+        LayerPart::ChoiceBias => "mlp.gate.e_score_correction_bias",
+        LayerPart::XieluPositive => "mlp.act_fn.alpha_p",
+        LayerPart::XieluNegative => "mlp.act_fn.alpha_n",
+        LayerPart::XieluBeta => "mlp.act_fn.beta",
+        LayerPart::XieluEps => "mlp.act_fn.eps",
         LayerPart::W13 => "",
     },
     fused_tensors: &[],
@@ -178,8 +183,7 @@ impl CheckpointLayout {
     /// Returns the name of the tensor that holds a layer's weight.
     pub fn weight(&self, layer: u64, part: LayerPart) -> String {
         let (path, _) = self.tensor_path(part);
-        // Sinks are a parameter of the attention module; the other parts are modules of their own.
-        let weight = if part == LayerPart::Sinks { "" } else { ".weight" };
+        let weight = if part.is_bare() { "" } else { ".weight" };
         format!("{}{layer}.{path}{weight}", self.layers)
     }
 
@@ -200,6 +204,7 @@ impl CheckpointLayout {
             Weight::Norm => alone(format!("{}.weight", self.norm)),
             Weight::NormBias => alone(format!("{}.bias", self.norm)),
             Weight::Output => alone(format!("{}.weight", self.output)),
+            Weight::OutputBias => alone(format!("{}.bias", self.output)),
             Weight::Layer { layer, part } => {
                 vec![WeightPlace {
                     name: self.weight(layer, part),

@@ -28,17 +28,21 @@ mod decoder_spec;
 mod detect;
 mod documents;
 mod error;
+mod feed_forward;
 mod frequencies;
 mod hyperparameters;
 pub mod interface;
 mod layout;
 mod megatron;
 mod megatron_names;
+mod missing_blocks;
 mod multimodal;
 mod no_model_reason;
 mod note;
 mod overrides;
+mod query_scale;
 mod rope;
+mod router;
 mod sizes;
 mod translate;
 mod validate;
@@ -46,21 +50,21 @@ mod weight;
 
 pub use architecture::Architecture;
 pub use assign::{AssignedWeight, Assignment};
-pub use block::{
-    Activation, Block, Experts, HeadNormScope, NormKind, NormPlace, RouterSoftmax, Scales, Scores,
-    SharedExpert,
-};
+pub use block::{Block, Experts, HeadNormScope, NormKind, NormPlace, Scales, Scores, SharedExpert};
 pub use byte_source::{Error, Result};
 pub use detect::{DecoderOptions, Detected, ModelDocuments, architectures, build_decoder, detect};
 pub use documents::layout_document::LayoutDocument;
 pub use documents::token_ids::TokenDocuments;
 pub use error::{HyperparameterKind, Problem};
+pub use feed_forward::{Activation, FeedForwardKind};
 pub use hyperparameters::{AttentionWindows, Biases, WindowedLayers};
 pub use layout::{CheckpointLayout, HUGGING_FACE, META, SizeKeys};
 pub use no_model_reason::NoModelReason;
 pub use note::DecoderNote;
 pub use overrides::Overrides;
+pub use query_scale::QueryScale;
 pub use rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
+pub use router::Router;
 pub use sizes::Decoder;
 pub use translate::{TranslatedModel, translate};
 pub use weight::{LayerPart, Weight};

@@ -132,16 +132,16 @@ impl Multimodal {
 }
 
 impl Decoder {
-    /// Returns the tensors without those that text does not go through, such as the tower of pictures, and a note that names
-    /// these; `None` if there are none.
-    pub fn without_towers(&self, tensors: &Tensors) -> Option<(Tensors, DecoderNote)> {
-        Multimodal::of(self.architecture())?;
+    /// Returns the tensors without those of parts that the logits of text do not depend on, such as the tower of pictures, and
+    /// a note that names these parts; `None` if there are none.
+    pub fn without_other_parts(&self, tensors: &Tensors) -> Option<(Tensors, DecoderNote)> {
         let layout = self.layout();
         let (root, output) = (layout.layers.trim_end_matches("layers."), format!("{}.weight", layout.output));
+        let has_towers = Multimodal::of(self.architecture()).is_some();
         let is_left_out = |name: &str| {
             let skips =
                 || layout.layer_number(name).is_some_and(|layer| self.skipped_layers.contains(&layer));
-            name != output && (!name.starts_with(root) || skips())
+            name != output && ((has_towers && !name.starts_with(root)) || skips())
         };
         let (mut kept, mut parts, mut count) = (Tensors::with_capacity(tensors.len()), Vec::new(), 0);
         for (name, tensor) in tensors.iter() {
@@ -162,6 +162,6 @@ impl Decoder {
                 parts.push(part);
             }
         }
-        (count > 0).then_some((kept, DecoderNote::TowersLeftOut { count, parts }))
+        (count > 0).then_some((kept, DecoderNote::PartsLeftOut { count, parts }))
     }
 }

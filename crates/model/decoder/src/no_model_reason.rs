@@ -25,6 +25,8 @@ pub enum NoModelReason {
     UnsupportedModelType {
         /// Value of `model_type`, truncated if it is long.
         model_type: String,
+        /// Kind of block that no forward has, if it is known.
+        needs: Option<&'static str>,
     },
     /// `config.json` has no `model_type`.
     NoModelType,
@@ -54,7 +56,10 @@ impl fmt::Display for NoModelReason {
             Self::NoConfig => f.write_str("no config.json next to it"),
             Self::NoDocuments => f.write_str("no params.json or config.json next to it"),
             Self::NoArchitecture => f.write_str("no known architecture"),
-            Self::UnsupportedModelType { model_type } => {
+            Self::UnsupportedModelType { model_type, needs: Some(needs) } => {
+                write!(f, "{model_type} needs {needs}, which decoders do not have yet")
+            }
+            Self::UnsupportedModelType { model_type, needs: None } => {
                 write!(f, "no forward for model_type \"{model_type}\"")
             }
             Self::NoModelType => f.write_str("config.json has no model_type"),

@@ -24,8 +24,8 @@ pub enum DecoderNote {
         /// Names of the tensors, at least one.
         names: Vec<String>,
     },
-    /// Tensors that text does not go through are left out, such as the tower of pictures.
-    TowersLeftOut {
+    /// Tensors that the logits of text do not depend on are left out, such as the tower of pictures.
+    PartsLeftOut {
         count: usize,
         /// Names of the modules with these tensors, at least one.
         parts: Vec<String>,
@@ -97,13 +97,10 @@ impl fmt::Display for DecoderNote {
                     if names.len() == 1 { (1, "", "is") } else { (names.len(), "s", "are") };
                 write!(f, "{count} tensor{s} that the model does not use {verb} kept: {}", list_names(names))
             }
-            Self::TowersLeftOut { count, parts } => {
+            Self::PartsLeftOut { count, parts } => {
                 let (s, verb) = if *count == 1 { ("", "is") } else { ("s", "are") };
-                write!(
-                    f,
-                    "the model is for text: {count} tensor{s} {verb} left out, of {}",
-                    list_names(parts)
-                )
+                let parts = list_names(parts);
+                write!(f, "{count} tensor{s} {verb} left out, which logits of text do not depend on: {parts}")
             }
             Self::ScaledPositions { factor } => {
                 write!(f, "positions are scaled by {factor}, as in Llama 3.1 and 3.2")

@@ -132,7 +132,8 @@ impl Decoder {
         }
         let experts = facts.block.experts.as_ref().filter(|_| facts.block.has_experts(0));
         let hidden = facts.hidden.or(experts.map(|experts| experts.hidden));
-        let hidden = hidden.map_or_else(|| size(layout.weight(first, LayerPart::W1), 0), Ok)?;
+        let hidden =
+            hidden.map_or_else(|| size(layout.weight(first, LayerPart::of_hidden(&facts.block)), 0), Ok)?;
         let vocab = facts.vocab.map_or_else(|| size(embedding(), 0), Ok)?;
         let ropes = [vec![facts.rope], facts.more_ropes].concat();
         let checked = HyperparameterCheck {

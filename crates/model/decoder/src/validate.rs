@@ -4,7 +4,7 @@
 
 use std::fmt::Display;
 
-use crate::block::{Activation, Block, Experts, NormPlace};
+use crate::block::{Block, Experts, NormPlace};
 use crate::hyperparameters::{AttentionWindows, WindowedLayers};
 use crate::layout::SizeKeys;
 use crate::rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
@@ -159,7 +159,9 @@ impl HyperparameterCheck<'_> {
     }
 
     fn check_block(&self, wrong: MakeParamError<'_>) -> Result<()> {
-        let Block { scores, activation, scales, parallel, norms, experts, .. } = self.block;
+        let Block {
+            scores, scales, parallel, norms, experts, qkv_limit, query_scale, head_norm_last, ..
+        } = self.block;
         for (key, number) in [
             ("attention_multiplier", scores.scale.unwrap_or(1.0)),
             ("embedding_multiplier", scales.embedding),
@@ -172,8 +174,12 @@ impl HyperparameterCheck<'_> {
         }
         check_positive(wrong, &[("attn_logit_softcapping", scores.soft_cap.unwrap_or(1.0))])?;
         check_positive(wrong, &[("final_logit_softcapping", scales.logits_soft_cap.unwrap_or(1.0))])?;
-        if let Activation::ClampedSwiglu { alpha, limit } = *activation {
-            check_positive(wrong, &[("swiglu_alpha", alpha), ("swiglu_limit", limit)])?;
+        check_positive(wrong, &[("clip_qkv", qkv_limit.unwrap_or(1.0))])?;
+        query_scale.map_or(Ok(()), |scale| scale.check(wrong))?;
+        self.block.check_feed_forward(wrong)?;
+        if *head_norm_last && self.ropes.iter().any(Rope::depends_on_length) {
+            let expected = "one that does not depend on the length, because keys are normalised after it";
+            return Err(wrong("rope_type", &"dynamic", expected.to_owned()));
         }
         if *parallel && *norms != NormPlace::Before {
             let expected = "layers with one norm, before attention".to_owned();
@@ -197,12 +203,13 @@ impl HyperparameterCheck<'_> {
         if *hidden == 0 || shared.is_some_and(|shared| shared.hidden == 0) {
             return Err(wrong("moe_intermediate_size", &0, "at least 1".to_owned()));
         }
+        experts.router.check(wrong, experts)?;
         self.check_layer_list(wrong, "mlp_only_layers", layers.len())
     }
 }
 
 /// Returns an error for the first number that is not finite and above 0.
-fn check_positive(wrong: MakeParamError<'_>, numbers: &[(&str, f64)]) -> Result<()> {
+pub(crate) fn check_positive(wrong: MakeParamError<'_>, numbers: &[(&str, f64)]) -> Result<()> {
     match numbers.iter().find(|(_, number)| !(*number > 0.0 && number.is_finite())) {
         Some((key, number)) => Err(wrong(key, number, "a number above 0".to_owned())),
         None => Ok(()),

@@ -2,6 +2,9 @@
 //!
 //! Facts: `model.py` in Meta's `llama-models` 0.3.0, for names and shapes.
 
+use crate::block::Block;
+use crate::feed_forward::FeedForwardKind;
+
 /// A weight of a decoder, by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Weight {
@@ -13,6 +16,8 @@ pub enum Weight {
     NormBias,
     /// Output matrix: `[vocab, dim]`.
     Output,
+    /// Bias of the output matrix: `[vocab]`.
+    OutputBias,
     /// Matrix or norm of a layer.
     Layer { layer: u64, part: LayerPart },
     /// Bias of a layer's matrix, with one element per row, or of a layer's norm.
@@ -83,6 +88,16 @@ pub enum LayerPart {
     SharedW3,
     /// Gate of the shared expert's result: `[1, dim]`.
     SharedGate,
+    /// Bias of the experts' scores in the choice: `[experts]`.
+    ChoiceBias,
+    /// First number of xIELU, of which the factor above 0 is the softplus: `[1]`.
+    XieluPositive,
+    /// Second number of xIELU: `[1]`.
+    XieluNegative,
+    /// Slope of xIELU at 0: one number without dimensions.
+    XieluBeta,
+    /// Largest exponent of xIELU, near 0: one number without dimensions.
+    XieluEps,
 }
 
 impl LayerPart {
@@ -101,7 +116,7 @@ impl LayerPart {
 
     /// Parts that a layer can have, except those of its experts, in the order of
     /// [`Decoder::weights`](crate::Decoder::weights).
-    pub(crate) const IN_ORDER: [Self; 19] = [
+    pub(crate) const IN_ORDER: [Self; 24] = [
         Self::Wq,
         Self::Wk,
         Self::Wv,
@@ -121,13 +136,36 @@ impl LayerPart {
         Self::SharedW2,
         Self::SharedW3,
         Self::SharedGate,
+        Self::ChoiceBias,
+        Self::XieluPositive,
+        Self::XieluNegative,
+        Self::XieluBeta,
+        Self::XieluEps,
     ];
+
+    /// Returns a matrix that every dense feed-forward layer of a block has, and whose rows are its width.
+    pub(crate) fn of_hidden(block: &Block) -> Self {
+        if block.feed_forward == FeedForwardKind::Gated { Self::W1 } else { Self::W3 }
+    }
+
+    /// Returns true for a parameter of its module, whose name has no `.weight` at its end.
+    pub(crate) fn is_bare(self) -> bool {
+        matches!(
+            self,
+            Self::Sinks
+                | Self::ChoiceBias
+                | Self::XieluPositive
+                | Self::XieluNegative
+                | Self::XieluBeta
+                | Self::XieluEps
+        )
+    }
 }
 
 impl Weight {
     pub(crate) fn part(self) -> Option<LayerPart> {
         match self {
-            Self::Embedding | Self::Norm | Self::NormBias | Self::Output => None,
+            Self::Embedding | Self::Norm | Self::NormBias | Self::Output | Self::OutputBias => None,
             Self::Layer { part, .. }
             | Self::Bias { part, .. }
             | Self::Head { part, .. }
@@ -151,7 +189,7 @@ impl Weight {
 
     pub(crate) fn layer(self) -> Option<u64> {
         match self {
-            Self::Embedding | Self::Norm | Self::NormBias | Self::Output => None,
+            Self::Embedding | Self::Norm | Self::NormBias | Self::Output | Self::OutputBias => None,
             Self::Layer { layer, .. }
             | Self::Bias { layer, .. }
             | Self::Head { layer, .. }

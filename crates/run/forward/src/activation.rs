@@ -8,12 +8,20 @@ use decoder::Activation;
 use kernels::{Loops, Simd};
 
 use crate::number::Real;
+use crate::xielu::Xielu;
+
+/// Activation of a layer, with its numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LayerActivation {
+    Function(Activation),
+    Xielu(Xielu),
+}
 
 /// Loop for `x = activation(x) · up`.
 pub(crate) struct Gate<'v, T> {
     pub(crate) x: &'v mut [T],
     pub(crate) up: &'v [T],
-    pub(crate) activation: Activation,
+    pub(crate) activation: LayerActivation,
 }
 
 impl<T: Real> Loops<T> for Gate<'_, T> {
@@ -21,7 +29,11 @@ impl<T: Real> Loops<T> for Gate<'_, T> {
     fn run<S: Simd<T, N>, const N: usize>(self, _: S) {
         let (gate, up) = (self.x, self.up);
         let (half, number) = (T::from_f64(0.5), T::from_f64);
-        match self.activation {
+        let activation = match self.activation {
+            LayerActivation::Function(activation) => activation,
+            LayerActivation::Xielu(xielu) => return map_gate(gate, up, |gate, up| xielu.value(gate) * up),
+        };
+        match activation {
             Activation::Silu => map_gate(gate, up, |gate, up| gate / (T::ONE + (-gate).exp()) * up),
             Activation::Gelu => {
                 let root = number(std::f64::consts::FRAC_1_SQRT_2);
@@ -34,6 +46,10 @@ impl<T: Real> Loops<T> for Gate<'_, T> {
                     half * gate * (T::ONE + inner.tanh()) * up
                 });
             }
+            Activation::Relu => map_gate(gate, up, |gate, up| relu(gate) * up),
+            Activation::ReluSquared => map_gate(gate, up, |gate, up| relu(gate) * relu(gate) * up),
+            // The weights of a layer have its numbers.
+            Activation::Xielu => {}
             Activation::ClampedSwiglu { alpha, limit } => {
                 let (alpha, limit) = (number(alpha), number(limit));
                 map_gate(gate, up, |gate, up| {
@@ -45,6 +61,11 @@ impl<T: Real> Loops<T> for Gate<'_, T> {
             }
         }
     }
+}
+
+#[inline(always)]
+fn relu<T: Real>(x: T) -> T {
+    if x < T::default() { T::default() } else { x }
 }
 
 #[inline(always)]

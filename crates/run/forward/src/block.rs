@@ -3,9 +3,10 @@
 //! Facts: [`decoder::Block`], whose flags hold the differences between models; the loop over layers in `forward` of the
 //! TorchScript text.
 
-use decoder::Activation;
+use decoder::QueryScale;
 
 use crate::Result;
+use crate::activation::LayerActivation;
 use crate::attention::{Queries, ScoreTransform};
 use crate::cache::{CachedTokens, Head};
 use crate::experts::Experts;
@@ -16,6 +17,7 @@ use crate::memory::{checked_product, zeros};
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::positions::Angles;
+use crate::query_scale::scale_queries;
 use crate::sharing::{PARALLEL_ELEMENTS_MIN, share_rows};
 use crate::vector::AddScaled;
 
@@ -27,7 +29,7 @@ pub(crate) struct Layer<T> {
     pub(crate) part_norms: Norms<T>,
     /// True if the feed-forward part reads the same rows as attention.
     pub(crate) is_parallel: bool,
-    pub(crate) activation: Activation,
+    pub(crate) activation: LayerActivation,
     /// Factor of the output of each part before it is added to the rows.
     pub(crate) residual: T,
 }
@@ -46,6 +48,11 @@ pub(crate) struct Attention<T> {
     pub(crate) output: Linear<T>,
     pub(crate) query_norm: Option<Norm<T>>,
     pub(crate) key_norm: Option<Norm<T>>,
+    /// True if these norms follow the rotary embedding.
+    pub(crate) has_late_norms: bool,
+    /// Largest absolute value of queries, keys and values.
+    pub(crate) limit: Option<T>,
+    pub(crate) query_scale: Option<QueryScale>,
     /// Index of the rotary embedding; `None` for no positions.
     pub(crate) rope: Option<usize>,
     pub(crate) scores: ScoreTransform<T>,
@@ -171,6 +178,14 @@ impl<T: Real> Norms<T> {
 }
 
 impl<T: Real> Attention<T> {
+    fn normalize_heads(&self, pool: &Pool, [(width, q), (kv_width, k)]: [(usize, &mut [T]); 2]) {
+        for (norm, width, rows) in [(&self.query_norm, width, q), (&self.key_norm, kv_width, k)] {
+            if let Some(norm) = norm {
+                norm.apply(pool, width, rows);
+            }
+        }
+    }
+
     /// Computes attention of the last `wanted` rows of each sequence into `work.added`. If these are not all rows, they
     /// are the first rows of `work.normed` afterwards.
     fn apply(
@@ -198,10 +213,11 @@ impl<T: Real> Attention<T> {
             normed.iter_mut().zip(&*added).for_each(|(to, from)| *to = *from);
             added.resize(normed.len(), T::default());
         }
-        for (norm, width, rows) in [(&self.query_norm, width, &mut *q), (&self.key_norm, kv_width, &mut *k)] {
-            if let Some(norm) = norm {
-                norm.apply(pool, width, rows);
-            }
+        if !self.has_late_norms {
+            self.normalize_heads(pool, [(width, &mut *q), (kv_width, &mut *k)]);
+        }
+        if let Some(limit) = self.limit {
+            q.iter_mut().chain(&mut **k).chain(&mut **v).for_each(|x| clamp(x, limit));
         }
         let angles = self.rope.and_then(|rope| angles.get(rope));
         let rotate = |rows: &mut [T], width, of: Queries| {
@@ -214,6 +230,12 @@ impl<T: Real> Attention<T> {
         let changing = angles.filter(|angles| angles.depend_on_length());
         if changing.is_none() {
             rotate(k, kv_width, all);
+        }
+        if self.has_late_norms {
+            self.normalize_heads(pool, [(width, &mut *q), (kv_width, &mut *k)]);
+        }
+        if let Some(scale) = self.query_scale {
+            scale_queries(scale, some, width, q);
         }
         all.store_keys_values(pool, k, v, cache.layer_mut(number));
         if let Some(angles) = changing {
@@ -228,6 +250,14 @@ impl<T: Real> Attention<T> {
         some.attend(pool, cache.layer(number), &self.scores, q, tiles, heads);
         Linear::apply_all(pool, [(&self.output, &*heads, first_rows(added, some.rows(), *dim))]);
         Ok(())
+    }
+}
+
+fn clamp<T: Real>(x: &mut T, limit: T) {
+    if *x > limit {
+        *x = limit;
+    } else if *x < -limit {
+        *x = -limit;
     }
 }
 

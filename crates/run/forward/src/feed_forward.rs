@@ -1,10 +1,8 @@
 //! Feed-forward network of a layer: the gate, up and down projections.
 //!
-//! Facts: the formulas of [`decoder::Block`].
+//! Facts: the formulas of [`decoder::FeedForwardKind`].
 
-use decoder::Activation;
-
-use crate::activation::Gate;
+use crate::activation::{Gate, LayerActivation};
 use crate::kernel::Pool;
 use crate::linear::Linear;
 use crate::number::Real;
@@ -22,6 +20,8 @@ pub(crate) enum GateAndUp<T> {
     Two([Linear<T>; 2]),
     /// One matrix whose rows alternate between gate and up, the first of the gate.
     Interleaved(Linear<T>),
+    /// Up alone, of a layer without a gate. Its results take the place of the gate's, and those of up are 1.
+    Up(Linear<T>),
 }
 
 pub(crate) struct FeedForwardRows<'r, T> {
@@ -41,7 +41,7 @@ impl<T: Real> FeedForward<T> {
     }
 
     /// Computes all rows of all networks, in few batches of work for the threads.
-    pub(crate) fn apply_all(pool: &Pool, activation: Activation, all: &mut [FeedForwardRows<'_, T>]) {
+    pub(crate) fn apply_all(pool: &Pool, activation: LayerActivation, all: &mut [FeedForwardRows<'_, T>]) {
         let products =
             all.iter_mut().flat_map(|FeedForwardRows { layer, x, hidden, .. }| match &layer.gate {
                 GateAndUp::Two([first, second]) => {
@@ -49,6 +49,11 @@ impl<T: Real> FeedForward<T> {
                     [Some((first, *x, gate)), Some((second, *x, up))]
                 }
                 GateAndUp::Interleaved(both) => [Some((both, *x, &mut **hidden)), None],
+                GateAndUp::Up(up) => {
+                    let (results, ones) = hidden.split_at_mut(hidden.len() / 2);
+                    ones.fill(T::ONE);
+                    [Some((up, *x, results)), None]
+                }
             });
         Linear::apply_all(pool, products.flatten());
         let numbers = all.iter().map(|rows| rows.hidden.len()).sum::<usize>();

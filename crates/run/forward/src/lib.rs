@@ -33,9 +33,12 @@ mod model;
 mod norm;
 mod number;
 mod positions;
+mod query_scale;
+mod router;
 mod sharing;
 mod vector;
 mod weights;
+mod xielu;
 
 #[cfg(test)]
 #[path = "kernel/tests.rs"]

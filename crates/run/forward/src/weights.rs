@@ -3,9 +3,13 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use decoder::{AssignedWeight, Assignment, Decoder, HeadNormScope, LayerPart, NormKind, Weight};
+use decoder::{
+    Activation, AssignedWeight, Assignment, Decoder, FeedForwardKind, HeadNormScope, LayerPart, NormKind,
+    Weight,
+};
 use tensor::{Budget, Tensor, Tensors};
 
+use crate::activation::LayerActivation;
 use crate::attention::ScoreTransform;
 use crate::block::{self, Attention, Layer, Norms};
 use crate::experts::{Experts, SharedExpertLayer};
@@ -15,6 +19,8 @@ use crate::linear::Linear;
 use crate::memory::checked_product;
 use crate::norm::Norm;
 use crate::number::Real;
+use crate::router::ExpertRouter;
+use crate::xielu::Xielu;
 use crate::{Error, Problem, Result};
 
 #[derive(Debug)]
@@ -93,7 +99,8 @@ impl<T: Real> Weights<T> {
         };
         let bias = (decoder.block().norm == NormKind::Layer).then_some(Weight::NormBias);
         let norm = source.norm(&[Weight::Norm], bias, dims.dim)?;
-        Ok(Self { embedding, layers, norm, output: Linear { matrix: output, bias: None } })
+        let bias = decoder.biases().logits.then(|| source.vector(Weight::OutputBias)).transpose()?;
+        Ok(Self { embedding, layers, norm, output: Linear { matrix: output, bias } })
     }
 }
 
@@ -113,9 +120,7 @@ impl WeightLookup<'_> {
         let part = if block.has_experts(layer) {
             block::FeedForwardPart::Experts(Box::new(self.experts(layer)?))
         } else {
-            let parts =
-                [LayerPart::W1, LayerPart::W3, LayerPart::W2].map(|part| self.layer_linear(layer, part));
-            block::FeedForwardPart::FeedForward(Box::new(feed_forward(parts)?))
+            block::FeedForwardPart::FeedForward(Box::new(self.dense(layer)?))
         };
         Ok(Layer {
             attention: self.attention(layer)?,
@@ -123,9 +128,34 @@ impl WeightLookup<'_> {
             part,
             part_norms: norms(LayerPart::FfnNorm, LayerPart::FfnPostNorm)?,
             is_parallel: block.parallel,
-            activation: block.activation,
+            activation: self.activation(layer)?,
             residual: T::from_f64(block.scales.residual),
         })
+    }
+
+    fn dense<T: Real>(&self, layer: u64) -> Result<FeedForward<T>> {
+        let linear = |part| self.layer_linear(layer, part);
+        if self.decoder.block().feed_forward == FeedForwardKind::Plain {
+            return Ok(FeedForward {
+                gate: GateAndUp::Up(linear(LayerPart::W3)?),
+                down: linear(LayerPart::W2)?,
+            });
+        }
+        feed_forward([LayerPart::W1, LayerPart::W3, LayerPart::W2].map(linear))
+    }
+
+    fn activation(&self, layer: u64) -> Result<LayerActivation> {
+        let activation = self.decoder.block().activation;
+        if activation != Activation::Xielu {
+            return Ok(LayerActivation::Function(activation));
+        }
+        let mut numbers = [0.0; 4];
+        let parts =
+            [LayerPart::XieluPositive, LayerPart::XieluNegative, LayerPart::XieluBeta, LayerPart::XieluEps];
+        for (number, part) in numbers.iter_mut().zip(parts) {
+            *number = self.vector::<f64>(Weight::Layer { layer, part })?.first().copied().unwrap_or_default();
+        }
+        Ok(LayerActivation::Xielu(Xielu::new(numbers)))
     }
 
     fn attention<T: Real>(&self, layer: u64) -> Result<Attention<T>> {
@@ -142,6 +172,9 @@ impl WeightLookup<'_> {
             output: self.layer_linear(layer, LayerPart::Wo)?,
             query_norm: self.head_norm(layer, LayerPart::QNorm, self.decoder.n_heads())?,
             key_norm: self.head_norm(layer, LayerPart::KNorm, self.decoder.n_kv_heads())?,
+            has_late_norms: self.decoder.block().head_norm_last,
+            limit: self.decoder.block().qkv_limit.map(T::from_f64),
+            query_scale: self.decoder.block().query_scale,
             rope: self.decoder.rope_of(layer),
             scores: ScoreTransform {
                 window: window.map(|window| window.unwrap_or(usize::MAX).min(usize::MAX / 2)),
@@ -157,7 +190,7 @@ impl WeightLookup<'_> {
         let whole = Weight::Layer { layer, part };
         let norm = match self.decoder.block().head_norm {
             None => return Ok(None),
-            Some(HeadNormScope::Head) => self.norm(&[whole], None, head_dim)?,
+            Some(HeadNormScope::Head | HeadNormScope::Heads) => self.norm(&[whole], None, head_dim)?,
             Some(HeadNormScope::Projection) => {
                 self.norm(&[whole], None, checked_product(&[size_in_memory(heads)?, head_dim])?)?
             }
@@ -192,13 +225,22 @@ impl WeightLookup<'_> {
             let gate = shared.gated.then(|| self.layer_linear(layer, LayerPart::SharedGate));
             Ok::<_, Error>(SharedExpertLayer { layer: feed_forward(parts)?, gate: gate.transpose()? })
         });
+        let choice_bias = Weight::Layer { layer, part: LayerPart::ChoiceBias };
+        let router = ExpertRouter {
+            kind: experts.router,
+            per_token: size_in_memory(experts.per_token)?,
+            is_renormalised: experts.renormalised,
+            choice_bias: if experts.router.has_choice_bias() {
+                self.vector(choice_bias)?
+            } else {
+                Vec::new()
+            },
+        };
         Ok(Experts {
-            router: self.layer_linear(layer, LayerPart::Router)?,
+            scores: self.layer_linear(layer, LayerPart::Router)?,
+            router,
             each: each.collect::<Result<_>>()?,
             shared: shared.transpose()?,
-            per_token: size_in_memory(experts.per_token)?,
-            softmax: experts.softmax,
-            is_renormalised: experts.renormalised,
         })
     }
 
@@ -229,7 +271,7 @@ impl WeightLookup<'_> {
             weight,
             bias: bias.map(|bias| self.vector(bias)).transpose()?,
             eps: T::from_f64(self.decoder.norm_eps()),
-            is_centred: kind == NormKind::Layer,
+            is_centred: kind.is_centred(),
             part,
         })
     }

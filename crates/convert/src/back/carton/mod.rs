@@ -137,10 +137,10 @@ impl Output for CartonOptions {
             return Err(job.at_input(Problem::NotAModel { why: why.clone() }));
         }
         notes.extend(converted.notes.iter().cloned().map(Note::Module));
-        if let ModuleCode::Weights { why: Some(NoModelReason::UnsupportedModelType { model_type }) } =
+        if let ModuleCode::Weights { why: Some(NoModelReason::UnsupportedModelType { model_type, needs }) } =
             &converted.code
         {
-            notes.push(Note::NoForward { model_type: model_type.clone() });
+            notes.push(Note::NoForward { model_type: model_type.clone(), needs: *needs });
         }
         if values.is_some() {
             notes.push(Note::ValuesKept { values: job.values });

@@ -4,9 +4,10 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Activation, Block, NormKind, Scales};
+use crate::block::{Block, NormKind, Scales};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
+use crate::feed_forward::Activation;
 use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;
 
@@ -44,7 +45,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
 pub(super) fn apply_gemma_scaling(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     config.refuse_flag("use_bidirectional_attention")?;
     let attention = config.flag("attention_bias")?;
-    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false, ..Biases::default() };
     let scales = Scales { embedding: base.dim.map_or(1.0, rounded_sqrt), ..Scales::default() };
     let block = Block { norm: NormKind::RmsPlusOne, scales, ..base.block };
     Ok(Hyperparameters { biases, block, ..base })

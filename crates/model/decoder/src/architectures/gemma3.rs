@@ -10,7 +10,7 @@ use crate::architecture::Architecture;
 use crate::block::{Block, HeadNormScope};
 use crate::config_defaults::ConfigDefaults;
 use crate::documents::config::ConfigJson;
-use crate::hyperparameters::{Hyperparameters, WindowedLayers};
+use crate::hyperparameters::{AttentionWindows, Hyperparameters, WindowedLayers};
 use crate::rope::Rope;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -57,21 +57,28 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
     let sees_all = |layer: u64| layer.saturating_add(1).is_multiple_of(pattern);
     let windows = config.windows(Some(4096), |layer| !sees_all(layer))?;
     let facts = apply_gemma2_block(config, base, None)?;
-    let [rope, local] = ropes(config)?;
-    let rope_of_layer = match &windows.layers {
-        WindowedLayers::Listed(layers) => {
-            Some(layers.iter().map(|windowed| Some(usize::from(*windowed))).collect())
-        }
-        _ => None,
-    };
+    let theta = config.number("rope_theta")?.unwrap_or(CONFIG.theta);
+    let local = config.number("rope_local_base_freq")?.unwrap_or(LOCAL_THETA);
+    let [rope, local] = layer_ropes(config, &CONFIG, [theta, local])?;
+    let rope_of_layer = rope_of_windowed(&windows, |windowed| Some(usize::from(windowed)));
     let block = Block { head_norm: Some(HeadNormScope::Head), ..facts.block };
     Ok(Hyperparameters { block, rope, more_ropes: vec![local], rope_of_layer, windows, ..facts })
 }
 
+/// Returns the rotary embedding of each layer, by whether it has a window.
+pub(super) fn rope_of_windowed(
+    windows: &AttentionWindows,
+    rope: impl Fn(bool) -> Option<usize>,
+) -> Option<Vec<Option<usize>>> {
+    match &windows.layers {
+        WindowedLayers::Listed(layers) => Some(layers.iter().map(|windowed| rope(*windowed)).collect()),
+        _ => None,
+    }
+}
+
 /// Reads the rotary embeddings of full-attention layers and of sliding-window layers, in this order. `rope_parameters` has
-/// an object for each; older files have `rope_scaling` for full-attention layers, and `rope_theta` and
-/// `rope_local_base_freq` as the two bases.
-fn ropes(config: &ConfigJson) -> Result<[Rope; 2]> {
+/// an object for each; older files have `rope_scaling` for full-attention layers. `theta` has the bases without such objects.
+pub(super) fn layer_ropes(config: &ConfigJson, class: &ConfigDefaults, theta: [f64; 2]) -> Result<[Rope; 2]> {
     let parameters = config.object("rope_parameters")?;
     let [mut full, sliding] = [parameters.object("full_attention")?, parameters.object("sliding_attention")?];
     if let Some(other) =
@@ -93,9 +100,11 @@ fn ropes(config: &ConfigJson) -> Result<[Rope; 2]> {
             return Err(object.unsupported_key("partial_rotary_factor"));
         }
     }
-    let theta = config.number("rope_theta")?.unwrap_or(CONFIG.theta);
-    let local = config.number("rope_local_base_freq")?.unwrap_or(LOCAL_THETA);
-    Ok([config.rope_from(&full, theta, &CONFIG, false)?, config.rope_from(&sliding, local, &CONFIG, false)?])
+    let [of_full, of_sliding] = theta;
+    Ok([
+        config.rope_from(&full, of_full, class, false)?,
+        config.rope_from(&sliding, of_sliding, class, false)?,
+    ])
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Activation, Block, Experts, RouterSoftmax, Scores};
+use crate::block::{Block, Experts, Scores};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
+use crate::feed_forward::Activation;
 use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::{CheckpointLayout, HUGGING_FACE, Stack};
 use crate::rope::{Rope, RopeScaling, Yarn};
+use crate::router::Router;
 use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -71,13 +73,13 @@ const YARN: Yarn = Yarn {
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag_or("attention_bias", true)?;
-    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false, ..Biases::default() };
     // `num_experts` is another name of the class for `num_local_experts`, and replaces it.
     let experts = Experts {
         count: config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(128),
         per_token: config.size("num_experts_per_tok")?.unwrap_or(4),
         hidden: base.hidden.unwrap_or(2880),
-        softmax: RouterSoftmax::AfterChoice,
+        router: Router::AfterChoice,
         renormalised: false,
         biases: true,
         interleaved: true,

@@ -29,8 +29,15 @@ const OWN_KEYS: &[&str] = &[
 ];
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
+    let facts = apply_multipliers(config, base)?;
+    let biases = Biases { feed_forward: config.flag("mlp_bias")?, ..facts.biases };
+    Ok(Hyperparameters { biases, ..facts })
+}
+
+/// Applies the settings common to all Granite models: biases of attention and the constant multipliers.
+pub(super) fn apply_multipliers(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
-    let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
+    let biases = Biases { qkv: attention, output: attention, ..Biases::default() };
     let number = |key: &str| Ok::<_, crate::Error>(config.number(key)?.unwrap_or(1.0));
     let scales = Scales {
         embedding: number("embedding_multiplier")?,

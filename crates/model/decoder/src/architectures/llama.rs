@@ -22,6 +22,11 @@ const OWN_KEYS: &[&str] = &["attention_bias", "mlp_bias"];
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
-    let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
+    let biases = Biases {
+        qkv: attention,
+        output: attention,
+        feed_forward: config.flag("mlp_bias")?,
+        ..Biases::default()
+    };
     Ok(Hyperparameters { biases, ..base })
 }

@@ -4,11 +4,12 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Block, Experts, RouterSoftmax};
+use crate::block::{Block, Experts};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Hyperparameters, WindowedLayers};
 use crate::layout::{CheckpointLayout, HUGGING_FACE};
+use crate::router::Router;
 use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
@@ -26,7 +27,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     read_hyperparameters,
 };
 
-static LAYOUT: CheckpointLayout = CheckpointLayout {
+pub(super) static LAYOUT: CheckpointLayout = CheckpointLayout {
     part_path: |part| match part {
         LayerPart::Router => "block_sparse_moe.gate",
         part => (HUGGING_FACE.part_path)(part),
@@ -64,7 +65,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
         count: config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(8),
         per_token: config.size("num_experts_per_tok")?.unwrap_or(2),
         hidden: base.hidden.unwrap_or(14_336),
-        softmax: RouterSoftmax::BeforeChoice,
+        router: Router::BeforeChoice,
         renormalised: true,
         biases: false,
         interleaved: false,

@@ -1,18 +1,35 @@
 //! Table of the architectures with a forward implementation, each in a file of its own.
 
+mod apertus;
+mod arcee;
+mod cohere;
+mod cohere2;
+mod ernie4_5;
+mod exaone4;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod glm;
+mod glm4;
+mod glm4_moe;
 mod gpt_oss;
 mod granite;
+mod granitemoe;
+mod helium;
+mod hunyuan_v1_dense;
 pub(crate) mod llama;
 mod ministral;
+mod ministral3;
 mod mistral;
 mod mixtral;
 mod mllama;
 mod multimodal;
 mod olmo2;
+mod olmo3;
+mod olmoe;
+mod phi;
 mod phi3;
+mod phimoe;
 mod qwen2;
 mod qwen2_moe;
 mod qwen2_vl;
@@ -20,8 +37,10 @@ mod qwen3;
 mod qwen3_moe;
 mod qwen3_vl;
 mod qwen3_vl_moe;
+mod seed_oss;
 mod smollm3;
 mod stablelm;
+mod starcoder2;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +65,25 @@ pub(crate) static ARCHITECTURES: &[&Architecture] = &[
     &qwen3_moe::ARCHITECTURE,
     &gpt_oss::ARCHITECTURE,
     &qwen2_moe::ARCHITECTURE,
+    &arcee::ARCHITECTURE,
+    &seed_oss::ARCHITECTURE,
+    &ministral3::ARCHITECTURE,
+    &olmo3::ARCHITECTURE,
+    &cohere::ARCHITECTURE,
+    &cohere2::ARCHITECTURE,
+    &glm::ARCHITECTURE,
+    &glm4::ARCHITECTURE,
+    &exaone4::ARCHITECTURE,
+    &helium::ARCHITECTURE,
+    &ernie4_5::ARCHITECTURE,
+    &hunyuan_v1_dense::ARCHITECTURE,
+    &granitemoe::ARCHITECTURE,
+    &olmoe::ARCHITECTURE,
+    &apertus::ARCHITECTURE,
+    &starcoder2::ARCHITECTURE,
+    &phi::ARCHITECTURE,
+    &phimoe::ARCHITECTURE,
+    &glm4_moe::ARCHITECTURE,
 ];
 
 /// Models of several parts, of which the text model runs.

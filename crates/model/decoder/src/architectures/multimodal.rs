@@ -3,7 +3,7 @@
 //! Facts: `configuration_gemma3.py`, `configuration_mistral3.py` and `configuration_llava.py`, and `modeling_gemma3.py`, in
 //! `transformers` 5.23.
 
-use super::{gemma2, gemma3, llama, mistral, qwen2};
+use super::{gemma2, gemma3, llama, ministral3, mistral, qwen2};
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Scales};
@@ -46,7 +46,10 @@ pub(super) static MISTRAL3: Multimodal = Multimodal {
         layouts: &[&PUBLISHED, &MODULES],
         ..mistral::ARCHITECTURE
     },
-    texts: &[TextModel { model_type: "mistral", architecture: &mistral::ARCHITECTURE, heads: 32 }],
+    texts: &[
+        TextModel { model_type: "mistral", architecture: &mistral::ARCHITECTURE, heads: 32 },
+        TextModel { model_type: "ministral3", architecture: &ministral3::ARCHITECTURE, heads: 32 },
+    ],
     tied: Some(true),
 };
 

@@ -24,9 +24,9 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     read_hyperparameters,
 };
 
-fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
+pub(super) fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
-    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false, ..Biases::default() };
     let block = Block { norms: NormPlace::After, head_norm: Some(HeadNormScope::Projection), ..base.block };
     Ok(Hyperparameters { biases, block, ..base })
 }

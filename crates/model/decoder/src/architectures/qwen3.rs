@@ -30,7 +30,7 @@ const OWN_KEYS: &[&str] =
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
-    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false, ..Biases::default() };
     let block = Block { head_norm: Some(HeadNormScope::Head), ..base.block };
     Ok(Hyperparameters { windows: windows(config, FIRST_WINDOWED_LAYER)?, biases, block, ..base })
 }

@@ -4,11 +4,12 @@
 
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Block, Experts, HeadNormScope, RouterSoftmax};
+use crate::block::{Block, Experts, HeadNormScope};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
 use crate::layout::HUGGING_FACE;
+use crate::router::Router;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "qwen3_moe",
@@ -39,7 +40,7 @@ const OWN_KEYS: &[&str] = &[
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
-    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false, ..Biases::default() };
     let size = config.size_or("sliding_window", Some(4096))?;
     let on = config.flag("use_sliding_window")?;
     let windows = AttentionWindows { size: size.filter(|_| on), layers: WindowedLayers::All };
@@ -60,7 +61,7 @@ pub(super) fn experts(config: &ConfigJson, count: u64, [per_token, hidden]: [u64
         count,
         per_token: config.size("num_experts_per_tok")?.unwrap_or(per_token),
         hidden: config.size("moe_intermediate_size")?.unwrap_or(hidden),
-        softmax: RouterSoftmax::BeforeChoice,
+        router: Router::BeforeChoice,
         renormalised: config.flag("norm_topk_prob")?,
         biases: false,
         interleaved: false,

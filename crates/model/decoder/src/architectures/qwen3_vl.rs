@@ -31,7 +31,7 @@ pub(super) const QWEN3_DEFAULTS: ConfigDefaults =
 
 pub(super) fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
-    let biases = Biases { qkv: attention, output: attention, feed_forward: false };
+    let biases = Biases { qkv: attention, output: attention, feed_forward: false, ..Biases::default() };
     let block = Block { head_norm: Some(HeadNormScope::Head), ..base.block };
     Ok(Hyperparameters { biases, block, ..base })
 }

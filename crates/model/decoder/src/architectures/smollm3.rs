@@ -38,7 +38,12 @@ const OWN_KEYS: &[&str] = &[
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
-    let biases = Biases { qkv: attention, output: attention, feed_forward: config.flag("mlp_bias")? };
+    let biases = Biases {
+        qkv: attention,
+        output: attention,
+        feed_forward: config.flag("mlp_bias")?,
+        ..Biases::default()
+    };
     let interval = config.size("no_rope_layer_interval")?.unwrap_or(4);
     let by_interval =
         || config.layers().map(|layer| !layer.saturating_add(1).is_multiple_of(interval)).collect();

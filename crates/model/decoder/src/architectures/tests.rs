@@ -4,9 +4,13 @@ use super::*;
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
 
-fn facts(architecture: &Architecture, document: &str) -> Hyperparameters {
+fn read(architecture: &Architecture, document: &str) -> crate::Result<Hyperparameters> {
     let config = ConfigJson::from_json(document).expect("valid JSON").with_layers(8);
-    architecture.read_hyperparameters(&config).expect("valid values")
+    architecture.read_hyperparameters(&config)
+}
+
+fn facts(architecture: &Architecture, document: &str) -> Hyperparameters {
+    read(architecture, document).expect("valid values")
 }
 
 /// The snapshot has all facts of LLaMA's, and of each other architecture those that differ. They are the defaults of the
@@ -26,14 +30,18 @@ fn keys_that_config_json_omits_have_the_defaults_of_the_class() {
     insta::assert_snapshot!(llama.join("\n") + &others);
 }
 
-/// The snapshot has the default of `max_position_embeddings`, or of `original_max_position_embeddings` with `LongRoPE`.
+/// The snapshot has the default of `max_position_embeddings`, or of `original_max_position_embeddings` with `LongRoPE`; or why
+/// the class has no such scaling.
 #[test]
 fn scaling_without_an_original_context_has_that_of_the_class() {
     let longrope = r#"{"rope_scaling": {"rope_type": "longrope", "short_factor": [1], "long_factor": [2]}}"#;
     let dynamic = r#"{"rope_scaling": {"rope_type": "dynamic", "factor": 2}}"#;
     let scaling = |architecture: &&Architecture| {
         let document = if architecture.name == "phi3" { longrope } else { dynamic };
-        format!("{architecture:?} {:?}\n", facts(architecture, document).rope)
+        match read(architecture, document) {
+            Ok(facts) => format!("{architecture:?} {:?}\n", facts.rope),
+            Err(error) => format!("{architecture:?} {error}\n"),
+        }
     };
     insta::assert_snapshot!(ARCHITECTURES.iter().map(scaling).collect::<String>());
 }
@@ -151,7 +159,56 @@ const SETTINGS: &[(&str, &str)] = &[
     ("qwen2_moe", r#"{"use_sliding_window": true, "max_window_layers": 2}"#),
     ("qwen2_moe", r#"{"layer_types": ["full_attention"]}"#),
     ("qwen2_moe", r#"{"layer_types": ["sliding_attention"]}"#),
+    ("arcee", r#"{"attention_bias": true, "mlp_bias": true, "hidden_act": "relu"}"#),
+    (
+        "seed_oss",
+        r#"{"attention_bias": false, "attention_out_bias": true, "mlp_bias": true, "head_dim": null}"#,
+    ),
+    ("ministral3", r#"{"rope_parameters": {"rope_type": "yarn", "factor": 4, "llama_4_scaling_beta": 0.2}}"#),
+    (
+        "ministral3",
+        r#"{"rope_scaling": {"llama_4_scaling_beta": 0.2, "original_max_position_embeddings": 8}}"#,
+    ),
+    ("ministral3", r#"{"rope_scaling": {"llama_4_scaling_beta": 0, "original_max_position_embeddings": 8}}"#),
+    ("ministral3", r#"{"rope_scaling": {"rope_theta": 3}, "sliding_window": 7}"#),
+    ("olmo3", r#"{"rope_theta": 3, "rope_scaling": {"rope_type": "yarn", "factor": 4}}"#),
+    ("cohere", r#"{"use_qk_norm": true, "attention_bias": true, "logit_scale": 2}"#),
+    ("cohere2", r#"{"sliding_window_pattern": 2, "head_dim": 8}"#),
+    ("cohere2", r#"{"sliding_window": null}"#),
+    ("glm", r#"{"attention_bias": false, "intermediate_size": 9, "partial_rotary_factor": 0.25}"#),
+    ("exaone4", r#"{"sliding_window": null, "sliding_window_pattern": null}"#),
+    (
+        "exaone4",
+        r#"{"sliding_window_pattern": "LLLG", "layer_types": ["full_attention", "sliding_attention"]}"#,
+    ),
+    ("exaone4", r#"{"sliding_window_pattern": "LLLG"}"#),
+    ("helium", r#"{"attention_bias": true, "mlp_bias": true}"#),
+    ("ernie4_5", r#"{"use_bias": true, "head_dim": null}"#),
+    (
+        "hunyuan_v1_dense",
+        r#"{"head_dim": 8, "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}}"#,
+    ),
+    ("hunyuan_v1_dense", r#"{"rope_scaling": {"type": "dynamic", "alpha": 1000.0}}"#),
+    ("hunyuan_v1_dense", r#"{"rope_scaling": {"type": "dynamic", "factor": 2.0}}"#),
+    ("granitemoe", r#"{"attention_bias": true, "num_local_experts": 4, "logits_scaling": 8}"#),
+    ("olmoe", r#"{"clip_qkv": 8, "norm_topk_prob": true, "num_experts": 4}"#),
+    ("olmoe", r#"{"clip_qkv": -8}"#),
+    ("apertus", r#"{"rope_parameters": {"rope_theta": 3}, "hidden_act": "relu2"}"#),
+    ("starcoder2", r#"{"use_bias": false, "sliding_window": 7}"#),
+    ("phi", r#"{"qk_layernorm": true}"#),
+    ("phi", r#"{"partial_rotary_factor": 1.0}"#),
+    ("phimoe", r#"{"attention_bias": true, "lm_head_bias": true, "router_jitter_noise": null}"#),
+    ("phimoe", PHIMOE_ROPE),
+    ("phimoe", r#"{"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2]}}"#),
+    (
+        "glm4_moe",
+        r#"{"num_hidden_layers": 6, "first_k_dense_replace": 2, "n_shared_experts": 3, "use_qk_norm": true}"#,
+    ),
+    ("glm4_moe", r#"{"n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5, "norm_topk_prob": false}"#),
 ];
+
+const PHIMOE_ROPE: &str = r#"{"rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2], "short_mscale": 1.5,
+    "long_mscale": 1.5, "original_max_position_embeddings": 8}}"#;
 
 const YARN: &str = r#"{"max_position_embeddings": 256, "rope_scaling": {"rope_type": "yarn", "factor": 4, "beta_fast": 16,
     "beta_slow": 2, "attention_factor": 3, "truncate": false, "original_max_position_embeddings": 64}}"#;
@@ -168,8 +225,7 @@ fn settings_change_the_facts() {
     let described = |(name, document): &(&str, &str)| {
         let architecture =
             ARCHITECTURES.iter().find(|known| known.name == *name).expect("a row of the table");
-        let config = ConfigJson::from_json(document).expect("valid JSON").with_layers(8);
-        let facts = match architecture.read_hyperparameters(&config) {
+        let facts = match read(architecture, document) {
             Ok(facts) => fields(&facts),
             Err(error) => return format!("{name} {document}\n    {error}\n"),
         };
@@ -183,9 +239,11 @@ fn settings_change_the_facts() {
 
 fn fields(facts: &Hyperparameters) -> Vec<String> {
     let Hyperparameters { dim, n_heads, head_dim, hidden, norm_eps, rope, tied, windows, biases, .. } = facts;
-    let Hyperparameters { block, rotated, more_ropes, rope_of_layer, notes, n_kv_heads, .. } = facts;
+    let Hyperparameters {
+        block, rotated, more_ropes, rope_of_layer, notes, n_kv_heads, skipped_layers, ..
+    } = facts;
     let sizes = format!("{dim:?} {n_heads:?} {n_kv_heads:?} {head_dim:?} {hidden:?} {norm_eps} {tied}");
-    let layers = format!("{windows:?} {rope_of_layer:?}");
+    let layers = format!("{windows:?} {rope_of_layer:?} {skipped_layers:?}");
     let ropes = format!("{rotated:?} {rope:?} {more_ropes:?}");
     vec![sizes, layers, ropes, format!("{biases:?}"), format!("{block:?}"), format!("{notes:?}")]
 }

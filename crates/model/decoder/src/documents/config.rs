@@ -5,8 +5,9 @@
 use serde_json::{Map, Value};
 use tensor::Dtype;
 
-use crate::block::{Activation, Block};
+use crate::block::Block;
 use crate::config_defaults::{ACTIVATIONS, ConfigDefaults};
+use crate::feed_forward::Activation;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
 use crate::layout::{HUGGING_FACE, META};
 use crate::overrides::reconcile;
@@ -266,9 +267,12 @@ impl ConfigJson {
     fn activation(&self, class: &ConfigDefaults) -> Result<Activation> {
         let (key, default) = class.activation;
         let Some(name) = self.text(key)? else { return Ok(default) };
-        let known = ACTIVATIONS.iter().find(|(known, _)| *known == name);
+        // xIELU needs weights, which only some classes have.
+        let has = |activation| activation != Activation::Xielu || default == Activation::Xielu;
+        let all = || ACTIVATIONS.iter().filter(|(_, activation)| has(*activation));
+        let known = all().find(|(known, _)| *known == name);
         known.map(|(_, activation)| *activation).ok_or_else(|| {
-            let names: Vec<String> = ACTIVATIONS.iter().map(|(known, _)| format!("{known:?}")).collect();
+            let names: Vec<String> = all().map(|(known, _)| format!("{known:?}")).collect();
             self.invalid_value(key, &format!("{name:?}"), names.join(" or "))
         })
     }

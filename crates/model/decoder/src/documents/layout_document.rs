@@ -6,10 +6,10 @@
 use serde_json::{Map, Value, json};
 use tensor::{Dtype, Tensors};
 
-use crate::block::Activation;
 use crate::documents::config::FREQUENCIES_KEY;
 use crate::documents::params::feed_forward_width;
 use crate::documents::token_ids::TokenIds;
+use crate::feed_forward::Activation;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
 use crate::rope::{Llama3, Rope, RopeScaling};
 use crate::sizes::Decoder;

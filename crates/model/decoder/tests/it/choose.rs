@@ -200,8 +200,8 @@ fn settings_without_a_forward_are_errors() {
         ),
         (r#""quantization_config": "gptq""#, "`quantization_config` is \"gptq\", expected an object"),
         (
-            r#""hidden_act": "relu""#,
-            "`hidden_act` is \"relu\", expected \"silu\" or \"swish\" or \"gelu\" or \"gelu_pytorch_tanh\" or \"gelu_new\"",
+            r#""hidden_act": "relu6""#,
+            "`hidden_act` is \"relu6\", expected \"silu\" or \"swish\" or \"gelu\" or \"gelu_pytorch_tanh\" or \"gelu_new\" or \"relu\" or \"relu2\"",
         ),
         (r#""head_dim": 3"#, "`head_dim` is 3, expected an even number, because RoPE rotates pairs"),
         (

@@ -51,16 +51,16 @@ fn both_spellings_are_the_same_model_and_towers_are_left_out() {
     ] {
         let all = tensors(text, output, 2, 32);
         let decoder = model(&config, &all);
-        let (kept, note) = decoder.without_towers(&all).expect("there are two parts");
+        let (kept, note) = decoder.without_other_parts(&all).expect("there are two parts");
         assert_eq!(
             note.to_string(),
-            "the model is for text: 2 tensors are left out, of `visual`, `model.visual`"
+            "2 tensors are left out, which logits of text do not depend on: `visual`, `model.visual`"
         );
         assert_eq!(kept.len(), all.len() - 2);
         decoder.assign(&kept, false).expect("all are used");
         let again = Decoder::from_record(&decoder.record(1), &kept).expect("its own record");
         assert_eq!(again.record(1), decoder.record(1));
-        assert!(decoder.without_towers(&kept).is_none());
+        assert!(decoder.without_other_parts(&kept).is_none());
     }
 }
 
@@ -74,7 +74,7 @@ fn layers_that_look_at_pictures_are_skipped_wherever_they_are() {
         let all = tensors("language_model.model.", "language_model.lm_head.weight", 4, 40);
         let decoder = model(&config, &all);
         assert_eq!((decoder.n_layers(), decoder.vocab()), (4 - skipped.len() as u64, 32));
-        let (kept, note) = decoder.without_towers(&all).expect("there are layers to leave out");
+        let (kept, note) = decoder.without_other_parts(&all).expect("there are layers to leave out");
         for layer in skipped {
             assert!(note.to_string().contains(&format!("`language_model.model.layers.{layer}`")), "{note}");
         }

@@ -45,6 +45,10 @@ fn experts(other: Value) -> Value {
     json!({ "experts": experts })
 }
 
+fn sigmoid([groups, chosen_groups]: [u64; 2]) -> Value {
+    json!({"Sigmoid": {"groups": groups, "chosen_groups": chosen_groups, "factor": 2.5}})
+}
+
 fn kinds() -> Vec<(&'static str, Kind)> {
     let long = json!({"LongRope": {"short": [1.0, 1.5, 2.0], "long": [1.5, 3.0, 7.0], "old": 30.0, "magnitude": 1.2}});
     let dynamic = json!({"Dynamic": {"factor": 3.0, "old": 20.0}});
@@ -66,6 +70,19 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("scale of scores", block(json!({"scores": {"scale": 0.7}}))),
         ("cap of scores", block(json!({"scores": {"soft_cap": 0.8, "scale": 0.9}}))),
         ("sinks", block(json!({"scores": {"sinks": true}}))),
+        ("layer norms without biases", block(json!({"norm": "LayerWithoutBias", "head_norm": "Heads"}))),
+        ("norm of heads after the rotation", block(json!({"head_norm": "Head", "head_norm_last": true}))),
+        ("limit of queries, keys and values", block(json!({"qkv_limit": 0.7, "head_norm": "Projection"}))),
+        ("scale of queries", block(json!({"query_scale": {"beta": 0.4, "old": 3.0}}))),
+        ("ReLU", block(json!({"activation": "Relu"}))),
+        (
+            "squared ReLU without a gate",
+            Kind { has_biases: true, ..block(json!({"activation": "ReluSquared", "feed_forward": "Plain"})) },
+        ),
+        ("xIELU", block(json!({"activation": "Xielu", "feed_forward": "Plain"}))),
+        ("sparsemixer", block(experts(json!({"per_token": 2, "softmax": {"Sparsemixer": {"jitter": 0.1}}})))),
+        ("sigmoid router", block(experts(json!({"softmax": sigmoid([1, 1]), "renormalised": true})))),
+        ("sigmoid router with groups", block(experts(json!({"softmax": sigmoid([4, 2])})))),
         ("GELU", block(json!({"activation": "Gelu"}))),
         ("GELU with tanh", block(json!({"activation": "GeluTanh"}))),
         ("clamped SwiGLU", block(json!({ "activation": clamped }))),

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use byte_source::{MappedFile, Region, Source};
 use decoder::{
     Activation, AssignedWeight, Assignment, CheckpointLayout, Decoder, DecoderOptions, Detected,
-    HeadNormScope, LayerPart, ModelDocuments, NormKind, NormPlace, RopeScaling, RouterSoftmax, Weight,
+    FeedForwardKind, HeadNormScope, LayerPart, ModelDocuments, NormKind, NormPlace, RopeScaling, Router,
+    Weight,
 };
 use serde_json::{Value, json};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
@@ -184,7 +185,7 @@ impl Random {
             let (scale, offset) = match weight {
                 Weight::Norm => (0.2, 1.0),
                 Weight::Layer { part, .. } | Weight::Head { part, .. } if shape.len() == 1 => {
-                    (0.2, if part == LayerPart::Sinks { 0.0 } else { 1.0 })
+                    (0.2, if matches!(part, LayerPart::Sinks | LayerPart::ChoiceBias) { 0.0 } else { 1.0 })
                 }
                 Weight::Embedding => (2.0, 0.0),
                 _ => (0.8, 0.0),
@@ -269,7 +270,7 @@ impl Random {
                     self.experts(layer, &x)
                 } else {
                     let of = |part| (Weight::Layer { layer, part }, Weight::Bias { layer, part });
-                    self.feed_forward([LayerPart::W1, LayerPart::W3, LayerPart::W2].map(of), &x)
+                    self.dense(layer, [LayerPart::W1, LayerPart::W3, LayerPart::W2].map(of), &x)
                 };
                 add(h, if block.parallel { y } else { after(LayerPart::FfnPostNorm, y) });
             }
@@ -277,7 +278,13 @@ impl Random {
         let bias = self.numbers.get(&Weight::NormBias).map(Vec::as_slice);
         let cap = |logit: f64| block.scales.logits_soft_cap.map_or(logit, |cap| cap * (logit / cap).tanh());
         h.iter()
-            .map(|row| self.linear(Weight::Output, None, &self.norm(row, self.of(Weight::Norm), bias)))
+            .map(|row| {
+                self.linear(
+                    Weight::Output,
+                    Some(Weight::OutputBias),
+                    &self.norm(row, self.of(Weight::Norm), bias),
+                )
+            })
             .map(|logits| logits.into_iter().map(|logit| cap(logit * block.scales.logits)).collect())
             .collect()
     }
@@ -297,13 +304,26 @@ impl Random {
             self.linear(Weight::Layer { layer, part }, Some(Weight::Bias { layer, part }), x)
         };
         let before = keys.len();
-        keys.extend(x.iter().map(|x| self.head_norm(layer, LayerPart::KNorm, part(LayerPart::Wk, x))));
-        values.extend(x.iter().map(|x| part(LayerPart::Wv, x)));
+        let block = decoder.block();
+        let limited = |row: Vec<f64>| -> Vec<f64> {
+            let limit = block.qkv_limit.unwrap_or(f64::INFINITY);
+            row.into_iter().map(|x| x.clamp(-limit, limit)).collect()
+        };
+        let early = |part, row| if block.head_norm_last { row } else { self.head_norm(layer, part, row) };
+        let late = |part, row| if block.head_norm_last { self.head_norm(layer, part, row) } else { row };
+        keys.extend(x.iter().map(|x| limited(early(LayerPart::KNorm, part(LayerPart::Wk, x)))));
+        values.extend(x.iter().map(|x| limited(part(LayerPart::Wv, x))));
         let rotated = |position: usize, row: &[f64]| self.rotated(layer, position, keys.len(), row);
-        let rotated_keys: Vec<_> = keys.iter().enumerate().map(|(at, row)| rotated(at, row)).collect();
+        let rotated_keys: Vec<_> =
+            keys.iter().enumerate().map(|(at, row)| late(LayerPart::KNorm, rotated(at, row))).collect();
         let mut results = Vec::new();
         for (position, x) in (before..).zip(x) {
-            let q = rotated(position, &self.head_norm(layer, LayerPart::QNorm, part(LayerPart::Wq, x)));
+            let q = limited(early(LayerPart::QNorm, part(LayerPart::Wq, x)));
+            let sharpness = block
+                .query_scale
+                .map_or(1.0, |scale| 1.0 + scale.beta * (1.0 + (position as f64 / scale.old).floor()).ln());
+            let q: Vec<f64> =
+                late(LayerPart::QNorm, rotated(position, &q)).into_iter().map(|x| x * sharpness).collect();
             let window = decoder.windows().window_of(layer).map_or(usize::MAX, size);
             let first = (position + 1).saturating_sub(window);
             let mut out = Vec::new();
@@ -337,11 +357,36 @@ impl Random {
             None => row,
             Some(HeadNormScope::Projection) => self.norm(&row, whole(), None),
             Some(HeadNormScope::Head) => heads.flat_map(|head| self.norm(head, whole(), None)).collect(),
+            Some(HeadNormScope::Heads) => {
+                let weights = whole().chunks_exact(self.decoder.head_dim() as usize);
+                heads.zip(weights).flat_map(|(head, weight)| self.norm(head, weight, None)).collect()
+            }
             Some(HeadNormScope::EachHead) => {
                 let weight = |head| self.of(Weight::Head { layer, part, head });
                 (0..).zip(heads).flat_map(|(number, head)| self.norm(head, weight(number), None)).collect()
             }
         }
+    }
+
+    fn dense(&self, layer: u64, parts: [(Weight, Weight); 3], x: &[f64]) -> Vec<f64> {
+        if self.decoder.block().feed_forward == FeedForwardKind::Gated {
+            return self.feed_forward(parts, x);
+        }
+        let [_, up, down] = parts;
+        let up = self.linear(up.0, Some(up.1), x);
+        let number = |part| self.of(Weight::Layer { layer, part })[0];
+        let act = |x: f64| {
+            if self.decoder.block().activation != Activation::Xielu {
+                return self.activation(x, 1.0);
+            }
+            let softplus = |x: f64| (1.0 + x.exp()).ln();
+            let beta = number(LayerPart::XieluBeta);
+            let low = (x.min(number(LayerPart::XieluEps)).exp() - 1.0 - x)
+                * (beta + softplus(number(LayerPart::XieluNegative)));
+            beta * x + if x > 0.0 { softplus(number(LayerPart::XieluPositive)) * x * x } else { low }
+        };
+        let up: Vec<f64> = up.into_iter().map(act).collect();
+        self.linear(down.0, Some(down.1), &up)
     }
 
     /// The gate, the matrix next to it, and the one after both; each with its bias.
@@ -360,6 +405,9 @@ impl Random {
                 let inner = (2.0 / std::f64::consts::PI).sqrt() * (gate + 0.044_715 * gate.powi(3));
                 0.5 * gate * (1.0 + inner.tanh()) * up
             }
+            Activation::Relu => gate.max(0.0) * up,
+            Activation::ReluSquared => gate.max(0.0).powi(2) * up,
+            Activation::Xielu => unreachable!("it has no gate"),
             Activation::ClampedSwiglu { alpha, limit } => {
                 let gate = gate.min(limit);
                 gate * sigmoid(alpha * gate) * (up.clamp(-limit, limit) + 1.0)
@@ -371,23 +419,59 @@ impl Random {
         let experts = self.decoder.block().experts.as_ref().expect("the layer has experts");
         let router = Weight::Layer { layer, part: LayerPart::Router };
         let scores = self.linear(router, Some(Weight::Bias { layer, part: LayerPart::Router }), x);
-        let mut order: Vec<usize> = (0..scores.len()).collect();
-        order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
-        order.truncate(experts.per_token as usize);
-        let mut weights: Vec<f64> = match experts.softmax {
-            RouterSoftmax::BeforeChoice => {
+        let highest = |scores: &[f64], count: usize| {
+            let mut order: Vec<usize> = (0..scores.len()).collect();
+            order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+            order.truncate(count);
+            order
+        };
+        let mut order = highest(&scores, experts.per_token as usize);
+        let mut weights: Vec<f64> = match experts.router {
+            Router::Sigmoid { groups, chosen_groups, .. } => {
+                let bias = self.of(Weight::Layer { layer, part: LayerPart::ChoiceBias });
+                let share: Vec<f64> = scores.iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect();
+                let mut choice: Vec<f64> = share.iter().zip(bias).map(|(share, bias)| share + bias).collect();
+                let size = choice.len() / groups as usize;
+                if groups > 1 {
+                    let of_groups: Vec<f64> = choice
+                        .chunks(size)
+                        .map(|group| highest(group, 2).iter().map(|at| group[*at]).sum())
+                        .collect();
+                    let kept = highest(&of_groups, chosen_groups as usize);
+                    for (at, choice) in choice.iter_mut().enumerate() {
+                        if !kept.contains(&(at / size)) {
+                            *choice = -1e9;
+                        }
+                    }
+                }
+                order = highest(&choice, experts.per_token as usize);
+                order.iter().map(|expert| share[*expert]).collect()
+            }
+            Router::Sparsemixer { jitter } => {
+                let share = |expert: usize, out: Option<usize>| {
+                    let top = scores[expert];
+                    let is_near = |at: &usize| {
+                        Some(*at) != out && (top - scores[*at]) / scores[*at].abs().max(top) <= 2.0 * jitter
+                    };
+                    let sum: f64 = (0..scores.len()).filter(is_near).map(|at| (scores[at] - top).exp()).sum();
+                    1.0 / sum
+                };
+                vec![share(order[0], None), share(order[1], Some(order[0]))]
+            }
+            Router::BeforeChoice => {
                 let all = softmax(&scores);
                 order.iter().map(|expert| all[*expert]).collect()
             }
-            RouterSoftmax::AfterChoice => {
-                softmax(&order.iter().map(|expert| scores[*expert]).collect::<Vec<_>>())
-            }
+            Router::AfterChoice => softmax(&order.iter().map(|expert| scores[*expert]).collect::<Vec<_>>()),
         };
         if experts.renormalised {
             let sum: f64 = weights.iter().sum();
             for weight in &mut weights {
                 *weight /= sum;
             }
+        }
+        if let Router::Sigmoid { factor, .. } = experts.router {
+            weights.iter_mut().for_each(|weight| *weight *= factor);
         }
         let mut out = vec![0.0; x.len()];
         for (expert, weight) in order.into_iter().zip(weights) {
@@ -418,7 +502,7 @@ impl Random {
 
     fn norm(&self, x: &[f64], weight: &[f64], bias: Option<&[f64]>) -> Vec<f64> {
         let kind = self.decoder.block().norm;
-        let mean = if kind == NormKind::Layer { x.iter().sum::<f64>() / x.len() as f64 } else { 0.0 };
+        let mean = if kind.is_centred() { x.iter().sum::<f64>() / x.len() as f64 } else { 0.0 };
         let x: Vec<f64> = x.iter().map(|x| x - mean).collect();
         let scale = 1.0 / (dot(&x, &x) / x.len() as f64 + self.decoder.norm_eps()).sqrt();
         let plus = if kind == NormKind::RmsPlusOne { 1.0 } else { 0.0 };

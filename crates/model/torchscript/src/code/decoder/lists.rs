@@ -13,6 +13,7 @@ pub(super) fn group_weights(weights: &[AssignedWeight]) -> WeightLists {
         let list = match *weight {
             Weight::Embedding | Weight::Norm | Weight::Output => "outer".to_owned(),
             Weight::NormBias => "norm_bias".to_owned(),
+            Weight::OutputBias => "output_bias".to_owned(),
             Weight::Layer { part, .. } | Weight::Head { part, .. } => weight_list_name(part).to_owned(),
             Weight::Bias { part, .. } => bias_list_name(weight_list_name(part)),
             Weight::Expert { part, .. } => format!("expert_{}", weight_list_name(part)),
@@ -58,6 +59,11 @@ pub(super) fn weight_list_name(part: LayerPart) -> &'static str {
         LayerPart::SharedW2 => "shared_w2",
         LayerPart::SharedW3 => "shared_w3",
         LayerPart::SharedGate => "shared_gate",
+        LayerPart::ChoiceBias => "choice_bias",
+        LayerPart::XieluPositive => "xielu_positive",
+        LayerPart::XieluNegative => "xielu_negative",
+        LayerPart::XieluBeta => "xielu_beta",
+        LayerPart::XieluEps => "xielu_eps",
     }
 }
 

@@ -28,7 +28,7 @@ pub(in crate::code) fn module(
     keep_extra: bool,
     signature: CallingConvention,
 ) -> Result<Module> {
-    let (text, left_out) = decoder.without_towers(tensors).filter(|_| !keep_extra).unzip();
+    let (text, left_out) = decoder.without_other_parts(tensors).filter(|_| !keep_extra).unzip();
     let tensors = text.as_ref().unwrap_or(tensors);
     let mut assignment = decoder.assign(tensors, keep_extra)?;
     assignment.notes.extend(left_out);

@@ -3,10 +3,11 @@
 use decoder::{Activation, Decoder};
 
 use super::super::positions::RotaryPositions;
+use super::router;
 use crate::module_tree::AttributeValue;
 use crate::{Problem, Result};
 
-type NamedValues = Vec<(String, AttributeValue)>;
+pub(super) type NamedValues = Vec<(String, AttributeValue)>;
 
 /// Returns the attributes that the methods read, besides the lists of weights.
 pub(in crate::code::decoder) fn attributes(
@@ -43,6 +44,9 @@ fn constants(decoder: &Decoder) -> Result<NamedValues> {
         ("logits_cap", scales.logits_soft_cap),
         ("score_scale", block.scores.scale),
         ("score_cap", block.scores.soft_cap),
+        ("qkv_limit", block.qkv_limit),
+        ("query_scale_beta", block.query_scale.map(|scale| scale.beta)),
+        ("query_scale_old", block.query_scale.map(|scale| scale.old)),
     ];
     own.extend(optional.into_iter().filter_map(|(name, value)| Some(float_attribute(name, value?))));
     if let Activation::ClampedSwiglu { alpha, limit } = block.activation {
@@ -53,6 +57,7 @@ fn constants(decoder: &Decoder) -> Result<NamedValues> {
             size_attribute("n_experts", experts.count)?,
             size_attribute("per_token", experts.per_token)?,
         ]);
+        own.extend(router::attributes(experts.router)?);
     }
     Ok(own)
 }
@@ -127,13 +132,13 @@ fn layers(decoder: &Decoder) -> Result<NamedValues> {
     Ok(own)
 }
 
-fn size_attribute(name: &str, value: u64) -> Result<(String, AttributeValue)> {
+pub(super) fn size_attribute(name: &str, value: u64) -> Result<(String, AttributeValue)> {
     let value =
         i64::try_from(value).map_err(|_| Problem::TooLarge { tensor: name.to_owned(), number: value })?;
     Ok((name.to_owned(), AttributeValue::Int(value)))
 }
 
-fn float_attribute(name: &str, value: f64) -> (String, AttributeValue) {
+pub(super) fn float_attribute(name: &str, value: f64) -> (String, AttributeValue) {
     (name.to_owned(), AttributeValue::Float(value))
 }
 

@@ -1,7 +1,25 @@
-//! Text of `forward`, which checks its inputs and reports invalid ones. Flags in brackets are as in `forward.rs`.
+//! Text of `forward`, which checks its inputs and reports invalid ones. Flags in brackets are as in `infer.rs`.
 //!
 //! Facts: an exception ends the process of Carton's runner, and its client then waits forever. In a module for Carton,
 //! `forward` therefore returns the message, in a dict whose values can have any type.
+
+use super::super::calling_convention::CallingConvention;
+use super::super::flag::{Condition, Flag};
+use crate::OnInvalidInput;
+
+pub(super) const FLAGS: &[Flag] = &[
+    Flag::new("dict", IS_DICT),
+    Flag::new("positional", IS_POSITIONAL),
+    Flag::new("returns", |it| it.signature == CallingConvention::Dict(OnInvalidInput::Return)),
+    RAISES,
+];
+
+pub(super) const RAISES: Flag =
+    Flag::new("raises", |it| it.signature == CallingConvention::Dict(OnInvalidInput::Raise));
+
+pub(super) const IS_DICT: Condition = |it| matches!(it.signature, CallingConvention::Dict(_));
+
+pub(super) const IS_POSITIONAL: Condition = |it| it.signature == CallingConvention::Positional;
 
 /// `forward` that takes and returns a dict, and `respond`, which it calls. The type `Any` takes a dict with a text, which the
 /// runner passes as a `Dict[str, Any]`; Python calls a copy of these methods that takes a `Dict[str, Any]`.

@@ -1,12 +1,11 @@
-//! Functions that the methods call. Flags in brackets are as in `forward.rs`.
+//! Functions that the methods call. Flags in brackets are as in `infer.rs`.
 
 /// `weight` returns a tensor of a list, in the dtype and on the device of its operand `like`.
 ///
 /// `numbers` returns an f64 tensor from integers that hold the bits: from a list of floats, TorchScript would make float32.
 ///
 /// `mask` hides tokens that come later, or are `window` or more tokens back; `window` 0 means no window, and a result of
-/// `None` hides nothing. `norm` is over the last dimension. `rotate` rotates the pairs of numbers that the shape `{split}`
-/// puts into the dimension `{dim}`.
+/// `None` hides nothing.
 pub(super) const FUNCTIONS: &str = r"[not half] def weight(list: List[Tensor],
 [not half]     i: int,
 [not half]     like: Tensor) -> Tensor:
@@ -28,37 +27,6 @@ def mask(s: int,
     else:
       r = torch.triu(m, torch.add(past, 1))
   return r
-def norm(x: Tensor,
-    weight: Tensor,
-    [layer norm] bias: Tensor,
-    eps: float) -> Tensor:
-  d = ops.prim.dtype(x)
-  [not layer norm] y = torch.to(x, d, False, True)
-  [not layer norm] v = torch.mean(torch.square(y), [-1], True)
-  [not layer norm] y = torch.mul_(y, torch.rsqrt_(torch.add_(v, eps)))
-  [rms] y = torch.mul_(y, torch.to(weight, d))
-  [plus one] y = torch.mul_(y, torch.add_(torch.to(weight, d, False, True), 1))
-  [layer norm] y = torch.layer_norm(x, [torch.size(x, -1)], torch.to(weight, d), torch.to(bias, d), eps)
-  return y
-[layer head norm] def head_norm(x: Tensor,
-[layer head norm]     weight: Tensor,
-[layer head norm]     eps: float) -> Tensor:
-[layer head norm]   y = torch.layer_norm(x, [torch.size(x, -1)], None, None, eps)
-[layer head norm]   return torch.mul_(y, torch.to(weight, ops.prim.dtype(x)))
-def rotate(x: Tensor,
-    cos: Tensor,
-    sin: Tensor) -> Tensor:
-  [part] out = torch.to(x, ops.prim.dtype(x), False, True)
-  [part] x = torch.slice(x, 3, 0, torch.mul(torch.size(cos, -1), 2))
-  y = torch.reshape(x, [torch.size(x, 0), torch.size(x, 1), torch.size(x, 2), {split}])
-  a = torch.select(y, {dim}, 0)
-  b = torch.select(y, {dim}, 1)
-  re = torch.sub_(torch.mul(a, cos), torch.mul(b, sin))
-  im = torch.add_(torch.mul(a, sin), torch.mul(b, cos))
-  [not part] return torch.flatten(torch.stack([re, im], {dim}), 3)
-  [part] rotated = torch.flatten(torch.stack([re, im], {dim}), 3)
-  [part] _ = torch.copy_(torch.slice(out, 3, 0, torch.size(rotated, 3)), rotated)
-  [part] return out
 ";
 
 /// Class of the weight lists of a model with float16 weights. PyTorch calls `__setstate__` when it loads the module, before

@@ -2,8 +2,9 @@
 
 use decoder::HeadNormScope;
 
-use super::super::flag::{Flag, TextVariant};
+use super::super::flag::TextVariant;
 use super::super::lists::{bias_list_name, has_list};
+use super::norm::{LAYER_HEAD_NORM, LAYER_NORM};
 
 /// Returns the text of the product of a matrix of LIST with X, plus its bias if there is one.
 pub(super) fn linear(variant: TextVariant<'_>, list: &str, operand: &str) -> String {
@@ -24,7 +25,7 @@ pub(super) fn linear(variant: TextVariant<'_>, list: &str, operand: &str) -> Str
 pub(super) fn norm(variant: TextVariant<'_>, list: &str, x: &str) -> String {
     let weight = if list == "outer" { "outer[1]".to_owned() } else { format!("(weights[\"{list}\"])[i]") };
     let bias = match list {
-        _ if !Flag::LayerNorm.holds(variant) => String::new(),
+        _ if !LAYER_NORM.holds(variant) => String::new(),
         "outer" => "(weights[\"norm_bias\"])[0], ".to_owned(),
         _ => format!("(weights[\"{}\"])[i], ", bias_list_name(list)),
     };
@@ -33,7 +34,7 @@ pub(super) fn norm(variant: TextVariant<'_>, list: &str, x: &str) -> String {
 
 /// Returns the text of the norm of LIST over queries or keys.
 pub(super) fn head_norm(variant: TextVariant<'_>, list: &str, x: &str) -> String {
-    let norm = if Flag::LayerHeadNorm.holds(variant) { "head_norm" } else { "norm" };
+    let norm = if LAYER_HEAD_NORM.holds(variant) { "head_norm" } else { "norm" };
     let weight = match variant.decoder.block().head_norm {
         Some(HeadNormScope::EachHead) => format!(
             "torch.stack(torch.slice(weights[\"{list}\"], torch.mul(i, torch.size({x}, 2)), \

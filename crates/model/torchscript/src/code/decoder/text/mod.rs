@@ -18,37 +18,78 @@
 //! Numbers that denote dtypes are `c10::ScalarType`s: 4 int64, 5 f16, 6 f32, 7 f64. PyTorch 2.0.1 has no f16 matrix product
 //! on the CPU, so f16 weights are widened there, once, in the lists that hold them.
 
+mod attention;
 mod attributes;
 mod checks;
-mod forward;
+mod experts;
+mod feed_forward;
 mod functions;
+mod infer;
 mod markers;
+mod norm;
+mod query_scale;
+mod rotation;
+mod router;
+mod scales;
 mod template;
 #[cfg(test)]
 mod tests;
 
-use super::flag::{Flag, TextVariant};
+use super::flag::{Condition, Flag, TextVariant};
 pub(super) use attributes::attributes;
 use template::Templates;
 
 /// Version number in the records of modules. A change of the text or of the attributes raises it.
 pub(super) const CODE_VERSION: u32 = 5;
 
+/// Flags of all kinds of blocks.
+pub(super) const FLAGS: &[&[Flag]] = &[
+    &[Flag::new("half", HAS_HALF)],
+    checks::FLAGS,
+    norm::FLAGS,
+    rotation::FLAGS,
+    query_scale::FLAGS,
+    attention::FLAGS,
+    feed_forward::FLAGS,
+    experts::FLAGS,
+    router::FLAGS,
+    scales::FLAGS,
+];
+
+const HAS_HALF: Condition = |it| it.has_float16;
+
 /// Templates of the module's methods. A line that begins with flags in brackets is in the text if all of them hold.
 const METHODS: Templates = &[
-    (Some(Flag::Dict), checks::DICT),
-    (Some(Flag::Positional), checks::POSITIONAL),
-    (None, forward::INFER),
-    (None, forward::FREQUENCIES),
-    (None, forward::ATTENTION),
-    (Some(Flag::FeedForward), forward::FEED_FORWARD),
-    (None, forward::GATED),
-    (Some(Flag::Experts), forward::EXPERTS),
+    (Some(checks::IS_DICT), checks::DICT),
+    (Some(checks::IS_POSITIONAL), checks::POSITIONAL),
+    (None, infer::START),
+    (None, query_scale::FACTORS),
+    (None, infer::QUERIES),
+    (None, query_scale::SCALED),
+    (None, infer::REST),
+    (None, rotation::FREQUENCIES),
+    (None, attention::ATTENTION),
+    (Some(feed_forward::HAS_DENSE_LAYERS), feed_forward::FEED_FORWARD),
+    (Some(feed_forward::IS_GATED), feed_forward::GATED),
+    (Some(feed_forward::IS_GATED), feed_forward::ACTIVATION),
+    (Some(feed_forward::IS_GATED), feed_forward::TIMES_UP),
+    (Some(feed_forward::IS_PLAIN), feed_forward::ACTIVATED),
+    (Some(feed_forward::IS_PLAIN), feed_forward::ACTIVATION),
+    (Some(feed_forward::IS_PLAIN), feed_forward::XIELU),
+    (Some(feed_forward::IS_PLAIN), feed_forward::RETURN),
+    (Some(experts::HAS_EXPERTS), experts::SCORES),
+    (Some(experts::HAS_EXPERTS), router::LINES),
+    (Some(experts::HAS_EXPERTS), experts::RESULTS),
 ];
 
 /// Templates of the functions that the methods call.
-const FUNCTIONS: Templates =
-    &[(None, checks::FUNCTIONS), (None, functions::FUNCTIONS), (Some(Flag::Half), functions::HALF)];
+const FUNCTIONS: Templates = &[
+    (None, checks::FUNCTIONS),
+    (None, functions::FUNCTIONS),
+    (None, norm::FUNCTIONS),
+    (None, rotation::FUNCTIONS),
+    (Some(HAS_HALF), functions::HALF),
+];
 
 /// Parameters of `forward` of the module, which C++ calls, and of the object that Python calls.
 const ANY_INPUTS: &str = "inputs: Any)";
@@ -61,7 +102,7 @@ pub(super) fn methods(variant: TextVariant<'_>) -> String {
 /// Returns the text of the methods of the object that Python calls: those of the module, with a `forward` that can be
 /// called with an empty dict. A module that takes a tensor has no such object.
 pub(super) fn entry_methods(variant: TextVariant<'_>) -> Option<String> {
-    Flag::Dict.holds(variant).then(|| methods(variant).replacen(ANY_INPUTS, NAMED_INPUTS, 1))
+    checks::IS_DICT(variant).then(|| methods(variant).replacen(ANY_INPUTS, NAMED_INPUTS, 1))
 }
 
 pub(super) fn functions(variant: TextVariant<'_>) -> String {

@@ -1,10 +1,10 @@
 //! Templates of a decoder's text: lines that flags select, and markers that stand for products and norms.
 
-use super::super::flag::{Flag, TextVariant};
+use super::super::flag::{Condition, Flag, TextVariant};
 use super::markers;
 
-/// Templates, each with the flag that selects it.
-pub(super) type Templates = &'static [(Option<Flag>, &'static str)];
+/// Templates, each with the condition that selects it.
+pub(super) type Templates = &'static [(Option<Condition>, &'static str)];
 
 /// Function that expands a marker: returns the text for a list and its operand.
 type MarkerExpansion = fn(TextVariant<'_>, &str, &str) -> String;
@@ -50,7 +50,7 @@ pub(super) fn expand(templates: Templates, variant: TextVariant<'_>) -> String {
     let (split, dim) =
         if variant.decoder.layout().rotates_halves { ("2, -1", "-2") } else { ("-1, 2", "-1") };
     let mut out = String::new();
-    let needed = templates.iter().filter(|(flag, _)| flag.is_none_or(|flag| flag.holds(variant)));
+    let needed = templates.iter().filter(|(condition, _)| condition.is_none_or(|holds| holds(variant)));
     for line in needed.flat_map(|(_, template)| template.lines()).map(TemplateLine::parse) {
         if line.is_selected(variant) {
             out.extend(std::iter::repeat_n(' ', line.indent));

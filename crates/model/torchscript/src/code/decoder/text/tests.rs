@@ -37,8 +37,19 @@ const fn case(
     Case { name, changes, line, ..PLAIN }
 }
 
+/// Change that adds a member to the block.
+macro_rules! with_block {
+    ($member:literal) => {
+        ("\"parallel\":", concat!($member, ",\"parallel\":"))
+    };
+}
+
 const NO_EXPERTS: &str = r#""experts":null"#;
 const EXPERTS: &str = r#""experts":{"count":4,"per_token":2,"hidden":8,"softmax":"AfterChoice","renormalised":false,"biases":false,"interleaved":false,"shared":null,"layers":[true,true]}"#;
+const HEADS: (&str, &str) = ("\"head_norm\":null", "\"head_norm\":\"Heads\"");
+const LOGITS: (&str, &str) = ("\"feed_forward\":false", "\"feed_forward\":false,\"logits\":true");
+const UNGATED: (&str, &str) = with_block!("\"feed_forward\":\"Plain\"");
+const SIGMOID: &str = r#"{"Sigmoid":{"groups":1,"chosen_groups":1,"factor":2.5}}"#;
 const EARLY: (&str, &str) = ("\"AfterChoice\"", "\"BeforeChoice\"");
 const RENORMALISED: (&str, &str) = ("\"renormalised\":false", "\"renormalised\":true");
 const SHARED: (&str, &str) = ("\"shared\":null", "\"shared\":{\"hidden\":8,\"gated\":true}");
@@ -177,6 +188,64 @@ const CASES: &[Case] = &[
         &[(NO_EXPERTS, EXPERTS), SHARED, ("\"gated\":true", "\"gated\":false")],
         "common = torch.to(torch.linear(g, {ns}.weight(weights[\"shared_w2\"], i, g)), ",
     ),
+    case(
+        "scale of queries",
+        &[with_block!("\"query_scale\":{\"beta\":0.1,\"old\":64.0}")],
+        "q = torch.mul_(q, sharpness)",
+    ),
+    case(
+        "norm of heads after the rotation",
+        &[HEADS, with_block!("\"head_norm_last\":true")],
+        "k = {ns}.rotate(k, cos, sin)\n      q = {ns}.norm(q, (weights[\"q_norm\"])[i]",
+    ),
+    case("limit of queries", &[with_block!("\"qkv_limit\":8.0")], "v = torch.clamp_(v, "),
+    case(
+        "layer norm without a bias",
+        &[("\"Rms\"", "\"LayerWithoutBias\"")],
+        "None, None, eps), torch.to(weight, d))",
+    ),
+    case("bias of logits", &[LOGITS], "{ns}.weight(weights[\"output_bias\"], 0, z)"),
+    Case {
+        name: "bias of logits in half",
+        changes: &[LOGITS],
+        dtype: Dtype::Float16,
+        line: "(self.__tensors__{_}).weight(\"output_bias\", 0, z, )",
+        ..PLAIN
+    },
+    case("relu", &[("\"Silu\"", "\"Relu\"")], "g = torch.relu(gate)"),
+    case(
+        "a layer without a gate",
+        &[UNGATED, ("\"Silu\"", "\"ReluSquared\"")],
+        "torch.square(torch.relu(gate))",
+    ),
+    case("xielu", &[UNGATED, ("\"Silu\"", "\"Xielu\"")], "torch.expm1_(torch.minimum(x, eps))"),
+    Case {
+        name: "xielu in half",
+        changes: &[UNGATED, ("\"Silu\"", "\"Xielu\"")],
+        dtype: Dtype::Float16,
+        line: "g = (self).activated(i, torch.linear(y",
+        ..PLAIN
+    },
+    case(
+        "sparsemixer",
+        &[(NO_EXPERTS, EXPERTS), ("\"AfterChoice\"", "{\"Sparsemixer\":{\"jitter\":0.01}}")],
+        "share = torch.cat([one, other], self.cat_dim{_})",
+    ),
+    case(
+        "sigmoid of scores",
+        &[(NO_EXPERTS, EXPERTS), ("\"AfterChoice\"", SIGMOID)],
+        "share = torch.gather(scores, -1, ids)",
+    ),
+    case(
+        "sigmoid of scores in groups",
+        &[
+            (NO_EXPERTS, EXPERTS),
+            ("\"AfterChoice\"", SIGMOID),
+            ("\"groups\":1", "\"groups\":2"),
+            RENORMALISED,
+        ],
+        "torch.add_(torch.sum(share, [-1], True), 1e-20)",
+    ),
 ];
 
 struct CaseModel {
@@ -268,7 +337,7 @@ fn flags_of_all_templates_are_known_and_each_line_is_in_some_text() {
     assert!(lines.iter().filter(|line| !line.flags.is_empty()).count() > 80, "{}", lines.len());
     for line in lines {
         assert!(!line.text.starts_with('['), "an unknown flag: {}", line.text);
-        let raises = line.flags == [(Flag::Raises, true)];
+        let raises = line.flags == [(checks::RAISES, true)];
         let is_used = cases.iter().any(|made| with_variant(made, |variant| line.is_selected(variant)));
         assert!(is_used || raises, "no case has the line {line:?}");
     }

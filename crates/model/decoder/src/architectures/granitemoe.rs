@@ -1,0 +1,86 @@
+//! Granite 3 with experts in all layers.
+//!
+//! Facts: `configuration_granitemoe.py` and `modeling_granitemoe.py` and `conversion_mapping.py` in `transformers` 5.23.
+use super::granite;
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, Experts};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
+use crate::documents::config::ConfigJson;
+use crate::hyperparameters::Hyperparameters;
+use crate::layout::{CheckpointLayout, HUGGING_FACE, Stack};
+use crate::router::Router;
+use crate::weight::LayerPart;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "granitemoe",
+    class: "GraniteMoe",
+    works_without_config: false,
+    layouts: &[&LAYOUT, &MODULES],
+    config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, ..DEFAULTS },
+    read_hyperparameters,
+};
+
+static LAYOUT: CheckpointLayout = CheckpointLayout {
+    part_path: |part| match part {
+        LayerPart::Router => "block_sparse_moe.router.layer",
+        part => (HUGGING_FACE.part_path)(part),
+    },
+    expert_path: |_| None,
+    stacks: &[
+        Stack {
+            name: "block_sparse_moe.input_linear.weight",
+            parts: &[LayerPart::W1, LayerPart::W3],
+            transposed: false,
+        },
+        Stack { name: "block_sparse_moe.output_linear.weight", parts: &[LayerPart::W2], transposed: false },
+    ],
+    signature_part: LayerPart::Router,
+    ..HUGGING_FACE
+};
+
+/// Layout of the module in `transformers` 5.
+static MODULES: CheckpointLayout = CheckpointLayout {
+    part_path: |part| match part {
+        LayerPart::Router => "block_sparse_moe.router",
+        part => (HUGGING_FACE.part_path)(part),
+    },
+    stacks: &[
+        Stack {
+            name: "block_sparse_moe.experts.gate_up_proj",
+            parts: &[LayerPart::W1, LayerPart::W3],
+            transposed: false,
+        },
+        Stack { name: "block_sparse_moe.experts.down_proj", parts: &[LayerPart::W2], transposed: false },
+    ],
+    ..LAYOUT
+};
+
+/// Keys of the configuration class. The router's auxiliary loss is for training.
+const OWN_KEYS: &[&str] = &[
+    "attention_bias",
+    "attention_multiplier",
+    "embedding_multiplier",
+    "logits_scaling",
+    "num_experts_per_tok",
+    "num_local_experts",
+    "output_router_logits",
+    "residual_multiplier",
+    "router_aux_loss_coef",
+];
+
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
+    let experts = Experts {
+        count: config.size("num_local_experts")?.unwrap_or(8),
+        per_token: config.size("num_experts_per_tok")?.unwrap_or(2),
+        hidden: base.hidden.unwrap_or(11_008),
+        router: Router::AfterChoice,
+        renormalised: false,
+        biases: false,
+        interleaved: false,
+        shared: None,
+        layers: config.layers().map(|_| true).collect(),
+    };
+    let facts = granite::apply_multipliers(config, base)?;
+    Ok(Hyperparameters { block: Block { experts: Some(experts), ..facts.block }, ..facts })
+}

@@ -1,0 +1,48 @@
+//! Phi-1 to Phi-2: attention and a feed-forward layer without a gate side by side after one layer norm, and biases of all
+//! matrices.
+//!
+//! Facts: `configuration_phi.py` and `modeling_phi.py` in `transformers` 5.23.
+use crate::Result;
+use crate::architecture::Architecture;
+use crate::block::{Block, NormKind};
+use crate::config_defaults::{ConfigDefaults, DEFAULTS};
+use crate::documents::config::ConfigJson;
+use crate::feed_forward::{Activation, FeedForwardKind};
+use crate::hyperparameters::{Biases, Hyperparameters};
+use crate::layout::{CheckpointLayout, HUGGING_FACE};
+use crate::weight::LayerPart;
+
+pub(super) static ARCHITECTURE: Architecture = Architecture {
+    name: "phi",
+    class: "Phi",
+    works_without_config: false,
+    layouts: &[&LAYOUT],
+    config_defaults: &ConfigDefaults {
+        own_keys: &["embd_pdrop", "qk_layernorm", "resid_pdrop"],
+        norm_eps: ("layer_norm_eps", 1e-5),
+        partial_rotary: Some(0.5),
+        activation: ("hidden_act", Activation::GeluTanh),
+        ..DEFAULTS
+    },
+    read_hyperparameters,
+};
+
+static LAYOUT: CheckpointLayout = CheckpointLayout {
+    norm: "model.final_layernorm",
+    part_path: |part| match part {
+        LayerPart::Wo => "self_attn.dense",
+        LayerPart::W3 => "mlp.fc1",
+        LayerPart::W2 => "mlp.fc2",
+        part => (HUGGING_FACE.part_path)(part),
+    },
+    ..HUGGING_FACE
+};
+
+fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
+    // No published model has these norms, which have biases.
+    config.refuse_flag("qk_layernorm")?;
+    let biases = Biases { qkv: true, output: true, feed_forward: true, logits: true };
+    let block =
+        Block { norm: NormKind::Layer, parallel: true, feed_forward: FeedForwardKind::Plain, ..base.block };
+    Ok(Hyperparameters { biases, block, ..base })
+}
