@@ -49,7 +49,7 @@ fn root<'a>(map: &'a Map<String, Value>, absent: &'a RefCell<Option<String>>) ->
 }
 
 fn compare(first: &Config<'_>, second: &Config<'_>, prefix: &str, found: &mut Vec<String>) {
-    let is_part = |key: &str| first.part_keys().any(|part| part == key);
+    let names_part = |key: &str| first.part_keys().any(|part| part == key);
     let mut keys: Vec<&str> = first.map().keys().chain(second.map().keys()).map(String::as_str).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -63,7 +63,7 @@ fn compare(first: &Config<'_>, second: &Config<'_>, prefix: &str, found: &mut Ve
         }
     };
     let is_apart =
-        |key: &str| key.starts_with('_') || IGNORED.contains(&key) || ROPE.contains(&key) || is_part(key);
+        |key: &str| key.starts_with('_') || IGNORED.contains(&key) || ROPE.contains(&key) || names_part(key);
     let compared = keys.into_iter().filter(|key| !is_apart(key));
     found.extend(compared.filter(differs).map(|key| format!("{prefix}{key}")));
     if let (Some(ours), Some(theirs)) = (rope(first), rope(second))

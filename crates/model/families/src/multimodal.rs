@@ -219,8 +219,8 @@ impl Multimodal {
 pub(crate) fn text_place(c: &Config<'_>, text: &Config<'_>, head: Head) -> Option<TextPlace> {
     let model = Multimodal::of(&c.model_type)?;
     let base = if head == Head::None { "" } else { model.base };
-    let modules = [base, model.text].into_iter().filter(|module| !module.is_empty());
-    let body = modules.map(|module| format!("{module}.")).collect();
+    let dot = if base.is_empty() { "" } else { "." };
+    let body = format!("{base}{dot}{}.", model.text);
     Some(TextPlace { body, head: model.head, is_tied: model.is_tied(c, text) })
 }
 

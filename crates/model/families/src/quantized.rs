@@ -212,8 +212,11 @@ impl Quantization {
             Method::Fp8 { block } => {
                 let [height, width] = block.map(|size| size.max(1));
                 // Gates and the matrices beside them are quantized apart.
-                let parts = if entry.name.ends_with("gate_up_proj") { 2 } else { 1 };
-                let scales = (rows / parts).div_ceil(height).saturating_mul(parts);
+                let scales = if entry.name.ends_with("gate_up_proj") {
+                    rows.div_ceil(2).div_ceil(height).saturating_mul(2)
+                } else {
+                    rows.div_ceil(height)
+                };
                 let shape = vec![experts, scales, columns.div_ceil(width)];
                 changed.push(TensorPattern {
                     name: format!("{}_scale_inv", entry.name),

@@ -26,6 +26,11 @@ pub(crate) fn configuration(sources: &CheckpointSources) -> Result<&str> {
     Ok(sources.documents.config()?.ok_or(Problem::NoConfiguration)?)
 }
 
+/// Returns true if most names are those of a model.
+pub(crate) fn is_of(model: &families::Model, tensors: &[(&str, &[u64])]) -> bool {
+    model.layout_of(tensors).1.saturating_mul(2) > tensors.len()
+}
+
 impl Family {
     /// Finds the family of tensors by the `config.json` next to them.
     ///
@@ -163,8 +168,8 @@ mod tests {
     use super::*;
 
     fn numbers(shape: &[u64], first: u8) -> Tensor {
-        let len = u8::try_from(shape.iter().product::<u64>()).expect("small");
-        let storage = Storage::owned((first..first + len).collect());
+        let len = usize::try_from(shape.iter().product::<u64>()).expect("small");
+        let storage = Storage::owned((first..).take(len).collect());
         Tensor::new(Dtype::UInt8, shape.to_vec(), contiguous_strides(shape), 0, storage).expect("inside")
     }
 

@@ -1,7 +1,18 @@
 //! Comparison of a model's tensors with those that its configuration asks for.
 
-use super::family::{Family, shapes};
+use super::family::{configuration, is_of, shapes};
 use crate::{Context, Error, Model, Note, Problem, Result, Step, StepReport};
+
+/// Starts of names that wrappers and a second saving add.
+const PREFIXES: &[&str] = &["module.", "_orig_mod.", "base_model.model.", "model."];
+
+/// Returns true for tensors of a model whose names all have a prefix that a loader does not expect.
+fn has_other_prefix(model: &families::Model, tensors: &[(&str, &[u64])]) -> bool {
+    PREFIXES.iter().any(|prefix| {
+        let inner = tensors.iter().map(|(name, shape)| Some((name.strip_prefix(prefix)?, *shape)));
+        inner.collect::<Option<Vec<_>>>().is_some_and(|inner| is_of(model, &inner))
+    })
+}
 
 /// Refuses a model of which tensors are missing, or that has others than its configuration says. A model that is not known passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,15 +34,20 @@ impl RequireWhole {
 impl Step for RequireWhole {
     fn apply(&self, model: &mut Model, _: &Context<'_>) -> Result<StepReport> {
         model.tensors_mut();
-        let Ok(family) = Family::find(&model.sources, model.tensors()) else { return Ok(StepReport::Names) };
-        let runs = || {
-            let mut known = decoder::architectures();
-            !family.model.is_quantized && known.any(|known| known == family.model.model_type)
+        let config = configuration(&model.sources).ok();
+        let Some(known) = config.and_then(|config| families::Model::from_config(config).ok()) else {
+            return Ok(StepReport::Names);
         };
-        if self.for_decoder && !runs() {
+        let runs = !known.is_quantized && decoder::architectures().any(|runs| runs == known.model_type);
+        let tensors = shapes(model.tensors());
+        let is_known = match self.for_decoder {
+            true => runs && (is_of(&known, &tensors) || has_other_prefix(&known, &tensors)),
+            false => is_of(&known, &tensors),
+        };
+        if !is_known || !model.tensors().compounds().is_empty() {
             return Ok(StepReport::Names);
         }
-        let mut comparison = family.model.compare(&shapes(model.tensors()));
+        let mut comparison = known.compare(&tensors);
         if self.for_decoder {
             comparison.unexpected.clear();
         }

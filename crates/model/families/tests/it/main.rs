@@ -161,6 +161,7 @@ fn views(tensors: &Tensors) -> Vec<(&str, &[u64])> {
 }
 
 /// Returns the names and shapes of tensors that are made of others.
+#[expect(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a mistake fails the test")]
 fn made(made: Vec<MadeTensor>, from: &Tensors) -> Tensors {
     let shape = |tensor: &MadeTensor| {
         let mut shape = from[tensor.from[0]].1.clone();
