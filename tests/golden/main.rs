@@ -24,6 +24,7 @@ mod folders;
 mod hidden;
 mod hostile;
 mod inspect_options;
+mod layouts;
 mod left_out;
 mod limits;
 mod made;

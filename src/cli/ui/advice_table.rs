@@ -60,7 +60,10 @@ const ADVICE: &[(&str, &str)] = &[
     ("open::MissingRank", "; copy the files of all ranks again"),
     ("open::NoSuchPrefix", "; check --strip-prefix"),
     ("open::NoTensorsUnderKey", "; check --key, --include and --exclude"),
-    ("open::NotWhole", "; --incomplete converts it as it is"),
+    (
+        "open::NotWhole",
+        "; --complete-from takes what is missing from its base, and --incomplete converts it as it is",
+    ),
     ("open::NothingRenamed", "; check --rename"),
     ("open::OutsideFile", "; copy the files of all ranks again"),
     ("open::SameName", "; check --rename"),

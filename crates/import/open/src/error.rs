@@ -161,6 +161,9 @@ pub enum Problem {
     /// Tensors are not those that the configuration asks for.
     #[error("it is not whole: {comparison}")]
     NotWhole { comparison: Box<families::ModelComparison> },
+    /// Tensors of a part that is taken are not those that its configuration asks for.
+    #[error("its text model is not whole: {comparison}")]
+    PartNotWhole { comparison: Box<families::ModelComparison> },
     /// A base has another configuration than the model that it should complete.
     #[error("it is not its base: config.json has other values of {}", keys.join(", "))]
     OtherConfiguration { keys: Vec<String> },
@@ -192,7 +195,7 @@ pub enum Problem {
 details! {
     Problem => Problem::place {
         Input: NoAdapter, AdapterAlone, DangerousGlobal, UnknownGlobal, NoTensors, SeveralKeys, TwoOfOneName, NoData,
-            NoConfiguration, NamesOfAnother, Untranslatable, InTwoLayouts, NotWhole, OtherConfiguration,
+            NoConfiguration, NamesOfAnother, Untranslatable, InTwoLayouts, NotWhole, PartNotWhole, OtherConfiguration,
             NotItsBase, NotInBase, OtherShape, OtherDtype, Document;
         Option: NoTensorsUnderKey, DigestExpansion, AllTensorsExcluded, NoSuchPrefix, NothingRenamed, EmptyName, SameName,
             SameNameWithoutPrefix, CannotCast, CodesCast;

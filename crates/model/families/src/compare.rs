@@ -239,6 +239,14 @@ impl Match<'_> {
         absent.map(|(part, _)| part).collect()
     }
 
+    fn missing_tensors(&self) -> Vec<MissingTensor> {
+        let tensor = |(entry, place): &(usize, usize)| {
+            let entry = self.layout.entries.get(*entry)?;
+            Some(MissingTensor { name: entry.name_at(*place), shape: entry.shape.clone() })
+        };
+        self.missing.iter().filter_map(tensor).collect()
+    }
+
     /// Returns the number of tensors of the folder that the layout does not have so. What is missing says nothing: a layout with
     /// fewer tensors would lack fewer.
     fn cost(&self) -> usize {
@@ -255,6 +263,13 @@ impl Model {
         let best = matches.enumerate().min_by_key(|(_, found)| found.cost());
         let known = |found: &Match<'_>| found.entries.iter().flatten().count();
         best.map_or((LayoutId::RELEASED, 0), |(number, found)| (LayoutId(number), known(&found)))
+    }
+
+    /// Returns the tensors of a layout that a folder lacks.
+    pub fn missing_in(&self, layout: LayoutId, tensors: &[(&str, &[u64])]) -> Vec<MissingTensor> {
+        let found = Found::new(tensors);
+        let layout = self.layouts.get(layout.0);
+        layout.map(|layout| Match::new(layout, &found, self.is_open).missing_tensors()).unwrap_or_default()
     }
 
     /// Compares names and shapes with those of the model, in the layout that fits best. A name that stands there several times
@@ -278,14 +293,7 @@ impl Model {
             absent: best.absent_parts(),
             ..ModelComparison::default()
         };
-        comparison.missing = best
-            .missing
-            .iter()
-            .filter_map(|(entry, place)| {
-                let entry = entries.get(*entry)?;
-                Some(MissingTensor { name: entry.name_at(*place), shape: entry.shape.clone() })
-            })
-            .collect();
+        comparison.missing = best.missing_tensors();
         comparison.misshaped = best
             .misshaped
             .iter()

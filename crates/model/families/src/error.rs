@@ -18,9 +18,7 @@ pub enum Error {
     UnknownClass { class: String },
     #[error("its value of `{key}` is missing or makes no model")]
     Value { key: String },
-    #[error(
-        "it has the model type `{model_type}`, whose text model is not one part of several with a class of its own"
-    )]
+    #[error("a model of type `{model_type}` has no text part that is a class of its own")]
     NoTextPart { model_type: String },
     /// Tensors that are one in another layout are not all there.
     #[error("there is no tensor `{}`, which another layout of the model stacks with others", name.escape_debug())]

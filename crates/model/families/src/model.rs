@@ -108,6 +108,15 @@ impl Model {
         self.layouts.first().into_iter().flat_map(Layout::tensors)
     }
 
+    /// Returns a layout, with the heads that predict several tokens in the form that they have in another one.
+    #[must_use]
+    pub fn with_heads_of(&self, layout: LayoutId, other: LayoutId) -> LayoutId {
+        let forms = self.layouts.iter().skip(2).position(|layout| layout.is_modules);
+        let forms = forms.map_or(self.layouts.len(), |place| place.saturating_add(1));
+        let form = layout.0.checked_rem(forms).unwrap_or_default();
+        LayoutId(if other.0 < forms { form } else { form.saturating_add(forms) })
+    }
+
     /// Returns true for the names in memory.
     pub fn is_modules(&self, layout: LayoutId) -> bool {
         self.layouts.get(layout.0).is_some_and(|layout| layout.is_modules)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use byte_source::Observer;
-use families::{MissingTensor, different_keys};
+use families::{LayoutId, MissingTensor, different_keys};
 use tensor::{Dtype, Tensor, Tensors};
 
 use super::adapter_overview::refuse_adapter;
@@ -37,8 +37,8 @@ impl Step for Complete {
         refuse_adapter(&base.sources, options.inputs.first())?;
         base.apply(&[Box::new(Selection::default())], context)?;
         let in_base = |error: Error| error.in_file(base.root());
-        let tensors = translated(model, &base, &family).map_err(in_base)?;
-        let missing = family.model.compare(&shapes(model.tensors())).missing;
+        let (tensors, layout) = translated(model, &base, &family).map_err(in_base)?;
+        let missing = family.model.missing_in(layout, &shapes(model.tensors()));
         let taken = taken(&missing, model.tensors(), &tensors).map_err(in_base)?;
         let (agree, of) = agreement(model.tensors(), &tensors, context.observer)?;
         if agree == 0 {
@@ -56,14 +56,20 @@ impl Step for Complete {
     }
 }
 
-/// Returns the tensors of a base in the layout of a model with the same configuration.
-fn translated(model: &Model, base: &Model, family: &Family) -> Result<Tensors> {
+/// Returns the tensors of a base in the layout of a model with the same configuration, and the layout. Heads that the model lost have
+/// the form of the base.
+fn translated(model: &Model, base: &Model, family: &Family) -> Result<(Tensors, LayoutId)> {
     let keys = different_keys(configuration(&model.sources)?, configuration(&base.sources)?)
         .map_err(|reason| Problem::Configuration { reason })?;
     if !keys.is_empty() {
         return Err(Problem::OtherConfiguration { keys }.into());
     }
-    Ok(Family::find(&base.sources, base.tensors())?.translate(base.tensors(), family.layout)?.0)
+    let found = Family::find(&base.sources, base.tensors())?;
+    let lost = family.model.compare(&shapes(model.tensors())).absent;
+    let has_heads = !lost.contains(&"mtp");
+    let layout =
+        if has_heads { family.layout } else { family.model.with_heads_of(family.layout, found.layout) };
+    Ok((found.translate(base.tensors(), layout)?.0, layout))
 }
 
 /// Returns the tensors that are taken from a base.

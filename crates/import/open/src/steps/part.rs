@@ -76,7 +76,7 @@ fn take(part: &TextPart, all: &Tensors) -> Result<Taken> {
     let mut comparison = text.compare(&shapes(&tensors));
     comparison.unexpected.clear();
     if !comparison.is_empty() {
-        return Err(Problem::NotWhole { comparison: Box::new(comparison) }.into());
+        return Err(Problem::PartNotWhole { comparison: Box::new(comparison) }.into());
     }
     let (tensors, places) =
         Family { model: text, layout: LayoutId::MODULES }.translate(&tensors, LayoutId::RELEASED)?;

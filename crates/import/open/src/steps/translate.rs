@@ -102,7 +102,7 @@ impl Step for Translate {
 /// Gives the tensors of a family the names that it is released with, or those in memory. Its documents stay as they are.
 fn rename(family: &Family, to: LayoutId, model: &mut Model) -> Result<StepReport> {
     if family.has(to) {
-        let owner = if to == LayoutId::MODULES { "transformers' modules" } else { HUGGING_FACE.owner };
+        let owner = if to == LayoutId::MODULES { "the module" } else { HUGGING_FACE.owner };
         model.notes.push(Note::LayoutTranslation(DecoderNote::SameLayout { owner }));
         return Ok(StepReport::Names);
     }
