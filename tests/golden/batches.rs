@@ -213,6 +213,39 @@ fn each_file_of_a_folder_is_a_checkpoint_unless_names_say_otherwise() {
 }
 
 #[test]
+fn each_checkpoint_below_a_model_is_converted_and_no_output_is() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let weights = dict(&[("w", tensor(2))]);
+    for name in ["run/model.bin", "run/checkpoint-5/model.bin", "run/checkpoint-10/model.bin"] {
+        write_pth(&root.join(name), &weights);
+        write(root.join(name).with_file_name("config.json"), "{}");
+    }
+    let text = ok(root, &["--each", "run", "-o", "out", "--to", "safetensors"]);
+    assert!(text.ends_with("\n3 converted, 0 failed\n"), "{text}");
+    // Outputs next to the inputs, or below them, are no inputs of the next run.
+    for output in [&["-o", "run/out"][..], &[]] {
+        for _ in 0..2 {
+            let command = [&["--each", "run", "--to", "safetensors"], output].concat();
+            let text = ok(root, &command);
+            assert!(text.ends_with("\n3 converted, 0 failed\n"), "{text}");
+        }
+    }
+    // A distributed checkpoint is not what a folder with others stands for.
+    write(root.join("mixed/ranks/__0_0.distcp"), "x");
+    write_pth(&root.join("mixed/other/a.pth"), &weights);
+    let (status, text) = run(root, &["--each", "mixed", "-o", "mixed-out"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(
+        text.contains("mixed/ranks is not complete") && text.contains("\n1 converted, 1 failed\n"),
+        "{text}"
+    );
+    write(root.join("mixed/ranks/.metadata"), "x");
+    let text = refused(root, &["mixed", "-o", "x.carton"]);
+    assert!(text.contains("`torch2carton mixed/other`, `torch2carton mixed/ranks`"), "{text}");
+}
+
+#[test]
 fn results_keep_the_order_of_the_inputs() {
     let scratch = scratch();
     let root = scratch.path();

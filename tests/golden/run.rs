@@ -214,12 +214,14 @@ fn results_are_printed() {
     for args in [
         &["run", "x.carton", "--tokens", "1,2", "--top", "1"][..],
         &["run", "x.carton", "--tokens", "1,2", "--max-tokens", "1"],
-        &["run", "x.carton", "--self-test"],
         &["run", "x.carton", "--get", "norm.weight", "-o", "norm.npy"],
     ] {
         texts.extend(["--- ", &args.join(" "), "\n", &without_times(&ok(root, args))]);
     }
     insta::assert_snapshot!("run-results", texts);
+    let (status, text) = run(root, &["run", "x.carton", "--self-test"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("x.carton: it has no self tests; `convert --self-test` stores one"), "{text}");
 }
 
 #[test]

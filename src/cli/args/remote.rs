@@ -15,6 +15,7 @@ use remote_source::{Address, Error, Neighbours, RemoteOptions, Traffic};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::ui::invocation::UsageError;
+use crate::cli::ui::shell::shell_quoted;
 use crate::cli::ui::stdin;
 
 /// Documents that say what the tensors of an index mean.
@@ -73,9 +74,19 @@ fn local(input: &Path) -> Result<Location> {
         return Ok(input.into());
     }
     let source = byte_source::map_file_lazily(Path::new(archive))?;
+    if !source.read_range(0..source.len().min(2)).is_ok_and(|start| start == b"PK"[..]) {
+        let text = format!("{archive} is no zip archive; unpack it, and pass `{}`", name.escape_debug());
+        return Err(UsageError(text).into());
+    }
     match torch_import::archive_member(&source, name).map_err(|error| error.in_file(Path::new(archive)))? {
         Some(member) => Ok(member.into()),
-        None => Err(UsageError(format!("{archive} has no file `{}`", name.escape_debug())).into()),
+        None => {
+            let (name, archive) = (name.escape_debug(), shell_quoted(archive));
+            let text = format!(
+                "{archive} has no file `{name}`; `torch2carton inspect {archive}` lists its checkpoints"
+            );
+            Err(UsageError(text).into())
+        }
     }
 }
 

@@ -34,6 +34,9 @@ pub(super) fn run(
         }
     }
     out.flush()?;
+    if report.tests.is_empty() {
+        bail!("{}: it has no self tests; `convert --self-test` stores one", report.file);
+    }
     let failed = report.tests.iter().filter(|test| test.outcome == SelfTestOutcome::Failed).count();
     if failed > 0 {
         bail!("{}: {failed} of {} failed", report.file, format_things(report.tests.len(), "self test"));
@@ -42,12 +45,8 @@ pub(super) fn run(
         let passed = report.tests.iter().filter(|test| test.outcome == SelfTestOutcome::Passed).count();
         let ran = report.tests.len() - passed;
         let without = if ran > 0 { format!(", {ran} ran without an expected output") } else { String::new() };
-        let text = if report.tests.is_empty() {
-            "there are no self tests".to_owned()
-        } else {
-            format!("{} passed{without}", format_things(passed, "self test"))
-        };
-        terminal::summary(format_args!("{}: {text}", escape_hidden(&report.file)));
+        let passed = format_things(passed, "self test");
+        terminal::summary(format_args!("{}: {passed} passed{without}", escape_hidden(&report.file)));
     }
     Ok(ExitCode::SUCCESS)
 }

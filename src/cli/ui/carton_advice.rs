@@ -7,12 +7,16 @@ use carton_tools::{CartonNote, Problem, TensorError};
 
 use super::advice;
 use super::advice_table::advice_on;
+use super::invocation::typed_command;
 use super::remote_advice::remote_text;
 use super::shell::shell_quoted_path;
 
 /// Returns advice on a problem of a command on a carton; empty if there is none.
 pub(crate) fn carton_advice(problem: &Problem) -> String {
     match problem {
+        Problem::IsCheckpoint { .. } if typed_command().ends_with(" verify") => {
+            "; it has no hashes to verify, and --against INPUT compares its tensors with those of another file".to_owned()
+        }
         Problem::IsCheckpoint { path, .. } => {
             format!("; `torch2carton {}` makes one", shell_quoted_path(path))
         }

@@ -91,7 +91,7 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
     let names = parent_folder(path).read_dir().ok()?.flatten().take(NAMES_MAX);
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let distances = names.map(|name| (strsim::osa_distance(&missing, &name), name));
-    let (_, nearest) = distances.filter(|(distance, _)| *distance <= most).min()?;
+    let (_, nearest) = distances.filter(|(distance, _)| (1..=most).contains(distance)).min()?;
     Some(path.with_file_name(nearest))
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn module_note_text(note: &ModuleNote) -> String {
         }
         ModuleNote::UnlistedInputs { names } => {
             let name = names.first().map_or("NAME", String::as_str);
-            format!("{note}; `--input {name}=float32[batch,3]` would")
+            format!("{note}; `--input {name}=DTYPE[SHAPE]` would, such as {name}=float32[batch,3]")
         }
         ModuleNote::BFloat16Inputs { names } => {
             let name = names.first().map_or("NAME", String::as_str);

@@ -21,13 +21,14 @@ const COMMAND_SYNONYMS: &[(&[&str], &str)] = &[
     (&["compare", "cmp"], "`torch2carton diff A B` compares tensors"),
     (&["hash", "sha256", "sha256sum", "checksum"], "`torch2carton digest FILE` hashes tensors"),
     (
-        &["check", "validate", "test"],
+        &["validate", "test"],
         "`torch2carton verify CARTON` checks a carton, `torch2carton scan FILE` a pickle",
     ),
     (
         &["merge", "join", "consolidate"],
         "`torch2carton DIR` merges the shards in a folder, `torch2carton BASE --merge ADAPTER` an adapter",
     ),
+    (&["version"], "`torch2carton --version` prints it"),
     (&["extract", "unzip"], "`torch2carton unpack CARTON` writes its files"),
     (&["create", "zip", "build"], "`torch2carton pack DIR` makes a carton from a folder"),
     (
@@ -61,6 +62,12 @@ const OPTION_SYNONYMS: &[(&[&str], &str, &str)] = &[
         "dtype",
         "weights are not quantized here; --dtype bfloat16 or float16 halves float32",
     ),
+    (&["--lora", "--adapter", "--peft"], "merge", "--merge ADAPTER"),
+    (
+        &["--chat", "--template"],
+        "",
+        "`torch2carton run` only continues a text, which may be one in the form of a chat",
+    ),
     (&["--fp16", "--half"], "dtype", "--dtype float16"),
     (&["--bf16"], "dtype", "--dtype bfloat16"),
     (&["--fp32", "--float"], "dtype", "--dtype float32"),
@@ -87,10 +94,11 @@ pub(crate) fn reject_unknown_word(word: &OsString, subcommands: &[String]) -> Re
     Err(unknown_command_error(&text, subcommands))
 }
 
+/// Minimum Jaro-Winkler similarity of a typing mistake.
+const SIMILAR: f64 = 0.8;
+
 /// Returns the error for an unknown subcommand, with a suggestion if there is one.
 fn unknown_command_error(text: &str, subcommands: &[String]) -> UsageError {
-    /// Minimum Jaro-Winkler similarity of a typing mistake.
-    const SIMILAR: f64 = 0.8;
     let lower = text.to_lowercase();
     let wish = COMMAND_SYNONYMS.iter().find(|(words, _)| words.contains(&lower.as_str()));
     let scored = subcommands.iter().map(|name| (strsim::jaro_winkler(&lower, name), name));
@@ -184,7 +192,8 @@ fn unknown_option(error: &clap::Error, program: &clap::Command) -> String {
     if let Some((.., instead)) = synonyms.find(|(_, name, _)| has(name)) {
         return format!("no option `{option}` for `{command}`; {instead}");
     }
-    match clap_context(error, ContextKind::SuggestedArg) {
+    let is_similar = |meant: &String| strsim::jaro_winkler(&option, meant) >= SIMILAR;
+    match clap_context(error, ContextKind::SuggestedArg).filter(is_similar) {
         Some(meant) => {
             format!(
                 "no option `{option}` for `{command}`; did you mean `{meant}`? `{command} --help` lists them"

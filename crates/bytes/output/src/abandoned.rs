@@ -21,7 +21,11 @@ pub(crate) fn create_locked<T>(
 ) -> io::Result<(T, File)> {
     loop {
         let temporary = create()?;
-        let file = open(&temporary)?;
+        let file = match open(&temporary) {
+            // Another run took it for abandoned before it was locked.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            file => file?,
+        };
         if lock_created(&file) {
             return Ok((temporary, file));
         }

@@ -169,8 +169,12 @@ impl Output for SafetensorsOptions {
         let incomplete = job.model.incomplete.as_ref();
         texts.extend(incomplete.map(|differences| (INCOMPLETE_KEY.to_owned(), differences.to_string())));
         let mut files = plan_files(job, &tied, self.max_shard_size, &texts)?;
-        if let Some(values) = kept.values {
-            let path = values_path(job);
+        let path = values_path(job);
+        if kept.values.is_none() && job.destination.store_of(&path)?.is_none() && output::is_own_output(&path)
+        {
+            // They are those of an earlier output.
+            files.stale_files.push(path);
+        } else if let Some(values) = kept.values {
             if !job.is_folder {
                 job.destination.check_target(&path, &job.inputs(), job.if_exists)?;
             }

@@ -15,7 +15,7 @@ use tensor::{StorageId, Tensors, ViewId};
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum TieHandling {
-    /// Once, with the other names in the metadata
+    /// Once, with the other names in the metadata; twice if the last parts of their names differ
     #[default]
     Drop,
     /// Once per name

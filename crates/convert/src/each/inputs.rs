@@ -5,14 +5,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use batch::clean_absolute;
-use byte_source::{Location, Stores};
+use byte_source::Location;
 use carton_format::Config;
-use open::files::{CheckpointSources, Problem, ShardPolicy};
-use output::{RemoteAddress, parent_folder, shown_path};
+use open::files::{CheckpointSources, Problem};
+use output::{RemoteAddress, is_own_output, parent_folder, shown_path};
 
 use super::pipeline::PipelineInput;
 use crate::output_path::{self, OutputNaming};
-use crate::{ConvertOptions, InvalidOption, PlannedConversion, Result};
+use crate::{ConvertOptions, InvalidOption, OutputFormat, PlannedConversion, Result};
 
 /// Maximum number of folders that are searched for checkpoints below one input.
 const FOLDERS_MAX: usize = 100_000;
@@ -25,19 +25,19 @@ pub(crate) struct EachInputs {
     pub(crate) pipelines: Vec<PipelineInput>,
 }
 
-/// Finds the files of each checkpoint among the inputs. An input that is a file stands for itself, and so does a folder that
-/// is one checkpoint by its names or its index; other checkpoint files in it are inputs of their own. Any other folder stands for
-/// all checkpoints in it and in its subfolders, sorted by path; links to folders are not followed. An input without a checkpoint
-/// stays, so that its error is reported.
-pub(crate) fn expand_inputs(inputs: &[Location], shards: ShardPolicy, stores: &Stores) -> EachInputs {
+/// Finds the files of each checkpoint among the inputs. An input that is a file stands for itself. A folder stands for all
+/// checkpoints in it and in its subfolders, sorted by path: one that its names or its index say it is, and other checkpoint files in
+/// it. Links to folders are not followed. An input without a checkpoint stays, so that its error is reported.
+pub(crate) fn expand_inputs(options: &ConvertOptions) -> EachInputs {
     let mut all = EachInputs::default();
+    let ConvertOptions { inputs, stores, .. } = options;
     for input in inputs {
         let before = all.checkpoints.len();
         // What cannot be opened now is reported when its turn comes.
         let folder = if names_folder(input) { stores.locate(input.path()).ok() } else { Some(input.clone()) };
         if let Some(folder) = folder.filter(|folder| !is_address(folder) && folder.is_folder()) {
             let below = if inputs.len() == 1 { PathBuf::new() } else { folder.folder_name().into() };
-            add_folder(&folder, shards, &below, &mut all);
+            all.add_folder(&folder, options, &below);
         }
         if all.checkpoints.len() == before {
             all.checkpoints.push(vec![input.clone()]);
@@ -62,44 +62,73 @@ fn names_folder(input: &Location) -> bool {
     is_address(input) && !name.contains('.')
 }
 
-/// Appends the checkpoints in the folder `root` and its subfolders. The outputs of pipelines keep their paths in it, after `below`.
-fn add_folder(root: &Location, shards: ShardPolicy, below: &Path, all: &mut EachInputs) {
-    let mut folders = VecDeque::from([root.clone()]);
-    let mut searched = 0_usize;
-    while let Some(folder) = folders.pop_front() {
-        searched = searched.saturating_add(1);
-        let in_root = folder.path().strip_prefix(root.path()).unwrap_or(Path::new(""));
-        all.pipelines.extend(PipelineInput::at(&folder, &below.join(in_root)));
-        if is_unpacked_carton(&folder) {
-            all.checkpoints.push(vec![folder]);
-            continue;
-        }
-        let found = CheckpointSources::find(std::slice::from_ref(&folder), shards);
-        match found.map_err(byte_source::Error::downcast) {
-            Err(Ok(Problem::SeveralCheckpoints { candidates, .. })) => {
-                let mut sets: Vec<_> = candidates.into_iter().map(|candidate| candidate.paths).collect();
-                sets.sort();
-                let at = |paths: Vec<PathBuf>| paths.into_iter().map(|path| folder.at(path)).collect();
-                all.checkpoints.extend(sets.into_iter().map(at));
-            }
-            Err(Ok(Problem::NoCheckpoint { .. })) => {}
-            Ok(found) => {
-                all.checkpoints.push(vec![folder.clone()]);
-                all.checkpoints.extend(found.separate_files().into_iter().map(|file| vec![file]));
-                if !found.is_alone_by_chance().unwrap_or(false) {
-                    continue;
-                }
-            }
-            // One that cannot be read, whose error is reported.
-            Err(_) => {
-                all.checkpoints.push(vec![folder]);
+impl EachInputs {
+    /// Appends the checkpoints in the folder `root` and its subfolders. The outputs of pipelines keep their paths in it, after `below`.
+    fn add_folder(&mut self, root: &Location, options: &ConvertOptions, below: &Path) {
+        // With each folder, true if the one above is a model: what a trainer wrote in it is another form of the same.
+        let mut folders = VecDeque::from([(root.clone(), false)]);
+        let mut searched = 0_usize;
+        while let Some((folder, is_in_model)) = folders.pop_front() {
+            searched = searched.saturating_add(1);
+            let in_root = folder.path().strip_prefix(root.path()).unwrap_or(Path::new(""));
+            self.pipelines.extend(PipelineInput::at(&folder, &below.join(in_root)));
+            if is_unpacked_carton(&folder) {
+                self.checkpoints.push(vec![folder]);
                 continue;
             }
-        }
-        if searched < FOLDERS_MAX {
-            folders.extend(subfolders(&folder));
+            let found = CheckpointSources::find(std::slice::from_ref(&folder), options.shards());
+            let mut is_model = false;
+            match found.map_err(byte_source::Error::downcast) {
+                Err(Ok(Problem::SeveralCheckpoints { candidates, .. })) => {
+                    let mut sets: Vec<_> = candidates.into_iter().map(|candidate| candidate.paths).collect();
+                    sets.sort();
+                    let at = |paths: Vec<PathBuf>| paths.into_iter().map(|path| folder.at(path)).collect();
+                    let sets = sets.into_iter().map(at);
+                    self.checkpoints.extend(sets.filter(|set: &Vec<_>| !is_output(set, options)));
+                }
+                Ok(found) if found.is_of_trainer() && (is_in_model || found.is_step_below()) => {}
+                Ok(found) if is_output(&found.locations().collect::<Vec<_>>(), options) => {}
+                Err(Ok(Problem::NoCheckpoint { .. })) => {}
+                Ok(found) => {
+                    self.checkpoints.push(vec![folder.clone()]);
+                    let others = found.separate_files().into_iter().map(|file| vec![file]);
+                    self.checkpoints.extend(others.filter(|file| !is_output(file, options)));
+                    is_model = !found.is_alone_by_chance().unwrap_or(false);
+                    if found.is_of_trainer() {
+                        continue;
+                    }
+                }
+                // A step of a training that cannot be read has an error of its own when its turn comes.
+                Err(Err(error)) if is_of_folder_below(&error, &folder) => {}
+                // One that cannot be read, whose error is reported.
+                Err(_) => self.checkpoints.push(vec![folder.clone()]),
+            }
+            if searched < FOLDERS_MAX {
+                folders.extend(subfolders(&folder).into_iter().map(|below| (below, is_model)));
+            }
         }
     }
+}
+
+/// Returns true if an error is about a folder below another one.
+fn is_of_folder_below(error: &byte_source::Error, folder: &Location) -> bool {
+    let place = error.location().path;
+    place.is_some_and(|path| {
+        path != folder.path() && path.starts_with(folder.path()) && folder.at(path).is_folder()
+    })
+}
+
+/// Returns true if the files are an output that another run wrote in this format, to the same place. Each run would make outputs
+/// of those of the one before.
+fn is_output(files: &[Location], options: &ConvertOptions) -> bool {
+    let output = options.output.as_deref().map(clean_absolute);
+    files.iter().all(|file| {
+        let path = file.path();
+        let is_here = output.as_ref().is_none_or(|folder| clean_absolute(path).starts_with(folder));
+        let is_of_format = OutputFormat::from_path(path) == Some(options.target.format())
+            || path.extension().is_some_and(|it| it == "json");
+        file.is_local() && is_here && is_of_format && is_own_output(path)
+    })
 }
 
 /// Returns the folders in a folder, sorted by name, without links and hidden ones.

@@ -120,7 +120,7 @@ pub fn convert_each(
     observer: &dyn Observer,
     done: &mut dyn FnMut(BatchItem) -> Result<()>,
 ) -> Result<BatchReport> {
-    let inputs = inputs::expand_inputs(&options.inputs, options.shards(), &options.stores);
+    let inputs = inputs::expand_inputs(options);
     let with_outputs = inputs::name_all(options, &inputs);
     if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run)
         && options.destination.store_of(folder)?.is_none()

@@ -16,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// A header that is longer than the format allows.
     #[error(
-        "the header has {len} bytes, more than the {MAX_HEADER} that the format allows: save the tensors in several files, each with a header of its own"
+        "the header has {len} bytes, more than the {MAX_HEADER} that the format allows: the file is damaged, or its tensors have to be saved in several files"
     )]
     TooLong {
         /// Length of the header in bytes.

@@ -57,6 +57,8 @@ pub enum Note {
         /// Regular expression for the parts; `None` if names would be equal without them.
         pattern: Option<String>,
     },
+    /// A pattern of `include` or `exclude` matches no name.
+    PatternUnused { pattern: String },
     /// The prefix was removed from the start of names.
     PrefixRemoved {
         prefix: String,
@@ -191,6 +193,7 @@ impl fmt::Display for Note {
                 )?;
                 if pattern.is_none() { f.write_str(", and without it names would be equal") } else { Ok(()) }
             }
+            Self::PatternUnused { pattern } => write!(f, "no name matches `{pattern}`"),
             Self::PrefixRemoved { prefix, names, of } => write_prefix_removed(f, prefix, *names, *of),
             Self::UnusedBytes { bytes } => {
                 write!(f, "{} of storages are not written, because no tensor uses them", format_bytes(*bytes))

@@ -38,7 +38,7 @@ pub struct SelfTestReport {
     pub schema_version: u32,
     /// Path of the carton, as the caller gave it.
     pub file: String,
-    /// True if no test failed.
+    /// True if there are tests, and none failed.
     pub ok: bool,
     /// Tolerance that was applied.
     pub tolerance: Tolerance,
@@ -109,7 +109,7 @@ pub fn self_test(
     Ok(SelfTestReport {
         schema_version: 1,
         file: runnable.path().display().to_string(),
-        ok: tests.iter().all(|test| test.outcome != SelfTestOutcome::Failed),
+        ok: !tests.is_empty() && tests.iter().all(|test| test.outcome != SelfTestOutcome::Failed),
         tolerance,
         tests,
     })

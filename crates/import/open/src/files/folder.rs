@@ -138,10 +138,24 @@ fn choose(folder: &Folder) -> Result<CheckpointSources> {
     }
     if candidates.is_empty() {
         let step = TrainerFolder::newest_step(folder);
+        let mut contents = FolderDiagnosis::find(folder);
         if let Some(found) = step.map_err(|error| error.in_folder(folder.path()))? {
-            return Ok(trainer_sources(found, folder));
+            let is_step = |below: &PathBuf| {
+                let step = found.folder.path().strip_prefix(folder.path()).unwrap_or(Path::new(""));
+                let first = below.iter().next();
+                first == step.iter().next()
+                    || found.other_steps.iter().any(|other| first == Some(other.as_ref()))
+            };
+            // Other checkpoints next to the steps are not those of this training.
+            match &mut contents {
+                FolderDiagnosis::Folders { folders } if !folders.iter().all(is_step) => {
+                    folders.extend(found.folder.path().strip_prefix(folder.path()).map(Path::to_owned));
+                    folders.sort();
+                    folders.dedup();
+                }
+                _ => return Ok(trainer_sources(found, folder)),
+            }
         }
-        let contents = FolderDiagnosis::find(folder);
         return Err(Problem::NoCheckpoint { folder: folder.path().to_owned(), contents }.into());
     }
     let Some(chosen) = preferred_candidate(folder, &candidates) else {

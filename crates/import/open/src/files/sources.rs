@@ -347,6 +347,12 @@ impl CheckpointSources {
         files.filter(|file| !is_of_trainer(file)).collect()
     }
 
+    /// Returns true if the checkpoint is a step of a training in a folder below the input.
+    pub fn is_step_below(&self) -> bool {
+        self.is_of_trainer()
+            && self.folder.as_ref().is_some_and(|folder| self.path.parent() != Some(folder.path()))
+    }
+
     /// Returns true if nothing but the lack of others says that the single file is the checkpoint of its folder.
     ///
     /// # Errors

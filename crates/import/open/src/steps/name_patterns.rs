@@ -40,6 +40,20 @@ impl NamePatterns {
     }
 }
 
+/// Returns the patterns that none of the names match.
+pub(super) fn unused_patterns<'p>(
+    patterns: impl Iterator<Item = &'p String>,
+    names: impl Fn(&mut dyn FnMut(&str)),
+) -> Vec<String> {
+    let unused = |pattern: &&String| {
+        let Ok(glob) = Glob::new(pattern) else { return false };
+        let (matcher, mut is_used) = (glob.compile_matcher(), false);
+        names(&mut |name| is_used = is_used || matcher.is_match(name));
+        !is_used
+    };
+    patterns.filter(unused).cloned().collect()
+}
+
 fn compile_globs(patterns: &[String]) -> Result<Option<GlobSet>> {
     if patterns.is_empty() {
         return Ok(None);

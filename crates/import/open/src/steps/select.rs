@@ -10,7 +10,7 @@ use torch_import::{
     Checkpoint, CheckpointItem, CompoundItem, CompoundKind, ItemContent, OmissionReason, OmissionTotal,
 };
 
-use super::name_patterns::NamePatterns;
+use super::name_patterns::{NamePatterns, unused_patterns};
 use super::rename::same_name;
 use super::twins::{SelectedTwins, original_name};
 use crate::weights::find::{WeightChoice, find_weights};
@@ -252,6 +252,16 @@ fn select(
         tensors.push_compound(name, (kind.clone(), *dtype, shape.clone()), parts);
     }
     twins.refuse_pairs()?;
+    let names = |each: &mut dyn FnMut(&str)| {
+        for item in &checkpoint.items {
+            for name in std::iter::once(Cow::from(&item.name)).chain(item.tensors().map(|(name, _)| name)) {
+                each(&name);
+                rules.key.below(item, &name).into_iter().for_each(&mut *each);
+            }
+        }
+    };
+    let unused = unused_patterns(selection.include.iter().chain(&selection.exclude), names);
+    notes.extend(unused.into_iter().map(|pattern| Note::PatternUnused { pattern }));
     notes.extend(prefix_note(rules.strip, stripped, &tensors, &before_strip)?);
     cut_to_spans(&mut tensors, notes);
     if let Some((name, what)) = without_data {

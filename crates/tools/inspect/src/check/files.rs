@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use byte_source::{Error, Folder, Location, Observer, Result, Source};
-use open::files::{DOCUMENT_MAX, DocumentCache, ShardPolicy, read_document};
-use open::{Model, OpenOptions};
+use open::files::{CheckpointSources, DOCUMENT_MAX, DocumentCache, ShardPolicy, read_document};
+use open::{Context, Model, OpenOptions, Selection};
 use output::file_name;
 use safetensors_format::{Header, INDEX_FILE, SINGLE_MODEL_FILE, is_model_file, is_safetensors};
 use serde::Deserialize;
@@ -105,7 +105,9 @@ impl CheckedFiles {
         let tensors = headers(&locations, observer)?;
         let has_index = folder.listing.has_file(INDEX_FILE) && !index.is_empty();
         let indexed: BTreeSet<&String> = index.values().collect();
-        let is_single = shards.len() == 1 && !shards.iter().any(|name| name.contains("-of-"));
+        // Loaders find a single file by its name.
+        let is_single =
+            shards.len() == 1 && shards.iter().all(|name| is_model_file(name) && !name.contains("-of-"));
         let files = shards.iter().map(|name| CheckedFile {
             name: name.clone(),
             is_indexed: if has_index { indexed.contains(name) } else { is_single },
@@ -118,8 +120,10 @@ impl CheckedFiles {
         let mut options = OpenOptions::reading(vec![input.clone()], ShardPolicy::RequireAll);
         options.documents = true;
         let mut model = Model::open(&options, observer)?;
+        // As in a conversion, what is not under the key of the weights is no part of the model.
+        model.apply(&[Box::new(Selection::default())], &Context::new(observer))?;
         let config = model.sources.documents.config()?.map(str::to_owned);
-        let tensors = model.tensors_mut().iter().map(|(name, tensor)| FileTensor {
+        let tensors = model.tensors().iter().map(|(name, tensor)| FileTensor {
             name: name.to_owned(),
             shape: tensor.shape().to_vec(),
             file: 0,
@@ -167,6 +171,10 @@ fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<FileTensor
     let mut tensors = Vec::new();
     for (number, (source, path)) in sources.iter().zip(&paths).enumerate() {
         observer.check()?;
+        if !starts_as_safetensors(&**source) {
+            // The container says what the file is instead.
+            CheckpointSources::file(&first.at(path)).open()?;
+        }
         let header = header(&**source).map_err(|error| error.in_file(path))?;
         tensors.extend(header.tensors.into_iter().map(|(name, view)| FileTensor {
             name,

@@ -11,7 +11,7 @@ use pickle_vm::PickleLimits;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
-use tensor::{Budget, ElementValue, TensorStatistics, ViewId};
+use tensor::{Budget, ElementValue, RecordChecks, TensorStatistics, ViewId};
 
 use crate::{RowView, TensorRow};
 
@@ -86,6 +86,8 @@ pub(crate) fn add_statistics(
             RowView::Packed(_) | RowView::Shape(_) => None,
         })
     };
+    // Numbers of a damaged record would say what the weights are not.
+    RecordChecks::new(tensors()).verify(observer).map_err(|error| error.in_file(file))?;
     // Each byte is read twice: for the mean, and for the deviations from it.
     let total = tensors().fold(0_u64, |sum, tensor| sum.saturating_add(tensor.nbytes().saturating_mul(2)));
     let (name, done) = (output::file_name(file), AtomicU64::new(0));

@@ -122,7 +122,11 @@ fn read_document(path: &Path, options: &ScanOptions) -> std::result::Result<Poli
         return Err(format!("it has {len} bytes, and a policy at most {POLICY_MAX}"));
     }
     let text = std::fs::read_to_string(&place).map_err(|error| error.to_string())?;
-    let document: PolicyDocument = toml::from_str(&text).map_err(|error| error.message().to_owned())?;
+    let document: PolicyDocument = toml::from_str(&text).map_err(|error| {
+        let line = error.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.matches('\n').count().saturating_add(1));
+        let found = error.message();
+        format!("line {line}: {found}; a rule is `[[allow]]` with `pattern`, `reason` and `date`, such as 2026-01-31")
+    })?;
     match document.allow.iter().find(|rule| rule.reason.trim().is_empty()) {
         Some(rule) => Err(format!("the pattern `{}` has no reason", rule.pattern)),
         None => Ok(document),

@@ -272,20 +272,25 @@ const KNOWN_ARCHIVES: &[(&str, &str, &str)] = &[
 const CHECKPOINT_ENDINGS: &[&str] = &[".pth", ".pt", ".bin", ".ckpt", ".safetensors"];
 
 /// Returns a file in a zip archive, such as one of several checkpoints, as a source with the name `ARCHIVE::NAME`; `None` if there is no
-/// such file.
+/// such file. A name with `::` is that of a file in an archive in the archive.
 ///
 /// # Errors
 /// When the archive cannot be read or is damaged, or the file inflates to more than an honest one.
 pub fn archive_member(archive: &Arc<dyn Source>, name: &str) -> Result<Option<Arc<dyn Source>>> {
-    let checks = Checks::for_source(&**archive);
-    let (index, file) = ZipIndex::open(Arc::clone(archive), checks, &()).map_err(index_error)?;
-    let path = PathBuf::from(format!("{}::{name}", archive.path().display()));
-    let Some(entry) = index.find(name) else { return Ok(None) };
-    if entry.method == CompressionMethod::Stored {
-        let region = Region::new(&file, entry.data.clone());
-        return Ok(region.map(|region| Arc::new(region.named(&path)) as Arc<dyn Source>));
+    let mut found = Arc::clone(archive);
+    for name in name.split("::") {
+        let checks = Checks::for_source(&*found);
+        let (index, file) = ZipIndex::open(Arc::clone(&found), checks, &()).map_err(index_error)?;
+        let path = PathBuf::from(format!("{}::{name}", found.path().display()));
+        let Some(entry) = index.find(name) else { return Ok(None) };
+        found = if entry.method == CompressionMethod::Stored {
+            let Some(region) = Region::new(&file, entry.data.clone()) else { return Ok(None) };
+            Arc::new(region.named(&path))
+        } else {
+            read_whole(&file, entry, true)?.into_source(path)
+        };
     }
-    Ok(Some(read_whole(&file, entry, true)?.into_source(path)))
+    Ok(Some(found))
 }
 
 /// Builds the error for an archive without a `data.pkl`.
