@@ -148,3 +148,33 @@ def test_what_is_not_written_is_named(converter, tmp_path):
     config = folder / "config.json"
     config.write_text(config.read_text().replace("Qwen3MoeForCausalLM", "BertModel"))
     assert "BertModel" in refuse(folder, "-o", tmp_path / "x.gguf").stderr
+
+
+BACK = [kind for kind in KINDS if kind not in ("llama longrope", "llama dynamic", "phi3 longrope")]
+
+
+@pytest.mark.parametrize("kind", BACK)
+def test_the_way_back(converter, tmp_path, kind):
+    folder, path, back = tmp_path / "m", tmp_path / "x.gguf", tmp_path / "back"
+    converter.ask("model", folder=str(folder), kind=kind, dtype="bfloat16")
+    tokenizer(converter, folder, kind)
+    converter.ask("convert", folder=str(folder), out=str(path), outtype="auto", pre=PRE)
+    told = succeed(path, "--names", "hf", "--dtype", "bfloat16", "-o", back, "--to", "safetensors").stderr
+    assert "tokenizer" in told
+    expected, found = hashes(folder), hashes(back)
+    if kind.startswith("gemma3"):  # the converter leaves out the embeddings of padding
+        expected.pop("model.embed_tokens.weight"), found.pop("model.embed_tokens.weight")
+    assert found == expected
+    differences = [line for line in converter.ask("config", ours=str(back), theirs=str(folder)) if not (kind.startswith("gemma3") and "vocab_size" in line)]
+    assert differences == [] or kind == "mistral", differences  # it is LLaMA then
+
+
+def test_blocks_get_names_as_numbers(converter, tmp_path):
+    folder, path = tmp_path / "m", tmp_path / "x.gguf"
+    converter.ask("model", folder=str(folder), kind="mixtral", dtype="bfloat16")
+    tokenizer(converter, folder, "mixtral")
+    succeed(folder, "-o", path, "--dtype", "q8_0", "--pre-tokenizer", PRE)
+    assert "--dequantize" in refuse(path, "--names", "hf", "-o", tmp_path / "a", "--to", "safetensors").stderr
+    succeed(path, "--names", "hf", "--dequantize", "-o", tmp_path / "a", "--to", "safetensors")
+    found, expected = hashes(tmp_path / "a"), hashes(folder)
+    assert {name: row["shape"] for name, row in found.items()} == {name: row["shape"] for name, row in expected.items()}

@@ -45,6 +45,7 @@ const ADVICE: &[(&str, &str)] = &[
         "gguf-model::Architecture",
         "; `--to safetensors -o DIR` writes a folder, which a newer convert_hf_to_gguf.py of llama.cpp may convert",
     ),
+    ("gguf-model::Blocks", "; --dequantize computes their numbers"),
     ("gguf-model::NoConfig", "; pass the folder with its config.json"),
     ("gguf-model::NoPreTokenizer", "; check --pre-tokenizer"),
     ("gguf-model::NoTokenizer", "; copy it next to the weights"),

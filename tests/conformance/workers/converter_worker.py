@@ -147,6 +147,19 @@ def compare(ours, theirs):
     return lines
 
 
+READ = ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "layer_norm_eps",
+        "vocab_size", "tie_word_embeddings", "num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size",
+        "shared_expert_intermediate_size", "attention_bias", "mlp_bias", "use_qkv_bias", "qk_layernorm", "final_logit_softcapping",
+        "attn_logit_softcapping", "embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling", "model_type", "architectures"]
+
+
+def config(ours, theirs):
+    """What a file says of the model, and another configuration says differently, a line for each difference."""
+    pair = [transformers.AutoConfig.from_pretrained(folder) for folder in (ours, theirs)]
+    found = [(key, *(getattr(one, key, None) for one in pair)) for key in READ]
+    return [f"{key}: {ours}, {theirs}" for key, ours, theirs in found if ours and ours != theirs]
+
+
 def hash_of(folder):
     """The hash by which the converter looks up a pre-tokenizer."""
     from hashlib import sha256
@@ -160,4 +173,4 @@ def hash_of(folder):
 
 
 if __name__ == "__main__":
-    serve({"model": model, "bpe": bpe, "spm": spm, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "hash": hash_of})
+    serve({"model": model, "bpe": bpe, "spm": spm, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})

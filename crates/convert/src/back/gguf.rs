@@ -203,8 +203,20 @@ fn read_document(job: &OutputJob<'_>, name: &str) -> Result<Option<Vec<u8>>> {
     if name == "config.json" {
         return Ok(documents.config()?.map(|text| text.as_bytes().to_vec()));
     }
-    if let Some((_, path)) = job.misc.iter().find(|(known, _)| known == name) {
-        return read_file(path).map(Some);
+    let companion = |name: &str| {
+        let found = job.misc.iter().find(|(known, _)| known == name);
+        found.map(|(_, path)| read_file(path)).transpose()
+    };
+    if let Some(bytes) = companion(name)? {
+        let is_pieces = name != "tokenizer.model" || tiktoken_json(&bytes)?.is_none();
+        return Ok(Some(bytes).filter(|_| is_pieces));
+    }
+    if ["tokenizer.json", "tokenizer_config.json"].contains(&name)
+        && let Some(bytes) = companion("tokenizer.model")?
+        && let Some(json) = tiktoken_json(&bytes)?
+    {
+        let text = if name == "tokenizer.json" { json } else { TIKTOKEN_CONFIG.to_owned() };
+        return Ok(Some(text.into_bytes()));
     }
     if name == "README.md" {
         return Ok(documents.read(name)?.map(String::into_bytes));
@@ -220,6 +232,21 @@ fn read_file(path: &Path) -> Result<Vec<u8>> {
         return Err(open::files::Problem::DocumentTooLarge { path, len, limit: DOCUMENT_MAX }.into());
     }
     std::fs::read(path).map_err(io)
+}
+
+/// The `tokenizer_config.json` of Llama 3's `tokenizer.model`, which has none next to it.
+const TIKTOKEN_CONFIG: &str = r#"{"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}"#;
+
+/// Returns the `tokenizer.json` of Llama 3's `tokenizer.model`; `None` for a `SentencePiece` model.
+#[cfg(feature = "tokenizer")]
+fn tiktoken_json(bytes: &[u8]) -> Result<Option<String>> {
+    let failed = |error: generate::Error| Problem::PreTokenizer { reason: error.to_string() };
+    Ok(generate::Tokenizer::json_of_tiktoken(bytes).map_err(failed)?)
+}
+
+#[cfg(not(feature = "tokenizer"))]
+fn tiktoken_json(_: &[u8]) -> Result<Option<String>> {
+    Ok(None)
 }
 
 /// Encodes a text with a tokenizer.json.

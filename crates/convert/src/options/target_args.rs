@@ -46,7 +46,7 @@ impl Args for Target {
             .long("to")
             .value_name("KIND")
             .value_parser(output_parser())
-            .help("What to write")
+            .help("Its kind")
             .long_help(
                 "What to write [default: by the extension of the output, else what has the given options]",
             );

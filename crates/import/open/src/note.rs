@@ -78,6 +78,8 @@ pub enum Note {
     },
     /// No tensor has the dtype that a cast applies to.
     NothingToCast { from: CastFrom },
+    /// The tokenizer in a GGUF file is not written as a document.
+    GgufTokenizer,
     /// Quantized weights are listed as they are stored, because their numbers cannot be computed.
     ListedAsStored {
         /// Reason that a conversion would be refused for.
@@ -199,6 +201,9 @@ impl fmt::Display for Note {
                 write!(f, "{} of storages are not written, because no tensor uses them", format_bytes(*bytes))
             }
             Self::LeftOut { total, names } => write_left_out(f, total, names),
+            Self::GgufTokenizer => f.write_str(
+                "the tokenizer stays in the GGUF file: its keys do not have all of tokenizer.json, such as how a text is split",
+            ),
             Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
             Self::ListedAsStored { why } => write_listed_as_stored(f, why),
             Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),

@@ -19,6 +19,8 @@ pub(crate) struct Architecture {
     pub(crate) tokenizer: TokenizerRule,
     /// Weights of a layer that have other names than in [`LAYER`](crate::names::LAYER).
     pub(crate) names: &'static [(&'static str, &'static str)],
+    /// Weights that have other names here than [`LAYER`](crate::names::LAYER) has first, on the way back.
+    pub(crate) back: &'static [(&'static str, &'static str)],
     /// Weights that a layer may have in llama.cpp, besides those of attention.
     pub(crate) has: &'static [&'static [&'static str]],
     /// True if rows of queries and keys are in the order of Meta's code.
@@ -64,6 +66,7 @@ const BASE: Architecture = Architecture {
     set_keys: keys::common,
     tokenizer: TokenizerRule::Json,
     names: &[],
+    back: &[],
     has: &[NORMS, DENSE],
     permutes: false,
     shifts_norms: false,
@@ -87,7 +90,12 @@ const POST_NORMS: &[(&str, &str)] = &[("post_attention_layernorm", "post_attenti
 static ARCHITECTURES: &[Architecture] = &[
     Architecture { classes: &["Llama", "LLaMA"], model_type: "llama", ..LLAMA },
     Architecture { classes: &["Mistral"], model_type: "mistral", ..LLAMA },
-    Architecture { classes: &["Mixtral"], model_type: "mixtral", ..LLAMA },
+    Architecture {
+        classes: &["Mixtral"],
+        model_type: "mixtral",
+        back: &[("block_sparse_moe.gate", "ffn_gate_inp")],
+        ..LLAMA
+    },
     Architecture {
         name: "mistral3",
         classes: &["Ministral3"],
@@ -153,6 +161,7 @@ static ARCHITECTURES: &[Architecture] = &[
         set_keys: keys::gemma2,
         tokenizer: TokenizerRule::Gemma2,
         names: POST_NORMS,
+        back: &[("pre_feedforward_layernorm", "ffn_norm")],
         shifts_norms: true,
         drops_output: true,
         ..BASE
@@ -165,6 +174,7 @@ static ARCHITECTURES: &[Architecture] = &[
         set_keys: keys::gemma3,
         tokenizer: TokenizerRule::Gemma3,
         names: POST_NORMS,
+        back: &[("pre_feedforward_layernorm", "ffn_norm")],
         shifts_norms: true,
         ..BASE
     },
@@ -172,6 +182,7 @@ static ARCHITECTURES: &[Architecture] = &[
         name: "phi3",
         classes: &["Phi3"],
         model_type: "phi3",
+        back: &[("mlp.gate_up_proj", "ffn_up")],
         has: &[NORMS, &["ffn_down", "ffn_up"]],
         set_keys: keys::phi3,
         tokenizer: TokenizerRule::Phi3,
@@ -198,12 +209,24 @@ static ARCHITECTURES: &[Architecture] = &[
         name: "gpt-oss",
         classes: &["GptOss"],
         model_type: "gpt_oss",
+        back: &[("mlp.router", "ffn_gate_inp")],
         has: &[&["attn_norm", "post_attention_norm", "attn_sinks"], EXPERTS],
         set_keys: keys::gpt_oss,
         names: POST_NORMS,
         ..BASE
     },
 ];
+
+/// Returns the architecture with a name of llama.cpp, where one of LLaMA with experts is Mixtral.
+///
+/// # Errors
+/// When it is not read.
+pub(crate) fn of_name(name: &str, has_experts: bool) -> Result<&'static Architecture> {
+    let is_mixtral = name == "llama" && has_experts;
+    let mut rows = ARCHITECTURES.iter().filter(|row| row.name == name);
+    let found = rows.find(|row| !is_mixtral || row.model_type == "mixtral");
+    found.ok_or_else(|| Problem::OtherArchitecture { name: name.to_owned() }.into())
+}
 
 /// Returns the architecture of a class, or of a model type if the class is not given.
 ///

@@ -25,6 +25,18 @@ pub enum Problem {
     /// A tensor that the model has no name for.
     #[error("tensor `{}` has no name in the model `{architecture}` of llama.cpp", tensor.escape_debug())]
     NoName { tensor: String, architecture: &'static str },
+    /// A file of an architecture whose names in `transformers` are not known here.
+    #[error("the names of the architecture `{}` in transformers are not known", name.escape_debug())]
+    OtherArchitecture { name: String },
+    /// A tensor of a file that has no name in `transformers`.
+    #[error("tensor `{}` of the architecture `{architecture}` has no name in transformers", tensor.escape_debug())]
+    NoOtherName { tensor: String, architecture: &'static str },
+    /// Blocks, whose rows and experts cannot be taken apart.
+    #[error("tensor `{}` consists of blocks of {scheme}, and only numbers get the names of transformers", tensor.escape_debug())]
+    Blocks { tensor: String, scheme: String },
+    /// Factors of rotary embeddings that no setting leads to.
+    #[error("`rope_freqs.weight` has factors that no setting of Llama 3's scaling leads to")]
+    Factors,
     /// A tensor of another shape than its role needs.
     #[error("tensor `{}` has shape {shape:?}, expected {expected}", tensor.escape_debug())]
     Shape { tensor: String, shape: Vec<u64>, expected: String },
@@ -50,8 +62,8 @@ pub enum Problem {
 
 details! {
     Problem {
-        Input: NoConfig, Config, Key, NoName, Shape, Dtype, Experts, NoTokenizer;
-        Unsupported: Architecture, PreTokenizer;
+        Input: NoConfig, Config, Key, NoName, NoOtherName, Blocks, Shape, Dtype, Experts, NoTokenizer;
+        Unsupported: Architecture, OtherArchitecture, Factors, PreTokenizer;
         Option: NoPreTokenizer;
         Damaged: Tokenizer;
     }

@@ -24,6 +24,7 @@ mod config;
 mod documents;
 mod error;
 mod file_type;
+mod from_gguf;
 mod hyperparameters;
 mod keys;
 mod model_id;
@@ -40,6 +41,7 @@ use tensor::Tensor;
 pub use documents::{Documents, ReadDocument};
 pub use error::Problem;
 pub use file_type::{FILE_TYPES, FileType};
+pub use from_gguf::{GgufKeys, HuggingFaceModel, hugging_face_model};
 pub use vocabulary::{EncodeText, PreTokenizer};
 
 use about::About;

@@ -2,10 +2,11 @@
 //!
 //! Facts: `generate_extra_tensors` of `LlamaModel` and `Phi3MiniModel` in llama.cpp's converter, which computes in float32.
 
-use byte_source::Result;
+use byte_source::{Blob, Result};
 use serde_json::{Map, Value};
 use tensor::{Dtype, Storage, Tensor};
 
+use crate::Problem;
 use crate::config::{GgufConfig, invalid};
 use crate::hyperparameters::phi3_rotated;
 
@@ -36,23 +37,34 @@ fn number(rope: &Map<String, Value>, key: &str, default: f64) -> Result<f64> {
     }
 }
 
-/// Returns the factors of Llama 3's scaling: 1 for high frequencies, the factor for low ones, and what lies between.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "PyTorch computes in float32 too"
-)]
+/// Returns the factors of the settings of a configuration.
 fn llama3(config: &GgufConfig) -> Result<Vec<f32>> {
     let rope = config.rope();
     let dim = config.head_dim()?;
     if dim > FACTORS_MAX {
         return Err(invalid("head_dim", config.get("head_dim"), "a smaller number"));
     }
-    let base = number(rope, "rope_theta", 10_000.0)?;
-    let factor = number(rope, "factor", 8.0)?;
-    let low = number(rope, "low_freq_factor", 1.0)?;
-    let high = number(rope, "high_freq_factor", 4.0)?;
-    let context = number(rope, "original_max_position_embeddings", 8192.0)?;
+    let settings = (
+        number(rope, "factor", 8.0)?,
+        number(rope, "low_freq_factor", 1.0)?,
+        number(rope, "high_freq_factor", 4.0)?,
+        number(rope, "original_max_position_embeddings", 8192.0)?,
+    );
+    Ok(llama3_factors(dim, number(rope, "rope_theta", 10_000.0)?, settings))
+}
+
+/// Returns the factors of Llama 3's scaling: 1 for high frequencies, the factor for low ones, and what lies between. The settings are the
+/// factor, the bounds of low and of high frequencies, and the original context.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "PyTorch computes in float32 too"
+)]
+pub(crate) fn llama3_factors(
+    dim: u64,
+    base: f64,
+    (factor, low, high, context): (f64, f64, f64, f64),
+) -> Vec<f32> {
     let (longest, shortest) = ((context / low) as f32, (context / high) as f32);
     let factor_of = |pair: u64| {
         let exponent = pair as f32 / dim as f32;
@@ -67,7 +79,19 @@ fn llama3(config: &GgufConfig) -> Result<Vec<f32>> {
         let smooth = (context as f32 / wavelength - low as f32) / (high - low) as f32;
         1.0 / ((1.0 - smooth) / factor as f32 + smooth)
     };
-    Ok((0..dim).step_by(2).map(factor_of).collect())
+    (0..dim).step_by(2).map(factor_of).collect()
+}
+
+/// Reads the numbers of a short tensor.
+///
+/// # Errors
+/// When it is not short, has no numbers, or cannot be read.
+pub(crate) fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
+    let single = tensor.cast(Dtype::Float32).filter(|tensor| tensor.numel() <= FACTORS_MAX);
+    let single = single.ok_or(Problem::Factors)?;
+    let mut bytes: Vec<u8> = Vec::new();
+    single.gathered().write_to(&mut bytes)?;
+    Ok(bytes.as_chunks().0.iter().map(|number| f32::from_le_bytes(*number)).collect())
 }
 
 /// Returns the long factors, then the short ones.

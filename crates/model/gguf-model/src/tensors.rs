@@ -57,7 +57,7 @@ struct Placing<'c> {
     file_type: FileType,
     /// Number of tokens, if the embeddings of others are left out.
     tokens: Option<u64>,
-    /// ExpertParts of tensors that are not complete, by layer and role.
+    /// Parts of tensors that are not complete, by layer and role.
     parts: BTreeMap<(u64, String), ExpertParts>,
     placed: Vec<GgufOutput>,
 }
@@ -118,7 +118,7 @@ impl Placing<'_> {
             return Ok(Tensor::new(tensor.dtype(), shape, stride, offset, tensor.storage().clone())?);
         }
         if architecture.shifts_norms && name.ends_with("norm.weight") {
-            return shifted(tensor).ok_or_else(|| no_numbers(name, tensor));
+            return shifted(tensor, 1.0).ok_or_else(|| no_numbers(name, tensor));
         }
         let heads = match known {
             "attn_q" if architecture.permutes => "num_attention_heads",
@@ -268,25 +268,29 @@ fn half(tensor: &Tensor, part: u64, is_interleaved: bool) -> Result<Tensor, tens
     Tensor::new(tensor.dtype(), shape, stride, offset, tensor.storage().clone())
 }
 
-/// Adds 1 in float32. A sum of float16 is rounded to it.
-fn shifted(tensor: &Tensor) -> Option<Tensor> {
+/// Adds a number in float32. A sum of float16 is rounded to it.
+pub(crate) fn shifted(tensor: &Tensor, by: f32) -> Option<Tensor> {
     let numbers = single(tensor)?.cast(Dtype::Float32)?;
-    let storage = Storage::computed(Arc::new(PlusOne([numbers.storage().clone()])));
+    let shifted = Shifted { numbers: [numbers.storage().clone()], by };
+    let storage = Storage::computed(Arc::new(shifted));
     let sum = numbers.with_storage(Dtype::Float32, numbers.storage_offset(), storage).ok()?;
     if tensor.dtype() == Dtype::Float16 { sum.cast(Dtype::Float16) } else { Some(sum) }
 }
 
-/// Numbers of float32, and 1 more.
+/// Numbers of float32, to each of which the same is added.
 #[derive(Debug)]
-struct PlusOne([Storage; 1]);
+struct Shifted {
+    numbers: [Storage; 1],
+    by: f32,
+}
 
-impl Compute for PlusOne {
+impl Compute for Shifted {
     fn len(&self) -> u64 {
-        self.0.iter().map(Storage::len).sum()
+        self.numbers.iter().map(Storage::len).sum()
     }
 
     fn inputs(&self) -> &[Storage] {
-        &self.0
+        &self.numbers
     }
 
     fn granule(&self) -> u64 {
@@ -296,7 +300,7 @@ impl Compute for PlusOne {
     fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<()> {
         inputs.read(0, buffer, offset)?;
         for number in buffer.as_chunks_mut().0 {
-            *number = (f32::from_le_bytes(*number) + 1.0).to_le_bytes();
+            *number = (f32::from_le_bytes(*number) + self.by).to_le_bytes();
         }
         Ok(())
     }

@@ -1,11 +1,15 @@
 //! Translation of a model between the layouts of Meta and Hugging Face, and between released names and those in memory.
 
 use decoder::{
-    DecoderNote, DecoderOptions, HUGGING_FACE, META, ModelDocuments, Overrides, TokenDocuments, translate,
+    DecoderNote, DecoderOptions, HUGGING_FACE, LayoutDocument, META, ModelDocuments, Overrides,
+    TokenDocuments, translate,
 };
 use families::LayoutId;
+use gguf_format::GgufValue;
+use gguf_model::{GgufKeys, hugging_face_model};
 use serde::{Deserialize, Serialize};
-use torch_import::{Checkpoint, ItemContent};
+use tensor::Tensors;
+use torch_import::{Checkpoint, CheckpointValue, CompoundKind, ItemContent};
 
 use super::family::Family;
 use crate::files::{self, CheckpointSources};
@@ -72,6 +76,9 @@ impl Step for Translate {
                 _ => Ok(StepReport::Names),
             };
         }
+        if self.layout == TargetLayout::HuggingFace && model.format() == "gguf" {
+            return name_gguf(model);
+        }
         let layout = match self.layout {
             TargetLayout::Modules => return rename(&family()?, LayoutId::MODULES, model),
             TargetLayout::HuggingFace => match family() {
@@ -112,6 +119,36 @@ fn rename(family: &Family, to: LayoutId, model: &mut Model) -> Result<StepReport
     let origins =
         origins.map(|old| places.iter().map(|place| old.get((*place)?).cloned().flatten()).collect());
     model.set_tensors(tensors, origins);
+    Ok(StepReport::Names)
+}
+
+/// Gives the tensors of a GGUF file the names of Hugging Face, with the configuration that its keys describe.
+fn name_gguf(model: &mut Model) -> Result<StepReport> {
+    let root = model.root().to_owned();
+    let at_root = |error: Error| error.in_file(&root);
+    let blocks = model.tensors().compounds().iter().find_map(|compound| match &compound.kind {
+        CompoundKind::Blocks { scheme } => Some((compound.name.clone(), scheme.clone())),
+        _ => None,
+    });
+    if let Some((tensor, scheme)) = blocks {
+        return Err(at_root(gguf_model::Problem::Blocks { tensor, scheme }.into()));
+    }
+    let keys = model.checkpoint.values().filter_map(|(name, value)| {
+        let key = name.strip_prefix("__metadata__.")?.to_owned();
+        match value {
+            CheckpointValue::Gguf(value) => Some((key, value.clone())),
+            CheckpointValue::Text(text) => Some((key, GgufValue::Text(text.to_string().into()))),
+            _ => None,
+        }
+    });
+    let made =
+        hugging_face_model(&keys.collect::<GgufKeys>(), model.tensors().as_slice()).map_err(at_root)?;
+    let origins = model.origins.take();
+    let origins =
+        origins.map(|old| made.places.iter().map(|place| old.get(*place).cloned().flatten()).collect());
+    model.set_tensors(made.tensors.into_iter().collect::<Tensors>(), origins);
+    model.document = Some(LayoutDocument::of_hugging_face(made.config));
+    model.notes.push(Note::GgufTokenizer);
     Ok(StepReport::Names)
 }
 

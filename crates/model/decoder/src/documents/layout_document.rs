@@ -28,6 +28,11 @@ impl LayoutDocument {
         self.layout.file
     }
 
+    /// Creates a `config.json` with these keys.
+    pub fn of_hugging_face(keys: Map<String, Value>) -> Self {
+        Self { layout: &HUGGING_FACE, keys }
+    }
+
     /// Returns the text of the document for these tensors: a `config.json` states their dtype.
     pub fn text(&self, tensors: &Tensors) -> String {
         let mut keys = self.keys.clone();

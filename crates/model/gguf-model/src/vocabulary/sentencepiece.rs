@@ -18,7 +18,7 @@ const FILE: &str = "tokenizer.model";
 /// Largest number of pieces.
 const PIECES_MAX: usize = 1 << 22;
 
-/// TokenPiece of a vocabulary.
+/// Piece of a vocabulary.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenPiece {
     pub(crate) text: Bytes,

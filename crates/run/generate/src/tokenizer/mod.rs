@@ -111,6 +111,19 @@ impl Tokenizer {
         }
     }
 
+    /// Returns the `tokenizer.json` of Llama 3's `tokenizer.model`; `None` if the file has another format.
+    ///
+    /// # Errors
+    /// Returns an error if the file is damaged.
+    pub fn json_of_tiktoken(bytes: &[u8]) -> Result<Option<String>> {
+        let file = "tokenizer.model";
+        if !tiktoken::is_tiktoken(bytes) {
+            return Ok(None);
+        }
+        let tokenizer = Self::from_file(file, bytes)?;
+        catch_panics(file, || tokenizer.inner.to_string(false)).map(Some)
+    }
+
     /// Returns the name of the tokenizer's file.
     pub fn file(&self) -> &str {
         &self.file
