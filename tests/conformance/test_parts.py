@@ -137,6 +137,9 @@ def test_another_base_is_refused(make, tmp_path):
     refused(needed, {**whole, needed: ("BF16", shape, data[: len(data) // 2])})
     other = {name: (dtype, shape, bytes(byte ^ 1 for byte in data)) for name, (dtype, shape, data) in whole.items()}
     refused("0 of", other)
+    # Norms of ones agree by chance.
+    ones = {name: row for name, row in whole.items() if len(set(row[2][at : at + 4] for at in range(0, len(row[2]), 4))) == 1}
+    refused(f"{len(ones)} of", {**other, **ones})
     name = "model.embed_tokens.weight"
     dtype, shape, data = whole[name]
     refused(name, {**whole, name: (dtype, [shape[0] * 2, shape[1]], data * 2)})

@@ -168,8 +168,11 @@ pub enum Problem {
     #[error("it is not its base: config.json has other values of {}", keys.join(", "))]
     OtherConfiguration { keys: Vec<String> },
     /// No tensor of a base is one of the model that it should complete.
-    #[error("it is not its base: 0 of {of} tensors agree bit for bit")]
-    NotItsBase { of: usize },
+    #[error(
+        "it is not its base: {agree} of {of} tensors agree bit for bit{}",
+        if *agree == 0 { "" } else { ", and each of them is one number repeated" }
+    )]
+    NotItsBase { agree: usize, of: usize },
     /// A base lacks a tensor that it should give.
     #[error("it has no tensor `{}` either", name.escape_debug())]
     NotInBase { name: String },

@@ -93,7 +93,7 @@ pub struct VerifyOptions {
     #[serde(rename = "rename")]
     #[cfg_attr(feature = "cli", arg(long = "rename", value_name = "REGEX=TO"))]
     pub renames: Vec<Rename>,
-    /// Convert a LLaMA into the layout of Hugging Face (with config.json) or of Meta (with params.json)
+    /// The names that the conversion gave the tensors
     #[serde(rename = "names")]
     #[cfg_attr(feature = "cli", arg(long = "names", value_name = "LAYOUT"))]
     pub target_layout: Option<TargetLayout>,

@@ -40,9 +40,9 @@ impl Step for Complete {
         let (tensors, layout) = translated(model, &base, &family).map_err(in_base)?;
         let missing = family.model.missing_in(layout, &shapes(model.tensors()));
         let taken = taken(&missing, model.tensors(), &tensors).map_err(in_base)?;
-        let (agree, of) = agreement(model.tensors(), &tensors, context.observer)?;
-        if agree == 0 {
-            return Err(in_base(Problem::NotItsBase { of }.into()));
+        let Agreement { agree, of, is_proof } = Agreement::new(model.tensors(), &tensors, context.observer)?;
+        if !is_proof {
+            return Err(in_base(Problem::NotItsBase { agree, of }.into()));
         }
         let shown = output::shown_path(&self.base).display().to_string();
         let names = taken.iter().map(|(name, _)| name.clone()).collect();
@@ -123,14 +123,35 @@ fn main_dtype(tensors: &Tensors) -> Option<Dtype> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(dtype, _)| dtype)
 }
 
-/// Counts the tensors that are equal bit for bit, among those that both have.
-fn agreement(ours: &Tensors, base: &Tensors, observer: &dyn Observer) -> Result<(usize, usize)> {
-    let (mut agree, mut of) = (0_usize, 0_usize);
-    for (name, tensor) in ours {
-        let Some(other) = base.get(name) else { continue };
-        of = of.saturating_add(1);
-        let is_equal = tensor.has_elements_of(other, observer).map_err(|error| error.in_tensor(name))?;
-        agree = agree.saturating_add(usize::from(is_equal));
+/// How many tensors of a model and a base are equal bit for bit.
+struct Agreement {
+    agree: usize,
+    /// Number of tensors that both have.
+    of: usize,
+    /// True if one of those that agree has several numbers: norms of ones agree by chance.
+    is_proof: bool,
+}
+
+impl Agreement {
+    /// Compares the tensors that both have.
+    fn new(ours: &Tensors, base: &Tensors, observer: &dyn Observer) -> Result<Self> {
+        let mut found = Self { agree: 0, of: 0, is_proof: false };
+        for (name, tensor) in ours {
+            let Some(other) = base.get(name) else { continue };
+            found.of = found.of.saturating_add(1);
+            if tensor.has_elements_of(other, observer).map_err(|error| error.in_tensor(name))? {
+                found.agree = found.agree.saturating_add(1);
+                found.is_proof = found.is_proof || has_several_numbers(tensor)?;
+            }
+        }
+        Ok(found)
     }
-    Ok((agree, of))
+}
+
+/// Returns true if the first numbers of a tensor are not all equal.
+fn has_several_numbers(tensor: &Tensor) -> Result<bool> {
+    let window = tensor.gathered().window(0)?;
+    let mut numbers = window.chunks_exact(usize::try_from(tensor.dtype().size()).unwrap_or(1).max(1));
+    let first = numbers.next();
+    Ok(numbers.any(|number| Some(number) != first))
 }

@@ -156,7 +156,7 @@ fn part_of(whole: &Tensor, index: u64, part: u64, parts: u64) -> Result<Tensor, 
             let own = if index == 0 && part == 0 { own } else { own.without_checksum() };
             Tensor::new(view.dtype(), view.shape().to_vec(), contiguous_strides(view.shape()), 0, own)
         }
-        None => Tensor::concat(0, &[view.clone()]).or(Ok(view)),
+        None => Tensor::concat(0, std::slice::from_ref(&view)).or(Ok(view)),
     }
 }
 

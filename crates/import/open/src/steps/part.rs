@@ -86,7 +86,7 @@ fn take(part: &TextPart, all: &Tensors) -> Result<Taken> {
 
 /// Returns the module of a tensor in its class, which may be below another one.
 fn module(name: &str) -> &str {
-    let skipped = if name.starts_with("model.") { 1 } else { 0 };
+    let skipped = usize::from(name.starts_with("model."));
     let end = name.match_indices('.').nth(skipped).map_or(name.len(), |(end, _)| end);
     name.get(..end).unwrap_or(name)
 }

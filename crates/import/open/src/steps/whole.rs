@@ -40,9 +40,10 @@ impl Step for RequireWhole {
         };
         let runs = !known.is_quantized && decoder::architectures().any(|runs| runs == known.model_type);
         let tensors = shapes(model.tensors());
-        let is_known = match self.for_decoder {
-            true => runs && (is_of(&known, &tensors) || has_other_prefix(&known, &tensors)),
-            false => is_of(&known, &tensors),
+        let is_known = if self.for_decoder {
+            runs && (is_of(&known, &tensors) || has_other_prefix(&known, &tensors))
+        } else {
+            is_of(&known, &tensors)
         };
         if !is_known || !model.tensors().compounds().is_empty() {
             return Ok(StepReport::Names);
