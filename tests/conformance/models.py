@@ -48,6 +48,7 @@ ROPE = {"rope_theta": 10000.0}
 LONG_FACTORS = {"short_factor": [1.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6], "long_factor": [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 9.0]}
 MIXED = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 EXPERTS = {"num_experts": 6, "num_local_experts": 6, "num_experts_per_tok": 2}
+GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_inner": 192, "n_positions": 2048}
 SHARP = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0,
          "llama_4_scaling_beta": 0.1}
 GROUPED = {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 48,
@@ -114,6 +115,10 @@ SAVED = {
     "phi": ("phi", {"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25}),
     "phi whole heads": ("phi", {"layer_norm_eps": 1e-3, "partial_rotary_factor": 1.0, "num_key_value_heads": 4}),
     "phimoe": ("phimoe", EXPERTS | {"attention_bias": True, "lm_head_bias": True, "router_jitter_noise": 0.1}),
+    "gpt2": ("gpt2", GPT2 | {"scale_attn_weights": False}),
+    "gpt2 untied": ("gpt2", GPT2 | {"tie_word_embeddings": False}),
+    "opt": ("opt", {"ffn_dim": 192, "word_embed_proj_dim": 64}),
+    "opt no biases": ("opt", {"ffn_dim": 96, "word_embed_proj_dim": 64, "enable_bias": False, "tie_word_embeddings": False}),
     "glm4_moe": ("glm4_moe", GROUPED | {"head_dim": 24, "use_qk_norm": True, "attention_bias": True}),
 }
 # The names of the modules of transformers 5, which some programs write.

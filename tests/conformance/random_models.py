@@ -11,7 +11,7 @@ from types import SimpleNamespace
 ARCHITECTURES = (
     "llama mistral qwen2 qwen3 phi3 gemma gemma2 gemma3_text granite smollm3 olmo2 stablelm ministral mixtral qwen3_moe gpt_oss "
     "qwen2_moe arcee seed_oss ministral3 olmo3 cohere cohere2 glm glm4 exaone4 helium ernie4_5 hunyuan_v1_dense granitemoe olmoe apertus "
-    "starcoder2 phi phimoe glm4_moe").split()
+    "starcoder2 phi phimoe glm4_moe gpt2 opt").split()
 WITH_EXPERTS = "mixtral", "qwen3_moe", "gpt_oss", "qwen2_moe", "granitemoe", "olmoe", "phimoe", "glm4_moe"
 # Classes whose default of `num_key_value_heads` is the number of heads, and those in which `null` means it.
 HEADS_BY_DEFAULT = ("llama", "phi3", "granite", "olmo2", "arcee", "olmo3", "cohere", "cohere2", "hunyuan_v1_dense", "granitemoe", "olmoe", "apertus",
@@ -20,8 +20,15 @@ HEADS_BY_NULL = *HEADS_BY_DEFAULT, "qwen2", "qwen3", "smollm3", "qwen2_moe", "se
 # Classes whose defaults of `head_dim` are sizes of published models, and those that do not run with some settings without it.
 OWN_HEAD_DIM = "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "seed_oss", "ministral3", "glm", "glm4", "helium", "ernie4_5"
 # Classes that compute it, or do not rotate the part of a head that it says.
-NO_HEAD_DIM = "stablelm", "cohere2", "phi"
+NO_HEAD_DIM = "stablelm", "cohere2", "phi", "gpt2", "opt"
 NEED_HEAD_DIM = *OWN_HEAD_DIM, "ministral", "mixtral", "hunyuan_v1_dense"
+# Other names of keys; `None` leaves them out.
+OLD_NAMES = {"num_key_value_heads": None, "head_dim": None, "hidden_act": "activation_function", "rms_norm_eps": "layer_norm_epsilon"}
+NAMES = {
+    "gpt2": OLD_NAMES | {"hidden_size": "n_embd", "intermediate_size": "n_inner", "max_position_embeddings": "n_positions",
+                         "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
+    "opt": OLD_NAMES | {"intermediate_size": "ffn_dim", "rms_norm_eps": None},
+}
 
 # Keys that only some classes read. The others keep them, and they change nothing there.
 FOREIGN = {
@@ -75,7 +82,8 @@ class Document:
         self.config |= self.rope
         for key in self.r.sample([*FOREIGN], self.r.choice((0, 0, 0, 1, 2))):
             self.config.setdefault(key, self.r.choice(FOREIGN[key]))
-        items = [*self.config.items()]
+        names = NAMES.get(self.model_type, {})
+        items = [(names.get(key, key), value) for key, value in self.config.items() if names.get(key, key)]
         self.r.shuffle(items)
         return dict(items)
 
@@ -124,7 +132,9 @@ class Document:
         self.put("max_position_embeddings", *CONTEXTS[3:], absent=0.15)
         self.put("tie_word_embeddings", True, False, absent=0.4)
         activation = "hidden_activation" if self.model_type in ("gemma2", "gemma3_text") else "hidden_act"
-        known = {"apertus": ("xielu", "relu2"), "arcee": ("relu2", "relu", *ACTIVATIONS)}.get(self.model_type, ACTIVATIONS)
+        if self.model_type in NAMES:
+            self.put("max_position_embeddings", 48, 64, absent=0.1)
+        known = {"opt": ("relu", "gelu"), "apertus": ("xielu", "relu2"), "arcee": ("relu2", "relu", *ACTIVATIONS)}.get(self.model_type, ACTIVATIONS)
         self.put(activation, *known, absent=0.4)
         # A padding token must be in the vocabulary.
         self.config["pad_token_id"] = self.r.choice((0, 3, None))
@@ -469,6 +479,15 @@ class Document:
                         "first_k_dense_replace": self.r.choice((0, 1, 2))}
         self.put("n_shared_experts", 1, 2)
         self.put("routed_scaling_factor", 1.0, 2.5)
+
+    def gpt2(self):
+        self.put("scale_attn_weights", True, False, absent=0.5)
+        self.rope = {}
+
+    def opt(self):
+        self.flags("enable_bias")
+        self.config["word_embed_proj_dim"] = self.config["hidden_size"]
+        self.rope = {}
 
 
 SCALINGS = {"default": Document.no_scaling, "linear": Document.linear, "dynamic": Document.dynamic, "yarn": Document.yarn,

@@ -123,7 +123,9 @@ impl Decoder {
     pub fn weights(&self) -> impl Iterator<Item = Weight> {
         let bias = (self.block().norm == NormKind::Layer).then_some(Weight::NormBias);
         let output = self.biases().logits.then_some(Weight::OutputBias);
-        let outer = [Weight::Embedding, Weight::Norm, Weight::Output].into_iter().chain(bias).chain(output);
+        let positions = self.block().learned_positions.map(|_| Weight::Positions);
+        let outer = [Weight::Embedding, Weight::Norm, Weight::Output].into_iter();
+        let outer = outer.chain(bias).chain(output).chain(positions);
         outer.chain((0..self.n_layers()).flat_map(|layer| self.layer_weights(layer)))
     }
 
@@ -216,6 +218,7 @@ impl Decoder {
                 all(&[&[SizeTerm::Vocab, SizeTerm::OtherEmbeddings], &[SizeTerm::Dim]])
             }
             Weight::Embedding | Weight::Output => all(&[&[SizeTerm::Vocab], &[SizeTerm::Dim]]),
+            Weight::Positions => all(&[&[SizeTerm::Positions], &[SizeTerm::Dim]]),
             Weight::OutputBias => all(&[&[SizeTerm::Vocab]]),
             Weight::Norm | Weight::NormBias => all(&[&[SizeTerm::Dim]]),
             Weight::Layer { part, .. } | Weight::Expert { part, .. } => all(matrix(part)),
@@ -231,6 +234,9 @@ impl Decoder {
         let mut dimensions = self.dimensions(weight);
         if let Some(rows) = dimensions.first_mut().filter(|_| !place.fused_parts.is_empty()) {
             *rows = place.fused_parts.iter().flat_map(|part| self.row_sizes(weight, *part)).collect();
+        }
+        if place.has_columns_first {
+            dimensions.reverse();
         }
         if let Some((_, transposed)) = place.stack_index {
             if transposed {
@@ -248,7 +254,8 @@ impl Decoder {
 
     /// Returns the view of the weight inside a fused or stacked tensor; `None` if the weight is the whole tensor.
     fn weight_view(&self, weight: Weight, place: &WeightPlace, tensor: &Tensor) -> Result<Option<Tensor>> {
-        if place.fused_parts.is_empty() && place.stack_index.is_none() {
+        let is_turned = place.has_columns_first && tensor.shape().len() == 2;
+        if place.fused_parts.is_empty() && place.stack_index.is_none() && !is_turned {
             return Ok(None);
         }
         let failed = |reason: tensor::Error| Error::from(reason).in_tensor(&place.name);
@@ -260,6 +267,9 @@ impl Decoder {
         let mut skip = |count: u64, stride: u64| {
             offset = offset.and_then(|offset| offset.checked_add(count.checked_mul(stride)?));
         };
+        if place.has_columns_first {
+            stride.reverse();
+        }
         if let Some((expert, transposed)) = place.stack_index {
             skip(expert, stride.remove(0));
             if transposed {
@@ -318,6 +328,9 @@ impl Decoder {
             SizeTerm::Hidden => self.hidden(),
             SizeTerm::Vocab => self.vocab(),
             SizeTerm::OtherEmbeddings => self.other_embeddings,
+            SizeTerm::Positions => {
+                self.block().learned_positions.map_or(0, |it| it.count.saturating_add(it.offset))
+            }
             SizeTerm::Pairs => self.rotated().checked_div(2).unwrap_or(0),
             SizeTerm::Experts => experts.map_or(0, |experts| experts.count),
             SizeTerm::ExpertHidden => experts.map_or(0, |experts| experts.hidden),
@@ -338,6 +351,7 @@ impl Decoder {
             SizeTerm::Keys => format!("{} {} (of {each} each)", keys.n_kv_heads, self.n_kv_heads()),
             SizeTerm::Hidden => format!("a feed-forward width of {number}"),
             SizeTerm::Vocab => format!("{} {number}", keys.vocab),
+            SizeTerm::Positions => format!("{number} positions"),
             SizeTerm::OtherEmbeddings => format!("{number} more"),
             SizeTerm::Pairs => format!("{} {each}", keys.head_dim),
             SizeTerm::Experts => format!("{number} experts"),
@@ -363,6 +377,8 @@ enum SizeTerm {
     Vocab,
     /// Rows of the embeddings beyond those of the vocabulary.
     OtherEmbeddings,
+    /// Rows of the table of learned positions.
+    Positions,
     Pairs,
     Experts,
     ExpertHidden,

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::feed_forward::{Activation, FeedForwardKind};
+use crate::learned_positions::LearnedPositions;
 use crate::query_scale::QueryScale;
 use crate::router::Router;
 
@@ -27,6 +28,9 @@ pub struct Block {
     /// Largest absolute value of queries, keys and values, after that norm.
     #[serde(skip_serializing_if = "is_default")]
     pub qkv_limit: Option<f64>,
+    /// Positions that are added to the embeddings.
+    #[serde(skip_serializing_if = "is_default")]
+    pub learned_positions: Option<LearnedPositions>,
     /// Factor of queries that depends on their position.
     #[serde(skip_serializing_if = "is_default")]
     pub query_scale: Option<QueryScale>,

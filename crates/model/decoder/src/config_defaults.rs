@@ -10,6 +10,8 @@ use crate::rope::THETA;
 pub(crate) struct ConfigDefaults {
     /// Keys of this class besides those of all classes; some of them do not change the result.
     pub(crate) own_keys: &'static [&'static str],
+    /// Keys of other classes, each with the key of this one for the same value.
+    pub(crate) aliases: &'static [(&'static str, &'static str)],
     /// Key of the norm epsilon, and its default.
     pub(crate) norm_eps: (&'static str, f64),
     /// Default RoPE base (theta).
@@ -43,6 +45,7 @@ pub(crate) enum RopeScalingKind {
 
 pub(crate) const DEFAULTS: ConfigDefaults = ConfigDefaults {
     own_keys: &[],
+    aliases: &[],
     norm_eps: ("rms_norm_eps", 1e-6),
     theta: THETA,
     context: 2048.0,

@@ -172,7 +172,7 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
             NoModelReason::NotThisArchitecture { architecture: architecture.name, tensor }
         }));
     }
-    let is_causal = class.is_none_or(|class| class.ends_with("ForCausalLM"));
+    let is_causal = class.is_none_or(|class| class.ends_with("ForCausalLM") || class == "GPT2LMHeadModel");
     let is_causal =
         is_causal || (parts.is_some() && class.is_some_and(|class| class.ends_with("Generation")));
     let output = format!("{}.weight", HUGGING_FACE.output);
@@ -261,6 +261,10 @@ fn from_hugging_face(
             }
         },
     };
+    for (key, alias) in text.config_defaults.aliases {
+        let value = config.get(alias).cloned();
+        config.set_default(key, value);
+    }
     let heads_given = config.override_config(given, text.config_defaults)?;
     let has_document = document.is_some();
     let config = config.with_layers(checked_layer_count(layout, tensors)?);

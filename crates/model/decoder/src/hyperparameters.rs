@@ -106,7 +106,8 @@ impl WindowedLayers {
     }
 }
 
-/// Flags for the biases of a layer's matrices.
+/// Flags for the biases of matrices.
+#[expect(clippy::struct_excessive_bools, reason = "each is about other matrices")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Biases {

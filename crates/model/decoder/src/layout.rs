@@ -9,6 +9,7 @@ use tensor::Tensors;
 use crate::weight::{LayerPart, Weight};
 
 /// Names of tensors and of hyperparameters in a family of checkpoints.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug)]
 pub struct CheckpointLayout {
     /// Organisation that defines the layout, such as Meta.
@@ -19,12 +20,18 @@ pub struct CheckpointLayout {
     pub keys: SizeKeys,
     /// Path of the token embeddings.
     pub embedding: &'static str,
+    /// Path of the table of learned positions; empty if no model has one.
+    pub(crate) positions: &'static str,
     /// Path of the last norm.
     pub norm: &'static str,
     /// Path of the output matrix.
     pub output: &'static str,
     /// True if rotary embeddings pair the two halves of a head; false if they pair adjacent dimensions.
     pub rotates_halves: bool,
+    /// True if the matrices of layers are stored with their columns first.
+    pub(crate) has_columns_first: bool,
+    /// Ends of names of tensors that files have and models do not use.
+    pub(crate) unused: &'static [&'static str],
     /// True if matrices may have biases.
     pub(crate) has_biases: bool,
     /// True if tied embeddings are also stored as the output matrix.
@@ -70,6 +77,8 @@ pub(crate) struct WeightPlace {
     pub(crate) name: String,
     /// Parts whose rows the tensor concatenates; empty if the tensor is not fused.
     pub(crate) fused_parts: &'static [LayerPart],
+    /// True for a matrix that is stored with its columns first.
+    pub(crate) has_columns_first: bool,
     /// For a tensor that stacks all experts: the index of the expert, and true if columns come before rows.
     pub(crate) stack_index: Option<(u64, bool)>,
 }
@@ -77,7 +86,7 @@ pub(crate) struct WeightPlace {
 impl WeightPlace {
     /// Returns a substitute for the location of a weight that the layout does not support.
     pub(crate) fn unsupported_weight(weight: Weight) -> Self {
-        Self { name: format!("{weight:?}"), fused_parts: &[], stack_index: None }
+        Self { name: format!("{weight:?}"), fused_parts: &[], has_columns_first: false, stack_index: None }
     }
 }
 
@@ -94,6 +103,9 @@ pub static META: CheckpointLayout = CheckpointLayout {
         vocab: "vocab_size",
     },
     embedding: "tok_embeddings",
+    positions: "",
+    has_columns_first: false,
+    unused: &[],
     norm: "norm",
     output: "output",
     frequencies: ["rope.freqs", ".attention.inner_attention.rope.freqs"],
@@ -132,6 +144,9 @@ pub static HUGGING_FACE: CheckpointLayout = CheckpointLayout {
         vocab: "vocab_size",
     },
     embedding: "model.embed_tokens",
+    positions: "",
+    has_columns_first: false,
+    unused: &[],
     norm: "model.norm",
     output: "lm_head",
     frequencies: ["model.rotary_emb.inv_freq", ".rotary_emb.inv_freq"],
@@ -198,9 +213,12 @@ impl CheckpointLayout {
     }
 
     pub(crate) fn places(&self, weight: Weight) -> Vec<WeightPlace> {
-        let alone = |name: String| vec![WeightPlace { name, fused_parts: &[], stack_index: None }];
+        let alone = |name: String| {
+            vec![WeightPlace { name, fused_parts: &[], has_columns_first: false, stack_index: None }]
+        };
         match weight {
             Weight::Embedding => alone(format!("{}.weight", self.embedding)),
+            Weight::Positions => alone(format!("{}.weight", self.positions)),
             Weight::Norm => alone(format!("{}.weight", self.norm)),
             Weight::NormBias => alone(format!("{}.bias", self.norm)),
             Weight::Output => alone(format!("{}.weight", self.output)),
@@ -209,6 +227,7 @@ impl CheckpointLayout {
                 vec![WeightPlace {
                     name: self.weight(layer, part),
                     fused_parts: self.tensor_path(part).1,
+                    has_columns_first: self.has_columns_first,
                     stack_index: None,
                 }]
             }
@@ -216,6 +235,7 @@ impl CheckpointLayout {
                 vec![WeightPlace {
                     name: self.bias(layer, part),
                     fused_parts: self.tensor_path(part).1,
+                    has_columns_first: false,
                     stack_index: None,
                 }]
             }
@@ -232,13 +252,14 @@ impl CheckpointLayout {
         let path = format!("{}{layer}.", self.layers);
         let alone = (self.expert_path)(part).map(|[before, after]| {
             let name = format!("{path}{before}{expert}{after}.{}", if bias { "bias" } else { "weight" });
-            WeightPlace { name, fused_parts: &[], stack_index: None }
+            WeightPlace { name, fused_parts: &[], has_columns_first: false, stack_index: None }
         });
         let stack = self.stacks.iter().filter(|stack| stack.parts.contains(&part)).map(|stack| {
             let name = format!("{path}{}{}", stack.name, if bias { "_bias" } else { "" });
             WeightPlace {
                 name,
                 fused_parts: stack.parts,
+                has_columns_first: false,
                 stack_index: Some((expert, stack.transposed && !bias)),
             }
         });

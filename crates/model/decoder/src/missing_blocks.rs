@@ -16,7 +16,6 @@ const MISSING: &[(&str, &[&str])] = &[
     ("delta attention with a decay of each channel", &["kimi_linear"]),
     ("Mamba layers", &["falcon_h1", "granitemoehybrid", "mamba", "mamba2", "nemotron_h"]),
     ("attention in chunks", &["llama4", "llama4_text"]),
-    ("learned positions", &["gpt2", "opt"]),
     ("ALiBi", &["bloom"]),
     ("queries, keys and values that are fused by head", &["falcon", "gpt_neox"]),
 ];

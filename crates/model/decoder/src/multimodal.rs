@@ -141,20 +141,22 @@ impl Decoder {
         let is_left_out = |name: &str| {
             let skips =
                 || layout.layer_number(name).is_some_and(|layer| self.skipped_layers.contains(&layer));
-            name != output && ((has_towers && !name.starts_with(root)) || skips())
+            let is_unused = layout.unused.iter().any(|end| name.ends_with(end));
+            name != output && (is_unused || (has_towers && !name.starts_with(root)) || skips())
         };
-        let (mut kept, mut parts, mut count) = (Tensors::with_capacity(tensors.len()), Vec::new(), 0);
-        for (name, tensor) in tensors.iter() {
+        let (mut kept, mut parts) = (Tensors::with_capacity(tensors.len()), Vec::new());
+        for (name, tensor) in tensors {
             if !is_left_out(name) {
                 kept.push(name.clone(), tensor.clone());
                 continue;
             }
-            count += 1;
-            let part = match layout.layer_number(name) {
-                Some(layer) => format!("{}{layer}", layout.layers),
-                None => name
+            let unused = layout.unused.iter().find(|end| name.ends_with(**end));
+            let part = match (unused, layout.layer_number(name)) {
+                (Some(end), _) => end.trim_start_matches('.').to_owned(),
+                (None, Some(layer)) => format!("{}{layer}", layout.layers),
+                (None, None) => name
                     .splitn(3, '.')
-                    .take(1 + usize::from(name.starts_with("model.")))
+                    .take(if name.starts_with("model.") { 2 } else { 1 })
                     .collect::<Vec<_>>()
                     .join("."),
             };
@@ -162,6 +164,7 @@ impl Decoder {
                 parts.push(part);
             }
         }
+        let count = tensors.len().saturating_sub(kept.len());
         (count > 0).then_some((kept, DecoderNote::PartsLeftOut { count, parts }))
     }
 }

@@ -67,20 +67,7 @@ impl Decoder {
             Error::from(Problem::InvalidParam { file, key, found, expected })
         };
         let skipped = &facts.skipped_layers;
-        if !skipped.is_sorted_by(|one, next| one < next) {
-            let expected = "numbers of layers in order".to_owned();
-            return Err(wrong("cross_attention_layers", &format!("{skipped:?}"), expected));
-        }
-        // The last layers may be skipped, and left out.
-        let layers = layout.count_layers(tensors.names());
-        let layers =
-            skipped.iter().fold(layers, |count, layer| count.saturating_add(u64::from(*layer == count)));
-        let n_layers = facts.n_layers.unwrap_or(layers);
-        if n_layers != layers {
-            let expected = format!("{layers}, the number of layers in the checkpoint");
-            return Err(wrong(keys.n_layers, &n_layers, expected));
-        }
-        let n_layers = layers.saturating_sub(skipped.len() as u64);
+        let n_layers = count_layers(layout, &facts, tensors, &wrong)?;
         let first = stored_layer(skipped, 0);
         let size = |name: String, dimension: usize| {
             let tensor = tensors.get(name.as_str());
@@ -146,6 +133,7 @@ impl Decoder {
             rope_of_layer: facts.rope_of_layer.as_deref(),
             windows: &facts.windows,
             block: &facts.block,
+            skipped_layers: skipped,
         };
         checked.check(&wrong)?;
         Self {
@@ -283,6 +271,27 @@ impl Decoder {
     /// Returns the flags for biases.
     pub fn biases(&self) -> Biases {
         self.biases
+    }
+}
+
+/// Returns the number of layers that text goes through. The last layers of the checkpoint may be skipped, and left out.
+///
+/// # Errors
+/// Returns an error if the document states another number.
+fn count_layers(
+    layout: &CheckpointLayout,
+    facts: &Hyperparameters,
+    tensors: &Tensors,
+    wrong: MakeParamError<'_>,
+) -> Result<u64> {
+    let (skipped, layers) = (&facts.skipped_layers, layout.count_layers(tensors.names()));
+    let layers = skipped.iter().fold(layers, |count, layer| count.saturating_add(u64::from(*layer == count)));
+    match facts.n_layers {
+        Some(stated) if stated != layers => {
+            let expected = format!("{layers}, the number of layers in the checkpoint");
+            Err(wrong(layout.keys.n_layers, &stated, expected))
+        }
+        _ => Ok(layers.saturating_sub(skipped.len() as u64)),
     }
 }
 

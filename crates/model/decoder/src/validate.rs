@@ -22,6 +22,7 @@ pub(crate) struct HyperparameterCheck<'f> {
     pub(crate) rope_of_layer: Option<&'f [Option<usize>]>,
     pub(crate) windows: &'f AttentionWindows,
     pub(crate) block: &'f Block,
+    pub(crate) skipped_layers: &'f [u64],
 }
 
 /// Builds the error for a key, its value, and the expected value.
@@ -62,6 +63,10 @@ impl HyperparameterCheck<'_> {
             if let Some(other) = ropes.iter().flatten().find(|index| **index >= self.ropes.len()) {
                 return Err(wrong("rope_of_layer", other, format!("less than {}", self.ropes.len())));
             }
+        }
+        if !self.skipped_layers.is_sorted_by(|one, next| one < next) {
+            let found = format!("{:?}", self.skipped_layers);
+            return Err(wrong("cross_attention_layers", &found, "numbers of layers in order".to_owned()));
         }
         if self.windows.size == Some(0) {
             return Err(wrong("sliding_window", &0, "at least 1".to_owned()));
@@ -176,6 +181,7 @@ impl HyperparameterCheck<'_> {
         check_positive(wrong, &[("final_logit_softcapping", scales.logits_soft_cap.unwrap_or(1.0))])?;
         check_positive(wrong, &[("clip_qkv", qkv_limit.unwrap_or(1.0))])?;
         query_scale.map_or(Ok(()), |scale| scale.check(wrong))?;
+        self.block.learned_positions.map_or(Ok(()), |positions| positions.check(wrong))?;
         self.block.check_feed_forward(wrong)?;
         if *head_norm_last && self.ropes.iter().any(Rope::depends_on_length) {
             let expected = "one that does not depend on the length, because keys are normalised after it";

@@ -10,6 +10,8 @@ use crate::feed_forward::FeedForwardKind;
 pub enum Weight {
     /// Token embeddings: `[vocab, dim]`.
     Embedding,
+    /// Table of learned positions: `[offset + count, dim]`.
+    Positions,
     /// Weight of the last norm: `[dim]`.
     Norm,
     /// Bias of the last norm: `[dim]`.
@@ -165,7 +167,12 @@ impl LayerPart {
 impl Weight {
     pub(crate) fn part(self) -> Option<LayerPart> {
         match self {
-            Self::Embedding | Self::Norm | Self::NormBias | Self::Output | Self::OutputBias => None,
+            Self::Embedding
+            | Self::Positions
+            | Self::Norm
+            | Self::NormBias
+            | Self::Output
+            | Self::OutputBias => None,
             Self::Layer { part, .. }
             | Self::Bias { part, .. }
             | Self::Head { part, .. }
@@ -189,7 +196,12 @@ impl Weight {
 
     pub(crate) fn layer(self) -> Option<u64> {
         match self {
-            Self::Embedding | Self::Norm | Self::NormBias | Self::Output | Self::OutputBias => None,
+            Self::Embedding
+            | Self::Positions
+            | Self::Norm
+            | Self::NormBias
+            | Self::Output
+            | Self::OutputBias => None,
             Self::Layer { layer, .. }
             | Self::Bias { layer, .. }
             | Self::Head { layer, .. }

@@ -55,6 +55,9 @@ pub enum Problem {
         /// Number of sequences in the batch.
         batch: usize,
     },
+    /// There are more tokens than the model has positions for.
+    #[error("there are {tokens} tokens, and the model has positions for {positions}")]
+    Positions { tokens: usize, positions: usize },
     /// Token ids that are not in the vocabulary.
     #[error("the input tokens has ids from {low} to {high}, expected ids from 0 to {}", vocab.saturating_sub(1))]
     TokenIds {
@@ -93,7 +96,7 @@ pub enum Problem {
 
 details! {
     Problem {
-        Input: NotMatrix, MissingWeight, WeightShape, Tokens, TokenIds, PastShape, CacheMismatch;
+        Input: NotMatrix, MissingWeight, WeightShape, Tokens, TokenIds, Positions, PastShape, CacheMismatch;
         Unsupported: Dtype, TooLarge;
         Io: Threads, Memory;
     }

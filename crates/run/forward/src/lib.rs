@@ -27,6 +27,7 @@ mod error;
 mod experts;
 mod feed_forward;
 mod kernel;
+mod learned_positions;
 mod linear;
 mod memory;
 mod model;

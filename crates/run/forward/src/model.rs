@@ -255,6 +255,7 @@ impl ForwardModel {
             total
         } else {
             let total = cache.len().checked_add(seq).ok_or(Problem::Memory { nbytes: u64::MAX })?;
+            net.weights.positions.as_ref().map_or(Ok(()), |positions| positions.check(total))?;
             pass.logits.out = zeros(checked_product(&[batch, pass.logits.returned, self.dims.vocab])?)?;
             cache.reserve(total)?;
             *pass.total.insert(total)
@@ -309,6 +310,11 @@ impl ForwardModel {
             for id in ids.iter().skip(first).take(count) {
                 let embedding = |number| h.push(T::from_f64(number) * net.embedding_factor);
                 net.weights.embedding.for_each_in_row(*id, embedding);
+            }
+        }
+        if let Some(positions) = &net.weights.positions {
+            for (row, embedding) in h.chunks_exact_mut(dim).enumerate() {
+                positions.add_to(past + row % count, embedding);
             }
         }
         let mut work = LayerState::new(&self.pool, queries, angles, dim, hidden)?;

@@ -15,6 +15,7 @@ use crate::block::{self, Attention, Layer, Norms};
 use crate::experts::{Experts, SharedExpertLayer};
 use crate::feed_forward::{FeedForward, GateAndUp};
 use crate::kernel::Matrix;
+use crate::learned_positions::PositionTable;
 use crate::linear::Linear;
 use crate::memory::checked_product;
 use crate::norm::Norm;
@@ -27,6 +28,8 @@ use crate::{Error, Problem, Result};
 pub(crate) struct Weights<T> {
     /// Matrix of shape [vocab, dim].
     pub(crate) embedding: Matrix,
+    /// Positions that are added to embeddings.
+    pub(crate) positions: Option<PositionTable>,
     pub(crate) layers: Vec<Layer<T>>,
     pub(crate) norm: Norm<T>,
     /// Matrix of shape [vocab, dim].
@@ -100,7 +103,12 @@ impl<T: Real> Weights<T> {
         let bias = (decoder.block().norm == NormKind::Layer).then_some(Weight::NormBias);
         let norm = source.norm(&[Weight::Norm], bias, dims.dim)?;
         let bias = decoder.biases().logits.then(|| source.vector(Weight::OutputBias)).transpose()?;
-        Ok(Self { embedding, layers, norm, output: Linear { matrix: output, bias } })
+        let positions = decoder.block().learned_positions.map(|learned| {
+            let offset = size_in_memory(learned.offset)?;
+            Ok::<_, Error>(PositionTable { rows: source.matrix(Weight::Positions)?, offset })
+        });
+        let positions = positions.transpose()?;
+        Ok(Self { embedding, positions, layers, norm, output: Linear { matrix: output, bias } })
     }
 }
 
@@ -310,7 +318,9 @@ impl WeightLookup<'_> {
     fn matrix(&self, weight: Weight) -> Result<Matrix> {
         let (_, tensor) = self.tensor(weight)?;
         // Rows of embeddings are looked up, so they must be rows in the file.
-        let turned = Some(tensor).filter(|_| weight != Weight::Embedding).and_then(Matrix::column_major);
+        let turned = Some(tensor)
+            .filter(|_| !matches!(weight, Weight::Embedding | Weight::Positions))
+            .and_then(Matrix::column_major);
         if let Some(turned) = turned {
             return self.checked_tensor(weight).map(|_| turned);
         }

@@ -43,12 +43,11 @@ const OWN_KEYS: &[&str] = &["attention_bias", "mlp_bias", "post_norm", "qk_norm"
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
     let biases = Biases { qkv: attention, output: attention, ..Biases::default() };
-    let rope = match config.rope_object()? {
-        Some(_) => base.rope,
-        None => {
-            let scaling = Some(RopeScaling::Llama3(Llama3::with_factor(8.0)));
-            Rope { theta: ARCHITECTURE.config_defaults.theta, scaling }
-        }
+    let rope = if config.rope_object()?.is_some() {
+        base.rope
+    } else {
+        let scaling = Some(RopeScaling::Llama3(Llama3::with_factor(8.0)));
+        Rope { theta: ARCHITECTURE.config_defaults.theta, scaling }
     };
     let block =
         Block { head_norm: Some(HeadNormScope::Head), feed_forward: FeedForwardKind::Plain, ..base.block };

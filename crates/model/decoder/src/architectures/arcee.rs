@@ -1,4 +1,4 @@
-//! Arcee: LLaMA whose feed-forward layer is a squared ReLU without a gate.
+//! Arcee: LLaMA whose feed-forward layer is a squared `ReLU` without a gate.
 //!
 //! Facts: `configuration_arcee.py` and `modeling_arcee.py` in `transformers` 5.23.
 use crate::Result;

@@ -36,5 +36,5 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
     // Without a window, all layers have positions.
     let rope_of_layer = size.and_then(|_| rope_of_windowed(&windows, |windowed| windowed.then_some(0)));
     let block = Block { norms: NormPlace::After, head_norm: Some(HeadNormScope::Head), ..base.block };
-    Ok(Hyperparameters { rope_of_layer, windows, block, ..base })
+    Ok(Hyperparameters { windows, block, rope_of_layer, ..base })
 }

@@ -82,5 +82,5 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
     let block = Block { head_norm, experts: Some(experts), ..base.block };
     let skipped_layers: Vec<u64> = config.layers().filter(|layer| *layer >= n_layers).collect();
     let n_layers = base.n_layers.map(|count| count.saturating_add(skipped_layers.len() as u64));
-    Ok(Hyperparameters { n_layers, skipped_layers, biases, block, ..base })
+    Ok(Hyperparameters { n_layers, biases, block, skipped_layers, ..base })
 }

@@ -12,6 +12,7 @@ mod gemma3;
 mod glm;
 mod glm4;
 mod glm4_moe;
+mod gpt2;
 mod gpt_oss;
 mod granite;
 mod granitemoe;
@@ -27,6 +28,7 @@ mod multimodal;
 mod olmo2;
 mod olmo3;
 mod olmoe;
+mod opt;
 mod phi;
 mod phi3;
 mod phimoe;
@@ -84,6 +86,8 @@ pub(crate) static ARCHITECTURES: &[&Architecture] = &[
     &phi::ARCHITECTURE,
     &phimoe::ARCHITECTURE,
     &glm4_moe::ARCHITECTURE,
+    &gpt2::ARCHITECTURE,
+    &opt::ARCHITECTURE,
 ];
 
 /// Models of several parts, of which the text model runs.

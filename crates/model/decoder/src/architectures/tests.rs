@@ -204,6 +204,11 @@ const SETTINGS: &[(&str, &str)] = &[
         "glm4_moe",
         r#"{"num_hidden_layers": 6, "first_k_dense_replace": 2, "n_shared_experts": 3, "use_qk_norm": true}"#,
     ),
+    ("gpt2", r#"{"scale_attn_weights": false, "hidden_size": 16, "intermediate_size": 8}"#),
+    ("gpt2", r#"{"scale_attn_by_inverse_layer_idx": true}"#),
+    ("opt", r#"{"enable_bias": false, "hidden_size": 16, "word_embed_proj_dim": 16}"#),
+    ("opt", r#"{"hidden_size": 16, "word_embed_proj_dim": 8}"#),
+    ("opt", r#"{"do_layer_norm_before": false}"#),
     ("glm4_moe", r#"{"n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5, "norm_topk_prob": false}"#),
 ];
 
@@ -262,7 +267,10 @@ fn no_note_names_a_key_of_the_class() {
 fn value_of(key: &str) -> &'static str {
     match key {
         "layer_types" => r#"["full_attention"]"#,
-        "sliding_window" => "null",
+        "sliding_window" | "word_embed_proj_dim" => "null",
+        "add_cross_attention" | "enable_bias" | "_remove_final_layer_norm" => "false",
+        "do_layer_norm_before" | "layer_norm_elementwise_affine" => "true",
+        key if key.starts_with("scale_attn_") => "false",
         "mlp_only_layers" | "no_rope_layers" => "[]",
         "cache_implementation" | "auto_map" => "\"x\"",
         "hidden_activation" => "\"gelu\"",

@@ -429,7 +429,7 @@ fn a_named_architecture_has_to_fit() {
             .to_string(),
         "this is not a mistral model: there is no tensor `model.layers.0.self_attn.q_proj.weight`"
     );
-    assert_eq!(error("gpt2", &DecoderOptions::default()), "unknown architecture `gpt2`");
+    assert_eq!(error("gpt9", &DecoderOptions::default()), "unknown architecture `gpt9`");
 }
 
 #[test]

@@ -115,3 +115,66 @@ fn a_text_model_of_another_type_is_none() {
         "config.json: `text_config.model_type` is \"t5\", expected \"llama\" or \"mistral\" or \"qwen2\""
     );
 }
+
+#[test]
+fn published_names_of_gpt2_lack_a_prefix_and_masks_are_left_out() {
+    let config = r#"{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 16, "n_head": 4, "n_layer": 2,
+        "n_positions": 8, "n_ctx": 8, "vocab_size": 32}"#;
+    for prefix in ["", "transformer."] {
+        let name = |rest: &str| format!("{prefix}{rest}");
+        let mut all = vec![
+            zeros(&name("wte.weight"), &[32, 16]),
+            zeros(&name("wpe.weight"), &[8, 16]),
+            zeros(&name("ln_f.weight"), &[16]),
+            zeros(&name("ln_f.bias"), &[16]),
+        ];
+        for layer in 0..2 {
+            for (part, shape) in [
+                ("attn.c_attn", [16, 48]),
+                ("attn.c_proj", [16, 16]),
+                ("mlp.c_fc", [16, 64]),
+                ("mlp.c_proj", [64, 16]),
+            ] {
+                all.push(zeros(&name(&format!("h.{layer}.{part}.weight")), &shape));
+                all.push(zeros(&name(&format!("h.{layer}.{part}.bias")), &shape[1..]));
+            }
+            for part in ["ln_1.weight", "ln_1.bias", "ln_2.weight", "ln_2.bias"] {
+                all.push(zeros(&name(&format!("h.{layer}.{part}")), &[16]));
+            }
+            all.push(zeros(&name(&format!("h.{layer}.attn.bias")), &[8, 8]));
+        }
+        let all: Tensors = all.into();
+        let decoder = model(config, &all);
+        let (kept, note) = decoder.without_other_parts(&all).expect("there are masks");
+        assert_eq!(
+            note.to_string(),
+            "2 tensors are left out, which logits of text do not depend on: `attn.bias`"
+        );
+        let assignment = decoder.assign(&kept, false).expect("all are used");
+        for assigned in &assignment.weights {
+            let tensor = assigned.tensor(&kept).expect("it has one");
+            assert_eq!(tensor.shape(), decoder.part_dimensions(assigned.weight), "{:?}", assigned.weight);
+        }
+        let key = decoder::Weight::Layer { layer: 1, part: decoder::LayerPart::Wk };
+        let key = assignment.weights.iter().find(|it| it.weight == key).and_then(|it| it.tensor(&kept));
+        let key = key.expect("it is a part of a matrix");
+        // Columns 16 to 31 of a matrix of 16 rows.
+        assert_eq!((key.storage_offset(), key.stride()), (16, &[1, 48][..]));
+    }
+}
+
+#[test]
+fn layers_that_predict_further_tokens_are_left_out() {
+    let config = format!(
+        r#"{{"model_type": "glm4_moe", {TEXT}, "num_hidden_layers": 2, "first_k_dense_replace": 9, "vocab_size": 32}}"#
+    );
+    let all = tensors("model.", "lm_head.weight", 3, 32);
+    let towers = ["visual.blocks.0.weight", "model.visual.merger.weight"];
+    let all: Tensors =
+        all.iter().filter(|(name, _)| !towers.contains(&name.as_str())).cloned().collect::<Vec<_>>().into();
+    let decoder = model(&config, &all);
+    let (kept, note) = decoder.without_other_parts(&all).expect("there is one more layer");
+    assert!(note.to_string().ends_with(": `model.layers.2`"), "{note}");
+    decoder.assign(&kept, false).expect("all are used");
+    assert_eq!(Decoder::from_record(&decoder.record(1), &kept).expect("its own record").n_layers(), 2);
+}

@@ -74,6 +74,13 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("norm of heads after the rotation", block(json!({"head_norm": "Head", "head_norm_last": true}))),
         ("limit of queries, keys and values", block(json!({"qkv_limit": 0.7, "head_norm": "Projection"}))),
         ("scale of queries", block(json!({"query_scale": {"beta": 0.4, "old": 3.0}}))),
+        (
+            "learned positions",
+            Kind {
+                rope_of_layer: json!([null, null]),
+                ..block(json!({"learned_positions": {"count": 512, "offset": 2}}))
+            },
+        ),
         ("ReLU", block(json!({"activation": "Relu"}))),
         (
             "squared ReLU without a gate",
@@ -218,6 +225,23 @@ fn the_last_rows_and_other_numbers_of_threads_are_the_same() {
             assert!(largest_difference(&all[44 * VOCAB..], last) < 2e-5, "{name}");
         }
     }
+}
+
+#[test]
+fn tokens_beyond_the_learned_positions_are_refused() {
+    let kind = Kind {
+        rope_of_layer: json!([null, null]),
+        ..block(json!({"learned_positions": {"count": 8, "offset": 2}}))
+    };
+    let model = model(&Random::from_record(&kind, Dtype::Float32, 3), 1);
+    let mut cache = model.cache(1).expect("a few bytes");
+    let mut run = |count| {
+        let result = model.forward(&tokens(count, 1), 1, &mut cache, LogitPositions::Last, ON);
+        (result.map(|_| ()).map_err(|error| error.to_string()), cache.len())
+    };
+    assert_eq!(run(6), (Ok(()), 6));
+    assert_eq!(run(3), (Err("there are 9 tokens, and the model has positions for 8".to_owned()), 6));
+    assert_eq!(run(2), (Ok(()), 8));
 }
 
 /// Stops after this number of layers.

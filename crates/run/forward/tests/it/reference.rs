@@ -246,6 +246,13 @@ impl Random {
             .iter()
             .map(|id| row(id).iter().map(|number| number * block.scales.embedding).collect())
             .collect();
+        if let Some(learned) = block.learned_positions {
+            let (table, first) = (self.of(Weight::Positions), cache[0].0.len() + learned.offset as usize);
+            for (row, embedding) in h.iter_mut().enumerate() {
+                let position = &table[(first + row) * dim..][..dim];
+                embedding.iter_mut().zip(position).for_each(|(x, position)| *x += position);
+            }
+        }
         for layer in 0..self.decoder.n_layers() {
             let norm = |part, x: &[f64]| {
                 let weight = Weight::Layer { layer, part };
@@ -471,7 +478,9 @@ impl Random {
             }
         }
         if let Router::Sigmoid { factor, .. } = experts.router {
-            weights.iter_mut().for_each(|weight| *weight *= factor);
+            for weight in &mut weights {
+                *weight *= factor;
+            }
         }
         let mut out = vec![0.0; x.len()];
         for (expert, weight) in order.into_iter().zip(weights) {

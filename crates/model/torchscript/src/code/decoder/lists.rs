@@ -14,6 +14,7 @@ pub(super) fn group_weights(weights: &[AssignedWeight]) -> WeightLists {
             Weight::Embedding | Weight::Norm | Weight::Output => "outer".to_owned(),
             Weight::NormBias => "norm_bias".to_owned(),
             Weight::OutputBias => "output_bias".to_owned(),
+            Weight::Positions => "positions".to_owned(),
             Weight::Layer { part, .. } | Weight::Head { part, .. } => weight_list_name(part).to_owned(),
             Weight::Bias { part, .. } => bias_list_name(weight_list_name(part)),
             Weight::Expert { part, .. } => format!("expert_{}", weight_list_name(part)),

@@ -52,6 +52,12 @@ fn constants(decoder: &Decoder) -> Result<NamedValues> {
     if let Activation::ClampedSwiglu { alpha, limit } = block.activation {
         own.extend([float_attribute("alpha", alpha), float_attribute("limit", limit)]);
     }
+    if let Some(learned) = block.learned_positions {
+        own.extend([
+            size_attribute("positions", learned.count)?,
+            size_attribute("first_position", learned.offset)?,
+        ]);
+    }
     if let Some(experts) = &block.experts {
         own.extend([
             size_attribute("n_experts", experts.count)?,

@@ -37,6 +37,8 @@ pub(super) const DICT: &str = r#"  def forward(self: Self,
     if torch.eq(wrong, ""):
       [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["wq"]), self.n_kv_heads{_}, self.head_dim{_})
       [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["wq"]), self.n_kv_heads{_}, self.head_dim{_})
+    [learned] if torch.eq(wrong, ""):
+    [learned]   wrong = {ns}.wrong_length(inputs, self.positions{_})
     if torch.eq(wrong, ""):
       made = (self).infer(inputs, )
       names = torch.keys(made)
@@ -55,6 +57,8 @@ pub(super) const POSITIONAL: &str = r#"  def forward(self: Self,
     inputs = annotate(Dict[str, Tensor], {"tokens": tokens})
     [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["wq"]), self.n_kv_heads{_}, self.head_dim{_})
     [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["wq"]), self.n_kv_heads{_}, self.head_dim{_})
+    [learned] if torch.eq(wrong, ""):
+    [learned]   wrong = {ns}.wrong_length(inputs, self.positions{_})
     if torch.ne(wrong, ""):
       ops.prim.RaiseException(wrong)
     out = (self).infer(inputs, )

@@ -39,7 +39,10 @@ pub(super) const START: &str = r#"  def infer(self: Self,
       past = torch.size(pk, 2)
     h = torch.to(torch.embedding(w, tokens), wide)
     [embedding scale] h = torch.mul_(h, self.embedding_scale{_})
-    [not listed] pos = torch.to(torch.arange(past, torch.add(past, s), dtype=4, device=dev), wide)
+"#;
+
+/// Angles of all positions, and the masks.
+pub(super) const POSITIONS: &str = r"    [not listed] pos = torch.to(torch.arange(past, torch.add(past, s), dtype=4, device=dev), wide)
     [listed, not length] pos = torch.to(torch.arange(past, torch.add(past, s), dtype=4, device=dev), 7)
     [length] pos = torch.to(torch.arange(0, torch.add(past, s), dtype=4, device=dev), 7)
     [not ropes] ang = torch.reshape(torch.outer(pos, (self).freqs(pos, )), [torch.numel(pos), 1, -1])
@@ -55,7 +58,7 @@ pub(super) const START: &str = r#"  def infer(self: Self,
     [ropes] sines = sin
     [not every window] all = {ns}.mask(s, past, 0, h)
     [some window] near = {ns}.mask(s, past, self.window{_}, h)
-"#;
+";
 
 /// Start of the loop over layers: rotated queries and keys.
 pub(super) const QUERIES: &str = r"    ks = annotate(List[Tensor], [])

@@ -25,6 +25,7 @@ mod experts;
 mod feed_forward;
 mod functions;
 mod infer;
+mod learned_positions;
 mod markers;
 mod norm;
 mod query_scale;
@@ -47,6 +48,7 @@ pub(super) const FLAGS: &[&[Flag]] = &[
     &[Flag::new("half", HAS_HALF)],
     checks::FLAGS,
     norm::FLAGS,
+    learned_positions::FLAGS,
     rotation::FLAGS,
     query_scale::FLAGS,
     attention::FLAGS,
@@ -63,6 +65,8 @@ const METHODS: Templates = &[
     (Some(checks::IS_DICT), checks::DICT),
     (Some(checks::IS_POSITIONAL), checks::POSITIONAL),
     (None, infer::START),
+    (None, learned_positions::ADDED),
+    (None, infer::POSITIONS),
     (None, query_scale::FACTORS),
     (None, infer::QUERIES),
     (None, query_scale::SCALED),
@@ -85,6 +89,7 @@ const METHODS: Templates = &[
 /// Templates of the functions that the methods call.
 const FUNCTIONS: Templates = &[
     (None, checks::FUNCTIONS),
+    (Some(learned_positions::IS_LEARNED), learned_positions::FUNCTIONS),
     (None, functions::FUNCTIONS),
     (None, norm::FUNCTIONS),
     (None, rotation::FUNCTIONS),

@@ -198,6 +198,11 @@ const CASES: &[Case] = &[
         &[HEADS, with_block!("\"head_norm_last\":true")],
         "k = {ns}.rotate(k, cos, sin)\n      q = {ns}.norm(q, (weights[\"q_norm\"])[i]",
     ),
+    case(
+        "learned positions",
+        &[with_block!("\"learned_positions\":{\"count\":8,\"offset\":2}")],
+        "torch.embedding((weights[\"positions\"])[0], at)",
+    ),
     case("limit of queries", &[with_block!("\"qkv_limit\":8.0")], "v = torch.clamp_(v, "),
     case(
         "layer norm without a bias",
