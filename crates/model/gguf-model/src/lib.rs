@@ -22,6 +22,7 @@ mod architecture;
 mod card;
 mod config;
 mod documents;
+mod encode;
 mod error;
 mod file_type;
 mod from_gguf;
@@ -39,6 +40,7 @@ use gguf_format::{GgufOutput, GgufValue};
 use tensor::Tensor;
 
 pub use documents::{Documents, ReadDocument};
+pub use encode::encode_blocks;
 pub use error::Problem;
 pub use file_type::{FILE_TYPES, FileType};
 pub use from_gguf::{GgufKeys, HuggingFaceModel, hugging_face_model};

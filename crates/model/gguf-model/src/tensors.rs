@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use byte_source::Result;
 use gguf_format::{GgmlType, GgufOutput};
-use quantization::encode_blocks;
 use tensor::{Compute, Dtype, Inputs, Storage, Tensor};
 
 use crate::Problem;
 use crate::config::GgufConfig;
+use crate::encode::encode_blocks;
 use crate::file_type::FileType;
 use crate::names::{SplitName, language_name};
 use crate::rope::extra_tensors;

@@ -57,6 +57,5 @@ pub use byte_source::{Error, Result};
 pub use codes::Codes;
 pub use config::{QUANTIZATION_DOCUMENTS, QuantizationDocuments, config_with_dtype};
 pub use error::Problem;
-pub use gguf::encode_blocks;
 pub use quantized_model::{QuantizedModel, QuantizedTensor};
 pub use scheme::{described_layer, is_possible, method, not_quantized, recognise};

@@ -4,7 +4,6 @@
 //! float32, in its order.
 
 mod bits;
-mod encode;
 mod grid_blocks;
 mod grids;
 mod k_blocks;
@@ -21,8 +20,6 @@ use crate::gptq::check;
 use crate::operand::{ByteRows, Operand};
 use crate::survey::{Draft, Recognised, Survey};
 use crate::{Problem, Result};
-
-pub use encode::encode_blocks;
 
 /// Computes the numbers of one block, all of them.
 type Decode = fn(&[u8], &mut [f32]);

@@ -1,0 +1,3 @@
+//! Tests of the public functions.
+
+mod encode;
