@@ -50,6 +50,26 @@ fn a_page_shows_the_differences() {
 }
 
 #[test]
+fn what_a_conversion_leaves_out_is_compared() {
+    let scratch = scratch();
+    let root = scratch.path();
+    let training = |mean: u64, moment: u64| {
+        let weights = dict(&[("w", tensor(2))]);
+        let state = dict(&[("exp_avg", tensor(moment))]);
+        let optimizer = dict(&[("state", dict(&[("w", state)])), ("param_groups", dict(&[]))]);
+        dict(&[("state_dict", weights), ("mean", tensor(mean)), ("optimizer", optimizer)])
+    };
+    for (name, mean, moment) in [("a", 3, 4), ("b", 5, 4), ("c", 3, 6)] {
+        write_pth(&root.join(format!("{name}.pth")), &training(mean, moment));
+    }
+    let (status, text) = run(root, &["diff", "a.pth", "b.pth"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("mean"), "{text}");
+    ok(root, &["diff", "a.pth", "b.pth", "--key", "state_dict"]);
+    ok(root, &["diff", "a.pth", "c.pth"]);
+}
+
+#[test]
 fn a_digest_is_that_of_every_format() {
     let scratch = scratch();
     let root = scratch.path();

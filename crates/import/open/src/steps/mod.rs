@@ -34,6 +34,7 @@ pub(crate) mod cast_options;
 pub(crate) mod complete;
 pub(crate) mod dequantize;
 pub(crate) mod family;
+mod left_out;
 pub(crate) mod merge;
 pub(crate) mod name_patterns;
 pub(crate) mod part;

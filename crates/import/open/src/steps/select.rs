@@ -401,7 +401,7 @@ fn no_tensors_problem(selection: &Selection, checkpoint: &Checkpoint) -> Problem
 
 /// Part of the checkpoint that a selection is restricted to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum SelectionKey {
+pub(super) enum SelectionKey {
     /// The whole checkpoint, without a restriction.
     All,
     /// Key of the root dict. The key may contain dots, and may be a prefix of another key.
@@ -412,7 +412,7 @@ enum SelectionKey {
 
 impl SelectionKey {
     /// Interprets a given key: a key of the root dict if there is one, otherwise a path prefix.
-    fn from_option(key: &str, checkpoint: &Checkpoint) -> Self {
+    pub(super) fn from_option(key: &str, checkpoint: &Checkpoint) -> Self {
         let is_root =
             |item: &CheckpointItem| item.root_key() == Some(key) || (item.is_at_root() && item.name == key);
         if key.is_empty() {
@@ -438,7 +438,7 @@ impl SelectionKey {
     }
 
     /// Returns the name relative to the key; `None` if the item is not under the key.
-    fn below<'n>(&self, item: &CheckpointItem, name: &'n str) -> Option<&'n str> {
+    pub(super) fn below<'n>(&self, item: &CheckpointItem, name: &'n str) -> Option<&'n str> {
         let key = match self {
             Self::All => return Some(name),
             Self::Root(key) | Self::Path(key, _) => key.as_str(),

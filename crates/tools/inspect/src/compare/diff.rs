@@ -24,7 +24,7 @@ use crate::compare::values::{ValueDifferences, compare_values};
 pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport> {
     options.check()?;
     let [a, b] = [options.input_a(), options.input_b()];
-    let (a, b) = (OpenedInput::open(&a, observer)?, OpenedInput::open(&b, observer)?);
+    let (a, b) = (OpenedInput::open(&a, true, observer)?, OpenedInput::open(&b, true, observer)?);
     for input in [&a, &b] {
         input.check_views()?;
     }

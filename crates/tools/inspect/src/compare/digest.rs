@@ -36,7 +36,7 @@ pub struct DigestReport {
 /// # Errors
 /// When the input cannot be read, is damaged or changes, the selection does not fit it, or `observer` stops the work.
 pub fn digest(options: &InputOptions, observer: &dyn Observer) -> Result<DigestReport> {
-    let input = OpenedInput::open(options, observer)?;
+    let input = OpenedInput::open(options, false, observer)?;
     let name = file_name(options.input.path());
     let digest = digest_tensors(input.tensors(), &name, input.model.allowed_nbytes(), observer)
         .map_err(|error| error.in_file(options.input.path()))?;

@@ -80,17 +80,20 @@ pub(crate) struct OpenedInput {
 
 impl OpenedInput {
     /// Opens a checkpoint or a carton, and applies the steps. Reads no elements, except to compare the copies that shards have of a
-    /// tensor.
+    /// tensor. `with_left_out` adds what a selection without options leaves out.
     ///
     /// # Errors
     /// When the input cannot be read or is damaged, the selection does not fit it, or `observer` stops the work.
-    pub(crate) fn open(options: &InputOptions, observer: &dyn Observer) -> Result<Self> {
+    pub(crate) fn open(options: &InputOptions, with_left_out: bool, observer: &dyn Observer) -> Result<Self> {
         let inputs = vec![options.input.clone()];
         let mut open = OpenOptions::reading(inputs, ShardPolicy::from_single(options.single));
         open.dequantize = options.dequantize;
         let mut model = Model::open(&open, observer)?;
         model.note_omissions();
         model.apply(&options.steps(), &Context::new(observer))?;
+        if with_left_out && options.selection.is_empty() {
+            model.add_left_out();
+        }
         let values = model.take_values();
         Ok(Self { model, values, path: options.input.path().to_owned() })
     }
