@@ -1,12 +1,15 @@
 //! Files of a checked input, with the names and shapes of their tensors.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use byte_source::{Error, Folder, Location, Observer, Result, Source};
+use foldhash::{HashMap, HashMapExt};
 use open::files::{CheckpointSources, DOCUMENT_MAX, DocumentCache, ShardPolicy, read_document};
 use open::{Context, Model, OpenOptions, Selection};
 use output::file_name;
+use rayon::prelude::*;
 use safetensors_format::{Header, INDEX_FILE, SINGLE_MODEL_FILE, is_model_file, is_safetensors};
 use serde::Deserialize;
 
@@ -35,7 +38,7 @@ pub(super) struct CheckedFiles {
     pub(super) files: Vec<CheckedFile>,
     pub(super) tensors: Vec<FileTensor>,
     /// File of each tensor in the index; empty without one.
-    pub(super) index: BTreeMap<String, String>,
+    pub(super) index: HashMap<String, String>,
 }
 
 impl CheckedFiles {
@@ -63,7 +66,7 @@ impl CheckedFiles {
         if input.is_file() && input.open().is_ok_and(|source| starts_as_safetensors(&*source)) {
             let files = vec![CheckedFile { name, is_indexed: true }];
             let tensors = headers(std::slice::from_ref(input), observer)?;
-            return Ok(Self { config: config_next_to(input)?, files, tensors, index: BTreeMap::new() });
+            return Ok(Self { config: config_next_to(input)?, files, tensors, index: HashMap::new() });
         }
         Self::opened(input, observer)
     }
@@ -75,7 +78,7 @@ impl CheckedFiles {
             folder.listing.files.iter().filter(|name| keep(name)).cloned().collect()
         };
         let mut shards = names(&|name| is_model_file(name) && name.ends_with(".safetensors"));
-        let mut index = BTreeMap::new();
+        let mut index = HashMap::new();
         // A model in one file is what loaders read, whatever else is there.
         if folder.listing.has_file(SINGLE_MODEL_FILE) {
             shards = vec![SINGLE_MODEL_FILE.to_owned()];
@@ -130,7 +133,7 @@ impl CheckedFiles {
         });
         let files = vec![CheckedFile { name: file_name(input.path()), is_indexed: true }];
         let tensors = tensors.collect();
-        Ok(Self { config: (config, input.path().to_owned()), files, tensors, index: BTreeMap::new() })
+        Ok(Self { config: (config, input.path().to_owned()), files, tensors, index: HashMap::new() })
     }
 }
 
@@ -145,10 +148,10 @@ fn starts_as_safetensors(source: &dyn Source) -> bool {
 }
 
 /// Reads the file of each tensor in an index. Its other contents do not matter.
-fn read_index(index: &Location) -> Result<BTreeMap<String, String>> {
+fn read_index(index: &Location) -> Result<HashMap<String, String>> {
     #[derive(Deserialize)]
     struct Document {
-        weight_map: BTreeMap<String, String>,
+        weight_map: HashMap<String, String>,
     }
     let text = read_document(index, DOCUMENT_MAX)?;
     let document: Document = serde_json::from_str(&text)
@@ -168,19 +171,25 @@ fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<FileTensor
     let Some(first) = files.first() else { return Ok(Vec::new()) };
     let paths: Vec<PathBuf> = files.iter().map(|file| file.path().to_owned()).collect();
     let sources = first.store().open(&paths)?;
-    let mut tensors = Vec::new();
-    for (number, (source, path)) in sources.iter().zip(&paths).enumerate() {
-        observer.check()?;
+    let read = |(source, path): (&Arc<dyn Source>, &PathBuf)| {
         if !starts_as_safetensors(&**source) {
             // The container says what the file is instead.
             CheckpointSources::file(&first.at(path)).open()?;
         }
-        let header = header(&**source).map_err(|error| error.in_file(path))?;
-        tensors.extend(header.tensors.into_iter().map(|(name, view)| FileTensor {
-            name,
-            shape: view.shape,
-            file: number,
-        }));
+        header(&**source).map_err(|error| error.in_file(path))
+    };
+    let files = sources.iter().zip(&paths);
+    let mut tensors = Vec::new();
+    let mut add = |(number, header): (usize, Result<Header>)| -> Result<()> {
+        let found = header?.tensors.into_iter();
+        tensors.extend(found.map(|(name, view)| FileTensor { name, shape: view.shape, file: number }));
+        Ok(observer.check()?)
+    };
+    if first.is_local() {
+        let headers: Vec<_> = files.collect::<Vec<_>>().into_par_iter().map(read).collect();
+        headers.into_iter().enumerate().try_for_each(&mut add)?;
+    } else {
+        files.map(read).enumerate().try_for_each(&mut add)?;
     }
     Ok(tensors)
 }

@@ -2,9 +2,11 @@
 
 mod files;
 
+use std::collections::hash_map::Entry;
+
 use byte_source::{Error, Location, Observer, Result};
 use families::{MisshapedTensor, MissingTensor, Model, ModelComparison, TensorGroup};
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::Problem;
@@ -101,15 +103,19 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
     let model = Model::from_config(&config)
         .map_err(|reason| Error::from(Problem::Configuration { reason }).in_file(&place))?;
 
-    let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(tensors.len());
-    for FileTensor { name, file, .. } in &tensors {
-        places.entry(name).or_default().push(*file);
+    // The first file of each tensor, and the others of those that are there several times.
+    let mut places: HashMap<&str, usize> = HashMap::with_capacity(tensors.len());
+    let mut others: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut distinct: Vec<(&str, &[u64])> = Vec::with_capacity(tensors.len());
+    for FileTensor { name, shape, file } in &tensors {
+        match places.entry(name) {
+            Entry::Vacant(place) => {
+                place.insert(*file);
+                distinct.push((name, shape));
+            }
+            Entry::Occupied(_) => others.entry(name).or_default().push(*file),
+        }
     }
-    let distinct: Vec<(&str, &[u64])> = {
-        let mut seen = HashSet::with_capacity(tensors.len());
-        let first = tensors.iter().filter(|tensor| seen.insert(tensor.name.as_str()));
-        first.map(|tensor| (tensor.name.as_str(), tensor.shape.as_slice())).collect()
-    };
     let comparison = model.compare(&distinct);
     let ModelComparison {
         layout,
@@ -123,11 +129,10 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         ..
     } = comparison;
     let files_of = |name: &str| -> Vec<String> {
-        let numbers = places.get(name).into_iter().flatten();
+        let numbers = places.get(name).into_iter().chain(others.get(name).into_iter().flatten());
         numbers.filter_map(|number| Some(files.get(*number)?.name.clone())).collect()
     };
-    let mut repeated: Vec<&str> =
-        places.iter().filter(|(_, files)| files.len() > 1).map(|(name, _)| *name).collect();
+    let mut repeated: Vec<&str> = others.keys().copied().collect();
     repeated.extend(other_layout.iter().map(String::as_str).filter(|name| files_of(name).len() < 2));
     repeated.sort_unstable();
     let twice: Vec<RepeatedTensor> = repeated
@@ -141,7 +146,8 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         files.iter().enumerate().map(|(number, file)| (file.name.as_str(), number)).collect();
     let is_at = |name: &str, file: &str| {
         let number = numbers.get(file);
-        number.is_some_and(|number| places.get(name).is_some_and(|places| places.contains(number)))
+        let is_other = |number: &usize| others.get(name).is_some_and(|others| others.contains(number));
+        number.is_some_and(|number| places.get(name) == Some(number) || is_other(number))
     };
     let stale = index
         .iter()
