@@ -17,7 +17,7 @@ PRE = "llama-bpe"
 # What the converter does not convert: soft caps that are null, norms of each head, layers without experts.
 REFUSED = ["gemma2 no caps", "stablelm parallel", "qwen3_moe dense", "ministral"]
 WRITTEN = ["llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3", "granite", "olmo2", "smollm3",
-           "stablelm", "gpt_oss"]
+           "stablelm", "gpt_oss", "arcee", "seed_oss", "olmoe", "exaone4", "starcoder2"]
 MORE = ["llama gqa", "llama rope x8", "llama biases", "llama tied", "mistral", "qwen2 window"]
 KINDS = [kind for kind in [*models.SAVED, *MORE] if models.HUGGING_FACE[kind][0] in WRITTEN and kind not in REFUSED]
 

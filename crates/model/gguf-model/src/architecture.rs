@@ -113,6 +113,46 @@ static ARCHITECTURES: &[Architecture] = &[
     },
     Architecture { name: "smollm3", classes: &["SmolLM3"], model_type: "smollm3", has: BASE.has, ..LLAMA },
     Architecture {
+        name: "arcee",
+        classes: &["Arcee"],
+        model_type: "arcee",
+        has: &[NORMS, &["ffn_down", "ffn_up"]],
+        ..LLAMA
+    },
+    Architecture {
+        name: "seed_oss",
+        classes: &["SeedOss"],
+        model_type: "seed_oss",
+        names: POST_NORMS,
+        has: &[&["attn_norm", "post_attention_norm"], DENSE],
+        ..BASE
+    },
+    Architecture {
+        name: "olmoe",
+        classes: &["Olmoe"],
+        model_type: "olmoe",
+        set_keys: keys::olmoe,
+        has: &[NORMS, EXPERTS, HEAD_NORMS],
+        ..BASE
+    },
+    Architecture {
+        name: "exaone4",
+        classes: &["Exaone4"],
+        model_type: "exaone4",
+        set_keys: keys::exaone4,
+        names: POST_NORMS,
+        has: &[DENSE, LATER_NORMS, HEAD_NORMS],
+        ..BASE
+    },
+    Architecture {
+        name: "starcoder2",
+        classes: &["Starcoder2"],
+        model_type: "starcoder2",
+        back: &[("mlp.c_fc", "ffn_up"), ("mlp.c_proj", "ffn_down")],
+        has: &[NORMS, &["ffn_down", "ffn_up"]],
+        ..BASE
+    },
+    Architecture {
         name: "qwen2",
         classes: &["Qwen2"],
         model_type: "qwen2",

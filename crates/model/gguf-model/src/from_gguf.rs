@@ -122,6 +122,11 @@ fn config(keys: &GgufKeys, architecture: &Architecture) -> Map<String, Value> {
     let class = architecture.classes.first().copied().unwrap_or_default();
     config.insert("architectures".to_owned(), json!([format!("{class}ForCausalLM")]));
     config.insert("model_type".to_owned(), architecture.model_type.into());
+    if architecture.model_type == "starcoder2"
+        && let Some(epsilon) = config.remove("layer_norm_eps")
+    {
+        config.insert("norm_epsilon".to_owned(), epsilon);
+    }
     if architecture.model_type == "gpt_oss" {
         config.remove("moe_intermediate_size");
     }
@@ -183,6 +188,10 @@ impl Back {
     /// Records which biases there are, where the class needs to know.
     fn set_biases(&mut self, tensors: &[(String, Tensor)]) {
         let has = |name: &str| tensors.iter().any(|(known, _)| known == name);
+        if self.architecture.model_type == "starcoder2" {
+            self.config.insert("use_bias".to_owned(), has("blk.0.attn_q.bias").into());
+            return;
+        }
         for (key, name) in [
             ("attention_bias", "blk.0.attn_q.bias"),
             ("mlp_bias", "blk.0.ffn_up.bias"),

@@ -176,6 +176,17 @@ pub(crate) fn gpt_oss(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> R
 
 pub(crate) fn olmo2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
+    windows(keys, config)
+}
+
+pub(crate) fn exaone4(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    keys.needed(".vocab_size", config, "vocab_size")?;
+    windows(keys, config)
+}
+
+/// Sets the window and the layers that have it: all but each fourth, unless the configuration lists them.
+fn windows(keys: &mut Keys, config: &GgufConfig) -> Result<()> {
     let Some(window) = config.get("sliding_window") else { return Ok(()) };
     keys.number_of(".attention.sliding_window", ("sliding_window", window))?;
     let windowed: Vec<bool> = match config.get("layer_types").and_then(Value::as_array) {
@@ -183,6 +194,12 @@ pub(crate) fn olmo2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Res
         None => (1..=config.layers()?).map(|layer| !layer.is_multiple_of(4)).collect(),
     };
     keys.set(".attention.sliding_window_pattern", GgufValue::Array(GgufArray::from_flags(windowed)));
+    Ok(())
+}
+
+pub(crate) fn olmoe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    keys.float(".attention.layer_norm_rms_epsilon", 1e-5);
     Ok(())
 }
 

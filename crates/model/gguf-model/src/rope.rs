@@ -19,7 +19,8 @@ pub(crate) fn extra_tensors(config: &GgufConfig) -> Result<Vec<(String, Tensor)>
     if config.architecture.name == "phi3" {
         return long_rope(config);
     }
-    if config.architecture.permutes && kind.eq_ignore_ascii_case("llama3") {
+    let is_scaled = config.architecture.permutes || config.architecture.name == "exaone4";
+    if is_scaled && kind.eq_ignore_ascii_case("llama3") {
         return Ok(vec![("rope_freqs.weight".to_owned(), vector(&llama3(config)?)?)]);
     }
     Ok(Vec::new())
