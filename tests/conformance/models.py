@@ -115,6 +115,7 @@ SAVED = {
     "phi": ("phi", {"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25}),
     "phi whole heads": ("phi", {"layer_norm_eps": 1e-3, "partial_rotary_factor": 1.0, "num_key_value_heads": 4}),
     "phimoe": ("phimoe", EXPERTS | {"attention_bias": True, "lm_head_bias": True, "router_jitter_noise": 0.1}),
+    "minimax_m2": ("minimax_m2", EXPERTS | {"head_dim": 24, "rotary_dim": 12}),
     "gpt2": ("gpt2", GPT2 | {"scale_attn_weights": False}),
     "gpt2 untied": ("gpt2", GPT2 | {"tie_word_embeddings": False}),
     "opt": ("opt", {"ffn_dim": 192, "word_embed_proj_dim": 64}),

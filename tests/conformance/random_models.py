@@ -11,14 +11,14 @@ from types import SimpleNamespace
 ARCHITECTURES = (
     "llama mistral qwen2 qwen3 phi3 gemma gemma2 gemma3_text granite smollm3 olmo2 stablelm ministral mixtral qwen3_moe gpt_oss "
     "qwen2_moe arcee seed_oss ministral3 olmo3 cohere cohere2 glm glm4 exaone4 helium ernie4_5 hunyuan_v1_dense granitemoe olmoe apertus "
-    "starcoder2 phi phimoe glm4_moe gpt2 opt").split()
-WITH_EXPERTS = "mixtral", "qwen3_moe", "gpt_oss", "qwen2_moe", "granitemoe", "olmoe", "phimoe", "glm4_moe"
+    "starcoder2 phi phimoe glm4_moe gpt2 opt minimax_m2").split()
+WITH_EXPERTS = "mixtral", "qwen3_moe", "gpt_oss", "qwen2_moe", "granitemoe", "olmoe", "phimoe", "glm4_moe", "minimax_m2"
 # Classes whose default of `num_key_value_heads` is the number of heads, and those in which `null` means it.
 HEADS_BY_DEFAULT = ("llama", "phi3", "granite", "olmo2", "arcee", "olmo3", "cohere", "cohere2", "hunyuan_v1_dense", "granitemoe", "olmoe", "apertus",
                     "phi")
 HEADS_BY_NULL = *HEADS_BY_DEFAULT, "qwen2", "qwen3", "smollm3", "qwen2_moe", "seed_oss", "ernie4_5"
 # Classes whose defaults of `head_dim` are sizes of published models, and those that do not run with some settings without it.
-OWN_HEAD_DIM = "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "seed_oss", "ministral3", "glm", "glm4", "helium", "ernie4_5"
+OWN_HEAD_DIM = "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "seed_oss", "ministral3", "glm", "glm4", "helium", "ernie4_5", "minimax_m2"
 # Classes that compute it, or do not rotate the part of a head that it says.
 NO_HEAD_DIM = "stablelm", "cohere2", "phi", "gpt2", "opt"
 NEED_HEAD_DIM = *OWN_HEAD_DIM, "ministral", "mixtral", "hunyuan_v1_dense"
@@ -479,6 +479,14 @@ class Document:
                         "first_k_dense_replace": self.r.choice((0, 1, 2))}
         self.put("n_shared_experts", 1, 2)
         self.put("routed_scaling_factor", 1.0, 2.5)
+
+    def minimax_m2(self):
+        self.experts("num_local_experts")
+        self.default_partial = 1.0
+        self.config["head_dim"] = self.head_dim
+        self.rope = self.shared_rope(self.head_dim, partial=(1.0, 0.5) if self.head_dim % 4 == 0 else (1.0,))
+        if self.chance(0.5) and self.head_dim % 4 == 0:
+            self.rope = {"rotary_dim": self.head_dim // 2}
 
     def gpt2(self):
         self.put("scale_attn_weights", True, False, absent=0.5)

@@ -8,7 +8,7 @@ import models
 import numpy
 import pytest
 from program import BINARY, CLEAN
-from test_models import ALLOWED, converted, made, newest, reference, tokens  # noqa: F401  (fixtures)
+from test_models import ALLOWED, ROUNDING, converted, made, newest, reference, tokens  # noqa: F401  (fixtures)
 
 LOGITS = Path(BINARY).parent / "examples/logits"
 LONG = 3 * models.PREFILL * models.WINDOW  # 1920 tokens: several windows, blocks and chunks of rows
@@ -56,8 +56,9 @@ def test_logits_are_as_exact_as_those_of_the_reference(kind, dtype, newest, made
     newest.ask("run", archive=str(made(kind, dtype).archive), tokens=str(tokens), outputs=str(tmp_path / "module.npz"), times=1)
     module = numpy.load(tmp_path / "module.npz")
     apart = max(float(numpy.abs(answers[key] - module[f"{key} 0"]).max()) for key in batches)
-    table(f"| {kind} | {dtype} | CPU forward | {ours:.2g} | {theirs:.2g} | {ours / theirs:.2f} | {apart:.2g} from the module |")
-    assert ours <= ALLOWED * theirs
+    table(f"| {kind} | {dtype} | CPU forward | {ours:.2g} | {theirs:.2g} | {ours / max(theirs, 1e-30):.2f} | {apart:.2g} from the module |")
+    size = max(float(numpy.abs(batch).max()) for batch in exact.values())
+    assert ours <= max(ALLOWED * theirs, ROUNDING * size)
     if dtype == "float32":
         # Which has the largest error is partly chance, so the mean ones are compared, too.
         mean = lambda of: sum(float(numpy.abs(of[key] - exact[key]).mean()) for key in exact)

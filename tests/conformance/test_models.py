@@ -12,6 +12,8 @@ from conftest import worker_fixture
 from program import refuse, succeed
 
 ALLOWED = 1.5
+# Logits are float32. The code of GPT-2 and OPT computes nothing in float32 if the weights are float64, so that it has no error.
+ROUNDING = 2.0 ** -23
 TIMES = 3
 
 
@@ -83,8 +85,8 @@ def test_logits_are_as_exact_as_those_of_the_reference(kind, dtype, torch, made,
     theirs, calls = worst(wanted.__getitem__), [worst(lambda key: logits[f"{key} {call}"]) for call in range(TIMES)]
     size = max(float(numpy.abs(batch).max()) for batch in exact.values())
     table(f"| {kind} | {dtype} | {torch.ask('version').split('+')[0]} | {size:.1f} | {max(calls):.2g} | {theirs:.2g} | "
-          f"{max(calls) / theirs:.2f} |")
-    assert max(calls) <= ALLOWED * theirs, f"ours {calls}, theirs {theirs}"
+          f"{max(calls) / max(theirs, 1e-30):.2f} |")
+    assert max(calls) <= max(ALLOWED * theirs, ROUNDING * size), f"ours {calls}, theirs {theirs}"
     if dtype == "float32":
         assert all((logits[f"{key} 2"].argmax(-1) == exact[key].argmax(-1)).all() for key in exact)
 

@@ -262,8 +262,9 @@ fn from_hugging_face(
         },
     };
     for (key, alias) in text.config_defaults.aliases {
-        let value = config.get(alias).cloned();
-        config.set_default(key, value);
+        if let Some(value) = config.get(alias).cloned() {
+            config.map.insert((*key).to_owned(), value);
+        }
     }
     let heads_given = config.override_config(given, text.config_defaults)?;
     let has_document = document.is_some();

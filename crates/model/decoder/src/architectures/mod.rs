@@ -19,6 +19,7 @@ mod granitemoe;
 mod helium;
 mod hunyuan_v1_dense;
 pub(crate) mod llama;
+mod minimax_m2;
 mod ministral;
 mod ministral3;
 mod mistral;
@@ -86,6 +87,7 @@ pub(crate) static ARCHITECTURES: &[&Architecture] = &[
     &phi::ARCHITECTURE,
     &phimoe::ARCHITECTURE,
     &glm4_moe::ARCHITECTURE,
+    &minimax_m2::ARCHITECTURE,
     &gpt2::ARCHITECTURE,
     &opt::ARCHITECTURE,
 ];

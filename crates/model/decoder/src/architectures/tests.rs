@@ -204,6 +204,8 @@ const SETTINGS: &[(&str, &str)] = &[
         "glm4_moe",
         r#"{"num_hidden_layers": 6, "first_k_dense_replace": 2, "n_shared_experts": 3, "use_qk_norm": true}"#,
     ),
+    ("minimax_m2", r#"{"rotary_dim": 64, "num_local_experts": 4}"#),
+    ("minimax_m2", r#"{"rotary_dim": 64, "partial_rotary_factor": 0.25}"#),
     ("gpt2", r#"{"scale_attn_weights": false, "hidden_size": 16, "intermediate_size": 8}"#),
     ("gpt2", r#"{"scale_attn_by_inverse_layer_idx": true}"#),
     ("opt", r#"{"enable_bias": false, "hidden_size": 16, "word_embed_proj_dim": 16}"#),
