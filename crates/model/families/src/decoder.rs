@@ -270,7 +270,7 @@ impl ExpertLayer {
             Shared::None => {}
             Shared::Gated(key) => {
                 gated(&m.at("shared_expert"), hidden, c.size(key), false);
-                m.tensor("shared_expert_gate.weight", &[Size(1), hidden]);
+                m.linear("shared_expert_gate", [Size(1), hidden], false);
             }
             Shared::Several(key) => {
                 let shared = c.number(key).unwrap_or_default();

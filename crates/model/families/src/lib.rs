@@ -32,6 +32,7 @@ mod families;
 mod family;
 mod groups;
 mod heads;
+mod ignored;
 mod indices;
 mod model;
 mod mtp;

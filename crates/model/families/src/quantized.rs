@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::ignored::IgnoredModules;
 use crate::tree::{Kind, TensorPattern};
 
 /// Method of a quantization, with the sizes that shapes depend on.
@@ -37,8 +38,7 @@ enum Method {
 #[derive(Clone, Debug)]
 pub(crate) struct Quantization {
     method: Method,
-    /// Modules that are not quantized.
-    ignored: Vec<String>,
+    ignored: IgnoredModules,
 }
 
 impl Quantization {
@@ -48,7 +48,11 @@ impl Quantization {
             config.get("quantization_config").and_then(Value::as_object).cloned()
         };
         let q = own(config).or_else(|| own(config.get("text_config")?.as_object()?))?;
-        let number = |key: &str, default: u64| q.get(key).and_then(Value::as_u64).unwrap_or(default);
+        let number = |key: &str, default: u64| match q.get(key).and_then(Value::as_i64) {
+            // -1 is one group for a whole row.
+            Some(number) => u64::try_from(number).unwrap_or(0),
+            None => default,
+        };
         let method = match q.get("quant_method").and_then(Value::as_str).unwrap_or_default() {
             "fp8" | "fbgemm_fp8" if q.get("weight_block_size").is_some_and(Value::is_array) => {
                 let size = |at: usize| q.get("weight_block_size")?.get(at)?.as_u64();
@@ -84,28 +88,15 @@ impl Quantization {
         };
         let lists = ["modules_to_not_convert", "ignore", "llm_int8_skip_modules"];
         let ignored = lists.iter().filter_map(|key| q.get(*key)?.as_array()).flatten();
-        let ignored = ignored.filter_map(Value::as_str).map(str::to_owned).collect();
-        Some(Self { method, ignored })
+        Some(match IgnoredModules::new(ignored.filter_map(Value::as_str)) {
+            Some(ignored) => Self { method, ignored },
+            None => Self { method: Method::Other, ignored: IgnoredModules::default() },
+        })
     }
 
     /// Returns true if the companions of the weights are not known.
     pub(crate) fn is_open(&self) -> bool {
         self.method == Method::Other
-    }
-
-    fn is_ignored(&self, module: &str) -> bool {
-        let parts: Vec<&str> = module.split('.').collect();
-        let is_head = matches!(parts.last(), Some(&("lm_head" | "embed_out" | "proj_out")));
-        is_head && self.method != Method::Other
-            || self.ignored.iter().any(|ignored| match ignored.strip_prefix("re:") {
-                Some(pattern) => matches_pattern(pattern, module),
-                None => {
-                    module == ignored
-                        || module.starts_with(&format!("{ignored}."))
-                        || parts.contains(&ignored.as_str())
-                        || module.ends_with(&format!(".{ignored}"))
-                }
-            })
     }
 
     /// Changes the linear layers, and adds what stands beside them.
@@ -131,10 +122,13 @@ impl Quantization {
             return changed.push(entry);
         };
         let module = module.to_owned();
-        if self.is_ignored(&module) || self.method == Method::Mxfp4 {
+        let is_head = matches!(module.rsplit('.').next(), Some("lm_head" | "embed_out" | "proj_out"));
+        // Rows of fewer codes than a word are not packed.
+        let is_narrow = matches!(self.method, Method::Gptq { bits, .. } | Method::Awq { bits, .. } if out.saturating_mul(bits) < 32);
+        if is_head || is_narrow || self.method == Method::Mxfp4 {
             return changed.push(entry);
         }
-        for (kept, part) in self.parts(&entry, &module) {
+        for (kept, part) in self.ignored.split(&entry, &module) {
             if kept {
                 changed.push(part);
                 continue;
@@ -181,28 +175,10 @@ impl Quantization {
         }
     }
 
-    /// Returns the tensors of an entry whose modules are ignored by their number, and the others.
-    fn parts(&self, entry: &TensorPattern, module: &str) -> Vec<(bool, TensorPattern)> {
-        let is_numbered = |ignored: &String| ignored.split('.').any(|part| part.parse::<u32>().is_ok());
-        if !self.ignored.iter().any(is_numbered) || entry.at.is_empty() {
-            return vec![(false, entry.clone())];
-        }
-        let Some((first, others)) = entry.at.split_first() else { return Vec::new() };
-        let (ignored, kept) = first.partition(|number| {
-            let module = module.replacen(crate::tree::HOLE, &number.to_string(), 1);
-            self.is_ignored(&module)
-        });
-        let of = |indices| TensorPattern {
-            at: std::iter::once(indices).chain(others.iter().cloned()).collect(),
-            ..entry.clone()
-        };
-        vec![(true, of(ignored)), (false, of(kept))]
-    }
-
     fn stacked(&self, entry: TensorPattern, changed: &mut Vec<TensorPattern>) {
         let &[experts, rows, columns] = entry.shape.as_slice() else { return changed.push(entry) };
         match self.method {
-            Method::Mxfp4 if !self.is_ignored(&entry.name) => {
+            Method::Mxfp4 if !self.ignored.split(&entry, &entry.name).iter().any(|(ignored, _)| *ignored) => {
                 let blocks = columns_of_blocks(rows);
                 let name = |end: &str| format!("{}_{end}", entry.name);
                 let (shape, scales) = (vec![experts, columns, blocks, 16], vec![experts, columns, blocks]);
@@ -233,17 +209,4 @@ impl Quantization {
 /// Returns the number of blocks of 32 values.
 fn columns_of_blocks(values: u64) -> u64 {
     values.div_ceil(32)
-}
-
-/// Returns true if a module's name is one of those that a simple expression, with `.*` and escaped dots, stands for.
-fn matches_pattern(pattern: &str, module: &str) -> bool {
-    let pattern = pattern.trim_start_matches('^');
-    let is_end = pattern.ends_with('$');
-    let plain = pattern.trim_end_matches('$').replace("\\.", ".");
-    let mut rest = module;
-    for (number, part) in plain.split(".*").enumerate() {
-        let Some(place) = rest.find(part).filter(|place| number > 0 || *place == 0) else { return false };
-        rest = rest.get(place.saturating_add(part.len())..).unwrap_or_default();
-    }
-    !is_end || rest.is_empty()
 }

@@ -20,9 +20,10 @@ fn after_dense(c: &Config<'_>, layer: u32) -> bool {
     u64::from(layer) >= c.number("first_k_dense_replace").map_or(0, |first| first.0)
 }
 
+/// A layer beyond the list is that of an MTP head.
 fn listed(c: &Config<'_>, layer: u32) -> bool {
     match c.texts("mlp_layer_types") {
-        Some(types) => types.get(layer as usize).is_some_and(|kind| *kind == "sparse"),
+        Some(types) => types.get(layer as usize).is_none_or(|kind| *kind == "sparse"),
         None => layer > 0,
     }
 }
