@@ -52,7 +52,7 @@ GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_inner": 192, "n_positions": 
 SHARP = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0,
          "llama_4_scaling_beta": 0.1}
 GROUPED = {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 48,
-           "routed_scaling_factor": 1.5}
+           "routed_scaling_factor": 1.5, "num_nextn_predict_layers": 0}
 SAVED = {
     "llama linear": ("llama", {"rope_parameters": ROPE | {"rope_type": "linear", "factor": 4.0}}),
     "llama dynamic": ("llama", {"rope_parameters": ROPE | {"rope_type": "dynamic", "factor": 2.0}, "max_position_embeddings": 32}),

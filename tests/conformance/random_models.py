@@ -476,7 +476,7 @@ class Document:
         groups = self.r.choice((1, 1, 2, 3))
         self.config |= {"n_routed_experts": groups * self.r.choice((2, 3)), "num_experts_per_tok": self.r.choice((1, 2)), "n_group": groups,
                         "topk_group": self.r.randint(1, groups), "moe_intermediate_size": self.r.choice((8, 24)),
-                        "first_k_dense_replace": self.r.choice((0, 1, 2))}
+                        "first_k_dense_replace": self.r.choice((0, 1, 2)), "num_nextn_predict_layers": 0}
         self.put("n_shared_experts", 1, 2)
         self.put("routed_scaling_factor", 1.0, 2.5)
 
