@@ -23,6 +23,11 @@ pub enum Error {
     /// Tensors that are one in another layout are not all there.
     #[error("there is no tensor `{}`, which another layout of the model stacks with others", name.escape_debug())]
     MissingPart { name: String },
+    /// Experts are one tensor in memory, which has no place for what a quantization keeps beside each of them.
+    #[error(
+        "experts that are quantized with {method} have no other layout: their scales and codes have no names in memory"
+    )]
+    QuantizedExperts { method: &'static str },
     /// A tensor that is several in another layout has another shape than the model's.
     #[error("`{}` has the shape {shape:?}, which does not divide into the tensors of the model", name.escape_debug())]
     Stack { name: String, shape: Vec<u64> },

@@ -11,7 +11,7 @@ use crate::family::Family;
 use crate::heads::{self, Head};
 use crate::quantized::Quantization;
 use crate::rule::{self, Rule, Scoped};
-use crate::tree::{Scope, TensorPattern, Tie};
+use crate::tree::{Kind, Scope, TensorPattern, Tie};
 use crate::{families, mtp, multimodal};
 
 /// Largest number of tensors of a model.
@@ -61,6 +61,8 @@ pub struct Model {
     pub(crate) layouts: Vec<Layout>,
     /// True if a quantization is not known, so that linear layers may have any shape and any companions.
     pub(crate) is_open: bool,
+    /// Method that quantized experts in a way that their stacked form has no names for.
+    pub(crate) unstacked: Option<&'static str>,
     /// True if weights are quantized, so that optional companions may be present.
     pub is_quantized: bool,
 }
@@ -99,8 +101,12 @@ impl Model {
             return Err(Error::Value { key: "num_hidden_layers".to_owned() });
         }
         let is_quantized = quantization.is_some();
+        let has_stacks =
+            layouts.get(1).is_some_and(|memory| memory.entries.iter().any(|it| it.kind == Kind::Stacked));
+        let unstacked =
+            quantization.as_ref().and_then(Quantization::method_without_stacks).filter(|_| has_stacks);
         let is_open = quantization.is_some_and(|quantization| quantization.is_open());
-        Ok(Self { model_type, class: class.to_owned(), layouts, is_open, is_quantized })
+        Ok(Self { model_type, class: class.to_owned(), layouts, is_open, is_quantized, unstacked })
     }
 
     /// Returns the names and shapes that `save_pretrained` of transformers 5 writes, with those that a folder may lack.

@@ -94,6 +94,16 @@ impl Quantization {
         })
     }
 
+    /// Returns the name of a method whose companions have no names beside experts that are one tensor.
+    pub(crate) fn method_without_stacks(&self) -> Option<&'static str> {
+        match self.method {
+            Method::Gptq { .. } => Some("GPTQ"),
+            Method::Awq { .. } => Some("AWQ"),
+            Method::Packed { .. } | Method::Nvfp4 | Method::Scaled { .. } => Some("compressed-tensors"),
+            Method::Fp8 { .. } | Method::Mxfp4 | Method::Other => None,
+        }
+    }
+
     /// Returns true if the companions of the weights are not known.
     pub(crate) fn is_open(&self) -> bool {
         self.method == Method::Other

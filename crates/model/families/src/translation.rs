@@ -131,8 +131,11 @@ impl Model {
     /// modules above them, or stay.
     ///
     /// # Errors
-    /// When a part of a stack is missing.
+    /// When a part of a stack is missing, or quantized experts have no stacked form.
     pub fn to_modules(&self, from: LayoutId, tensors: &[(&str, &[u64])]) -> Result<Vec<MadeTensor>> {
+        if let Some(method) = self.unstacked {
+            return Err(Error::QuantizedExperts { method });
+        }
         let pairs = self.pairs(from);
         let known = Known::new(&pairs);
         let modules: HashMap<usize, &TensorPattern> =

@@ -1,6 +1,5 @@
 //! Completion of a model by its base: tensors that a training or a merge dropped.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use byte_source::Observer;
@@ -84,9 +83,8 @@ fn taken(missing: &[MissingTensor], ours: &Tensors, base: &Tensors) -> Result<Ve
             return Err(Problem::OtherShape { name: name.clone(), expected, found }.into());
         }
     }
-    let kinds: BTreeMap<String, Dtype> =
-        ours.iter().map(|(name, tensor)| (kind(name), tensor.dtype())).collect();
-    let main = main_dtype(ours);
+    let common = |(name, tensor): &(String, Tensor)| Some((base.get(name)?.dtype(), tensor.dtype()));
+    let pairs: Vec<(Dtype, Dtype)> = ours.iter().filter_map(common).collect();
     let take = |MissingTensor { name, shape, .. }: &MissingTensor| {
         let Some(tensor) = base.get(name) else {
             return Err(Problem::NotInBase { name: name.clone() }.into());
@@ -95,9 +93,13 @@ fn taken(missing: &[MissingTensor], ours: &Tensors, base: &Tensors) -> Result<Ve
             let (expected, found) = (shape.clone(), tensor.shape().to_vec());
             return Err(Problem::OtherShape { name: name.clone(), expected, found }.into());
         }
-        // The tensors of other layers say which dtype it has.
-        let expected = kinds.get(&kind(name)).copied().or(main).unwrap_or(tensor.dtype());
-        if tensor.dtype() != expected {
+        // What became of the base's other tensors of this dtype says what this one would be now.
+        let of_dtype = pairs.iter().filter(|(base, _)| *base == tensor.dtype());
+        let expected = most_frequent(of_dtype.map(|(_, ours)| *ours)).or_else(|| {
+            let is_cast = pairs.iter().any(|(base, ours)| base != ours);
+            most_frequent(pairs.iter().filter(|_| is_cast).map(|(_, ours)| *ours))
+        });
+        if let Some(expected) = expected.filter(|expected| *expected != tensor.dtype()) {
             return Err(Problem::OtherDtype { name: name.clone(), expected, found: tensor.dtype() }.into());
         }
         Ok((name.clone(), tensor.clone()))
@@ -105,19 +107,13 @@ fn taken(missing: &[MissingTensor], ours: &Tensors, base: &Tensors) -> Result<Ve
     missing.iter().map(take).collect()
 }
 
-/// Returns a name without its numbers.
-fn kind(name: &str) -> String {
-    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    name.split('.').filter(|part| !is_number(part)).collect::<Vec<_>>().join(".")
-}
-
-/// Returns the dtype of most tensors.
-fn main_dtype(tensors: &Tensors) -> Option<Dtype> {
+/// Returns the dtype that occurs most often.
+fn most_frequent(dtypes: impl Iterator<Item = Dtype>) -> Option<Dtype> {
     let mut counts: Vec<(Dtype, usize)> = Vec::new();
-    for (_, tensor) in tensors {
-        match counts.iter_mut().find(|(dtype, _)| *dtype == tensor.dtype()) {
+    for found in dtypes {
+        match counts.iter_mut().find(|(dtype, _)| *dtype == found) {
             Some((_, count)) => *count = count.saturating_add(1),
-            None => counts.push((tensor.dtype(), 1)),
+            None => counts.push((found, 1)),
         }
     }
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(dtype, _)| dtype)

@@ -28,7 +28,14 @@ pub(crate) fn configuration(sources: &CheckpointSources) -> Result<&str> {
 
 /// Returns true if most names are those of a model.
 pub(crate) fn is_of(model: &families::Model, tensors: &[(&str, &[u64])]) -> bool {
-    model.layout_of(tensors).1.saturating_mul(2) > tensors.len()
+    has_most(model.layout_of(tensors).1, tensors)
+}
+
+/// Returns true if most tensors are known. Scales that no table has stand beside those that are.
+fn has_most(known: usize, tensors: &[(&str, &[u64])]) -> bool {
+    let is_scale = |name: &str| name.rsplit('.').next().is_some_and(|last| last.contains("scale"));
+    let others = tensors.iter().filter(|(name, _)| !is_scale(name)).count();
+    known > 0 && known.saturating_mul(2) > others
 }
 
 impl Family {
@@ -46,8 +53,9 @@ impl Family {
     /// # Errors
     /// When most names are not those of the model.
     pub(crate) fn of(model: families::Model, tensors: &Tensors) -> Result<Self> {
-        let (layout, known) = model.layout_of(&shapes(tensors));
-        if known.saturating_mul(2) <= tensors.len() || !tensors.compounds().is_empty() {
+        let shapes = shapes(tensors);
+        let (layout, known) = model.layout_of(&shapes);
+        if !has_most(known, &shapes) || !tensors.compounds().is_empty() {
             let model_type = model.model_type;
             return Err(Problem::NamesOfAnother { model_type, known, of: tensors.len() }.into());
         }
