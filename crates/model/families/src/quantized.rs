@@ -153,7 +153,8 @@ impl Quantization {
             match self.method {
                 Method::Fp8 { block: [rows, columns] } => {
                     add("weight", vec![out, input], true);
-                    add("weight_scale_inv", vec![ceil(out, rows), ceil(input, columns)], true);
+                    // Some writers leave gates of one row as they are.
+                    add("weight_scale_inv", vec![ceil(out, rows), ceil(input, columns)], out > 1);
                 }
                 Method::Gptq { bits, group } => {
                     add("qweight", vec![packed(bits, input), out], true);
