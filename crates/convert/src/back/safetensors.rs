@@ -261,9 +261,8 @@ fn plan_files<'j>(
         return Err(InvalidOption::ShardsInFile { path, count, size }.into());
     }
     let library = job.conversion.library()?;
-    let path = |number| match job.is_folder {
-        true => job.target.join(library.file_name(number, count)),
-        false => job.target.to_owned(),
+    let path = |number| {
+        if job.is_folder { job.target.join(library.file_name(number, count)) } else { job.target.to_owned() }
     };
     let mut models: Vec<(PathBuf, SafetensorsArchive<'j>)> = Vec::with_capacity(count);
     for (number, shard) in shards.iter().enumerate() {

@@ -116,6 +116,7 @@ fn run(options: &ConvertOptions, resume: Resume) -> String {
     let mut done = |item| {
         results.push(match item {
             BatchItem::Converted(_) => 'c',
+            BatchItem::Pipeline(_) => 'p',
             BatchItem::Skipped { .. } => 's',
             BatchItem::Failed { .. } => 'f',
         });

@@ -78,20 +78,30 @@ impl<'a> Config<'a> {
         self.written
     }
 
+    /// Returns the names of a key, of which the first that is there counts.
+    fn names<'k>(&self, key: &'k str) -> impl Iterator<Item = &'k str>
+    where
+        'a: 'k,
+    {
+        // The class takes this name before its own.
+        let older = match (self.model_type.as_str(), key) {
+            ("bloom" | "falcon", "hidden_size") => Some("n_embed"),
+            _ => None,
+        };
+        let aliases = &self.class.aliases;
+        let alias = aliases.get(key).map(String::as_str);
+        let others = aliases.iter().filter(move |(_, real)| *real == key).map(|(alias, _)| alias.as_str());
+        older.into_iter().chain(std::iter::once(key)).chain(alias).chain(others)
+    }
+
     /// Returns the value that the file gives, under one of its names.
     pub(crate) fn written(&self, key: &str) -> Option<&'a Value> {
-        let alias = self.class.aliases.get(key).map(String::as_str);
-        let aliases =
-            self.class.aliases.iter().filter(|(_, real)| *real == key).map(|(alias, _)| alias.as_str());
-        std::iter::once(key).chain(alias).chain(aliases).find_map(|name| self.written.get(name))
+        self.names(key).find_map(|name| self.written.get(name))
     }
 
     /// Returns the value; `None` if it is null or absent.
     pub(crate) fn value(&self, key: &str) -> Option<&'a Value> {
-        let default = || {
-            let key = self.class.aliases.get(key).map_or(key, String::as_str);
-            self.class.values.get(key)
-        };
+        let default = || self.names(key).find_map(|name| self.class.values.get(name));
         self.written(key).or_else(default).filter(|value| !value.is_null())
     }
 
@@ -111,8 +121,8 @@ impl<'a> Config<'a> {
 
     /// Returns true if the class has the key, and its value is true.
     pub(crate) fn flag(&self, key: &str) -> bool {
-        let real = self.class.aliases.get(key).map_or(key, String::as_str);
-        self.class.values.contains_key(real) && self.value(key).and_then(Value::as_bool).unwrap_or_default()
+        let is_known = self.names(key).any(|name| self.class.values.contains_key(name));
+        is_known && self.value(key).and_then(Value::as_bool).unwrap_or_default()
     }
 
     pub(crate) fn text(&self, key: &str) -> &'a str {

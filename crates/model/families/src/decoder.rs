@@ -149,7 +149,9 @@ impl Decoder {
     }
 
     pub(crate) fn norms(&self, c: &Config<'_>, l: &Scope<'_>) {
-        for norm in self.norms {
+        // A StableLM whose branches are parallel has one norm for both.
+        let is_parallel = c.model_type == "stablelm" && c.flag("use_parallel_residual");
+        for norm in self.norms.iter().take(if is_parallel { 1 } else { self.norms.len() }) {
             l.module(norm, &[c.size("hidden_size")], self.norm_bias.of(c));
         }
     }

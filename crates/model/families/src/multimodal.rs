@@ -14,6 +14,8 @@ use crate::tree::{Scope, Tie};
 enum Tied {
     Root,
     Text,
+    /// One of them says so.
+    Either,
     Never,
 }
 
@@ -66,8 +68,9 @@ const IDEFICS: Multimodal = Multimodal {
 };
 
 const TABLE: &[(&[&str], Multimodal)] = &[
-    (&["llava"], LLAVA),
-    (&["llava_next", "llava_onevision"], Multimodal { join: with_newline, ..LLAVA }),
+    (&["llava"], Multimodal { tied: Tied::Either, ..LLAVA }),
+    (&["llava_next"], Multimodal { join: with_newline, ..LLAVA }),
+    (&["llava_onevision"], Multimodal { join: with_newline, tied: Tied::Either, ..LLAVA }),
     (&["gemma3"], Multimodal { join: gemma3, ..LLAVA }),
     (&["mistral3"], Multimodal { join: mistral3, ..LLAVA }),
     (&["aya_vision"], Multimodal { join: aya, ..LLAVA }),
@@ -83,7 +86,7 @@ const TABLE: &[(&[&str], Multimodal)] = &[
     ),
     (&["lfm2_vl"], Multimodal { join: lfm2, rules: &[], bare_rules: &[], ..LLAVA }),
     (&["mllama"], Multimodal { vision: "vision_model", tied: Tied::Never, join: mllama, ..LLAVA }),
-    (&["qwen2_vl", "qwen2_5_vl"], Multimodal { rules: rule::QWEN2_VL, ..QWEN }),
+    (&["qwen2_vl", "qwen2_5_vl"], Multimodal { rules: rule::QWEN2_VL, tied: Tied::Either, ..QWEN }),
     (&["qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"], QWEN),
     (&["gemma4"], Multimodal { join: gemma4, rules: &[], bare_rules: &[], ..LLAVA }),
     (&["idefics3", "smolvlm"], IDEFICS),
@@ -210,6 +213,7 @@ impl Multimodal {
         match self.tied {
             Tied::Root => root.flag("tie_word_embeddings"),
             Tied::Text => text.flag("tie_word_embeddings"),
+            Tied::Either => root.flag("tie_word_embeddings") || text.flag("tie_word_embeddings"),
             Tied::Never => false,
         }
     }
