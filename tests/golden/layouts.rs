@@ -46,7 +46,7 @@ fn make(root: &Path, folder: &str, config: &str, keep: impl Fn(&str) -> bool) {
 fn number_elements(path: &Path) {
     let mut bytes = std::fs::read(path).expect("it was written");
     let header = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
-    let data = usize::try_from(header).expect("a small header") + 8;
+    let data = usize::try_from(header).expect("a small header").saturating_add(8);
     for (byte, number) in bytes[data..].iter_mut().zip((0..7).cycle()) {
         *byte = byte.wrapping_add(number);
     }

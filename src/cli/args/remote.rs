@@ -78,16 +78,15 @@ fn local(input: &Path) -> Result<Location> {
         let text = format!("{archive} is no zip archive; unpack it, and pass `{}`", name.escape_debug());
         return Err(UsageError(text).into());
     }
-    match torch_import::archive_member(&source, name).map_err(|error| error.in_file(Path::new(archive)))? {
-        Some(member) => Ok(member.into()),
-        None => {
-            let (name, archive) = (name.escape_debug(), shell_quoted(archive));
-            let text = format!(
-                "{archive} has no file `{name}`; `torch2carton inspect {archive}` lists its checkpoints"
-            );
-            Err(UsageError(text).into())
-        }
-    }
+    let member =
+        torch_import::archive_member(&source, name).map_err(|error| error.in_file(Path::new(archive)))?;
+    let Some(member) = member else {
+        let (name, archive) = (name.escape_debug(), shell_quoted(archive));
+        let text =
+            format!("{archive} has no file `{name}`; `torch2carton inspect {archive}` lists its checkpoints");
+        return Err(UsageError(text).into());
+    };
+    Ok(member.into())
 }
 
 impl RemoteArgs {

@@ -1,7 +1,4 @@
 //! Blocks of random numbers have the hashes of those that the Python package `gguf` 0.19.0 makes.
-
-#![expect(clippy::arithmetic_side_effects, reason = "the sizes are those of the table")]
-
 use byte_source::{Blob, hex, sha256};
 use gguf_format::GgmlType;
 use gguf_model::encode_blocks;
