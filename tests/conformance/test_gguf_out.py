@@ -64,6 +64,10 @@ SETTINGS = {
     "no tokens are added": ("llama mha", {"template": False}),
     "prefix": ("llama mha", {"settings": {"add_prefix_space": True, "add_bos_token": True, "add_eos_token": False}}),
     "templates": ("llama mha", {"settings": {"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]}}),
+    "no token begins": ("llama mha", {"settings": {"bos_token": None, "cls_token": "<|endoftext|>"}}),
+    "lines of Windows": ("llama mha", {"jinja": b"{{ a }}\r\n{{ b }}\r"}),
+    "an empty template": ("llama mha", {"jinja": b""}),
+    "templates in files": ("llama mha", {"jinja": b"a", "named": b"b\r\n"}),
     "turns": ("gemma", {"settings": {"eos_token": "<|im_end|>", "unk_token": None}}),
 }
 
@@ -71,10 +75,53 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_tokenizers(converter, tmp_path, name):
     kind, settings = SETTINGS[name]
+    files = {"chat_template.jinja": "jinja", "additional_chat_templates/tool_use.jinja": "named"}
+    told = {key: value for key, value in settings.items() if key not in files.values()}
     folder = tmp_path / "m"
     converter.ask("model", folder=str(folder), kind=kind, dtype="bfloat16")
-    converter.ask("spm" if kind == "gemma" else "bpe", folder=str(folder), **settings)
+    converter.ask("spm" if kind == "gemma" else "bpe", folder=str(folder), **told)
+    for file in [file for file, key in files.items() if key in settings]:
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_bytes(settings[files[file]])
     compare(converter, folder, tmp_path, "auto")
+
+
+CHANGED = {
+    "sigmoid": ("qwen3_moe", {"scoring_func": "sigmoid"}),
+    "sections": ("qwen2", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 2, 2]}}),
+    **{f"llama3 {dim} {theta:.0f}": ("llama gqa", {"head_dim": dim, "rope_parameters": {
+        "rope_type": "llama3", "rope_theta": theta, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})
+       for dim, theta in [(64, 1e4), (128, 1e4), (256, 5e5)]},
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_settings_of_few_models(converter, tmp_path, name):
+    kind, changes = CHANGED[name]
+    folder = tmp_path / "m"
+    converter.ask("model", folder=str(folder), kind=kind, dtype="bfloat16", **({} if name == "sigmoid" else changes))
+    tokenizer(converter, folder, kind)
+    config = folder / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    compare(converter, folder, tmp_path, "auto")
+
+
+def test_numbers_of_fp8_are_where_the_weights_were(converter, tmp_path):
+    folder = tmp_path / "m"
+    converter.ask("model", folder=str(folder), kind="llama gqa", dtype="bfloat16")
+    tokenizer(converter, folder, "llama gqa")
+    converter.ask("fp8", folder=str(folder))
+    assert "--dequantize" in refuse(folder, "-o", tmp_path / "x.gguf", "--pre-tokenizer", PRE).stderr
+    compare(converter, folder, tmp_path, "auto", flags=["--dequantize"])
+
+
+def test_a_layer_too_many_is_refused(converter, tmp_path):
+    folder = tmp_path / "m"
+    converter.ask("model", folder=str(folder), kind="llama gqa", dtype="bfloat16")
+    tokenizer(converter, folder, "llama gqa")
+    config = folder / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_hidden_layers": 1}))
+    assert "model.layers.1." in refuse(folder, "-o", tmp_path / "x.gguf", "--pre-tokenizer", PRE).stderr
 
 
 def test_what_is_said_of_a_model(converter, tmp_path):

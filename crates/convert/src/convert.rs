@@ -294,6 +294,7 @@ fn explain_quantized(error: Error, method: Option<String>) -> Error {
                 && error.code() != "decoder::Quantized"
                 || error.detail::<torch_save::Problem>().is_some()
                 || matches!(error.detail(), Some(open::Problem::CannotCast { .. }))
+                || matches!(error.detail(), Some(gguf_model::Problem::NoName { .. }))
         }
     };
     match method {

@@ -81,6 +81,22 @@ def spm(folder, settings=None, added=None):
         (folder / "added_tokens.json").write_text(json.dumps(added))
 
 
+def fp8(folder):
+    """Quantizes the matrices of the layers of a model to FP8, as the files of DeepSeek have them."""
+    from safetensors.torch import load_file, save_file
+
+    file, found = Path(folder) / "model.safetensors", {}
+    for name, weight in load_file(file).items():
+        found[name] = weight
+        if ".layers." in name and weight.ndim == 2:
+            found[name] = weight.to(torch.float8_e4m3fn)
+            found[name + "_scale_inv"] = torch.rand([-(-size // 32) for size in weight.shape])
+    save_file(found, file, metadata={"format": "pt"})
+    config = Path(folder) / "config.json"
+    quantization = {"quant_method": "fp8", "weight_block_size": [32, 32]}
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"quantization_config": quantization}))
+
+
 def convert(folder, out, outtype, pre=None, more=()):
     """Runs the converter. `pre` names the pre-tokenizer, which the converter knows only of real vocabularies."""
     import convert_hf_to_gguf
@@ -173,4 +189,4 @@ def hash_of(folder):
 
 
 if __name__ == "__main__":
-    serve({"model": model, "bpe": bpe, "spm": spm, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})
+    serve({"model": model, "bpe": bpe, "spm": spm, "fp8": fp8, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})

@@ -177,6 +177,15 @@ impl Storage {
         }
     }
 
+    /// Returns the storage itself, or the first one that it is computed from.
+    pub fn first_stored(&self) -> &Self {
+        let mut storage = self;
+        while let Some(input) = storage.compute().and_then(|compute| compute.inputs().first()) {
+            storage = input;
+        }
+        storage
+    }
+
     /// Returns the number of the record; `None` for a storage that is not a record.
     pub fn record_number(&self) -> Option<u32> {
         match &self.bytes {

@@ -144,7 +144,7 @@ impl GgufOptions {
             Some(name) => PreTokenizer::Named(name),
             None => PreTokenizer::Encode(&encode),
         };
-        let documents = Documents::new(&read);
+        let documents = Documents::new(&read).templates(chat_templates(job)?);
         let folder = folder_name(job);
         gguf_model(
             &in_order_of_names(job),
@@ -184,14 +184,47 @@ fn folder_name(job: &OutputJob<'_>) -> String {
     if name.is_empty() { job.name.to_owned() } else { name }
 }
 
-/// Returns the tensors in the order in which llama.cpp's converter reads them: those of safetensors by file and name.
+/// Returns the tensors in the order in which llama.cpp's converter reads them: those of safetensors by file and name, and after them
+/// those that are computed from the packed weights of GPTQ, which have other names.
 fn in_order_of_names(job: &OutputJob<'_>) -> Vec<(String, Tensor)> {
     let mut tensors = job.tensors.as_slice().to_vec();
     if job.model.format() == "safetensors" {
-        let file = |tensor: &Tensor| tensor.storage().region().map(|region| region.path().to_owned());
-        tensors.sort_by_cached_key(|(name, tensor)| (file(tensor), name.clone()));
+        let documents = job.conversion.quantization.as_ref();
+        let method = documents.and_then(|documents| quantization::method(documents, job.tensors));
+        let is_packed = method.as_deref() == Some("gptq");
+        let file = |tensor: &Tensor| {
+            let region = tensor.storage().first_stored().region();
+            region.map(|region| region.path().to_owned())
+        };
+        let key = |(name, tensor): &(String, Tensor)| {
+            (is_packed && tensor.storage().is_computed(), file(tensor), name.clone())
+        };
+        tensors.sort_by_cached_key(key);
     }
     tensors
+}
+
+/// Folder of templates of chats that `transformers` saves next to `chat_template.jinja`.
+const TEMPLATES: &str = "additional_chat_templates";
+
+/// Reads the templates of chats that have names.
+fn chat_templates(job: &OutputJob<'_>) -> Result<Vec<(String, String)>> {
+    let sources = &job.model.sources;
+    let folder = sources.location().parent().join(TEMPLATES);
+    if job.model.carton.is_some() || !folder.is_folder() {
+        return Ok(Vec::new());
+    }
+    let mut files = folder.list().map_err(at(folder.path()))?.listing.files;
+    files.sort_unstable();
+    let mut templates = Vec::new();
+    for file in files {
+        if let Some(name) = file.strip_suffix(".jinja")
+            && let Some(text) = sources.documents.read(&format!("{TEMPLATES}/{file}"))?
+        {
+            templates.push((name.to_owned(), text));
+        }
+    }
+    Ok(templates)
 }
 
 /// Reads a document of the model: what the conversion made, a companion, or the card.

@@ -51,6 +51,16 @@ const EXPERTS: &[(&str, &[&str])] = &[
     (".expert_group_count", &["n_group"]),
     (".expert_group_used_count", &["topk_group"]),
 ];
+/// Names of the function that weighs experts, of which the first counts, and its numbers in llama.cpp.
+const GATING: &[&str] = &[
+    "score_function",
+    "scoring_func",
+    "score_func",
+    "moe_router_activation",
+    "moe_router_activation_func",
+    "expert_selection_fn",
+];
+const GATING_FUNCTIONS: [(&str, u32); 3] = [("softmax", 1), ("sigmoid", 2), ("sqrtsoftplus", 4)];
 /// Keys of `YaRN`, and their names; of two names, the first counts.
 const YARN: &[(&str, &[&str])] = &[
     (".rope.scaling.yarn_ext_factor", &["extrapolation_factor"]),
@@ -80,6 +90,12 @@ fn common_with(keys: &mut Keys, config: &GgufConfig, file_type: u32, head_dim: O
         config.find(names).map_or(Ok(()), |found| keys.float_of(key, found))?;
     }
     numbers(keys, EXPERTS)?;
+    if let Some((name, function)) = config.find(GATING) {
+        let known = GATING_FUNCTIONS.iter().find(|(known, _)| function.as_str() == Some(known));
+        let (_, number) =
+            known.ok_or_else(|| invalid(name, Some(function), "softmax, sigmoid or sqrtsoftplus"))?;
+        keys.number(".expert_gating_func", *number);
+    }
     if let Some(head_dim) = head_dim {
         keys.number_of(".attention.key_length", ("head_dim", head_dim))?;
         keys.number_of(".attention.value_length", ("head_dim", head_dim))?;
@@ -109,6 +125,13 @@ fn rope(keys: &mut Keys, config: &GgufConfig) -> Result<()> {
             let first = names.iter().find_map(|name| Some((*name, rope.get(*name)?)));
             first.filter(|(_, value)| !value.is_null()).map_or(Ok(()), |found| keys.float_of(key, found))?;
         }
+    }
+    if let Some((name, sections)) = get("mrope_section") {
+        let numbers = sections.as_array().map(|list| list.iter().map(|it| i32::try_from(it.as_i64()?).ok()));
+        let numbers: Option<Vec<i32>> = numbers.and_then(Iterator::collect);
+        let numbers = numbers.ok_or_else(|| invalid(name, Some(sections), "a list of numbers of 32 bits"))?;
+        let four = numbers.into_iter().chain([0; 4]).take(4);
+        keys.set(".rope.dimension_sections", GgufValue::Array(GgufArray::from_int32(four)));
     }
     get("rope_theta").map_or(Ok(()), |theta| keys.float_of(".rope.freq_base", theta))?;
     let window = config.window_theta().map(|theta| ("rope_theta", theta));

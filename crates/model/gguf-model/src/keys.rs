@@ -29,8 +29,11 @@ impl Keys {
         }
     }
 
+    /// Sets a key to a text. Those that are empty are left out.
     pub(crate) fn text(&mut self, key: &str, text: &str) {
-        self.set(key, GgufValue::Text(text.to_owned().into()));
+        if !text.is_empty() {
+            self.set(key, GgufValue::Text(text.to_owned().into()));
+        }
     }
 
     pub(crate) fn text_if(&mut self, key: &str, text: Option<&str>) {

@@ -69,15 +69,16 @@ pub(crate) fn llama3_factors(
     let (longest, shortest) = ((context / low) as f32, (context / high) as f32);
     let factor_of = |pair: u64| {
         let exponent = pair as f32 / dim as f32;
-        let frequency = 1.0 / f64::from(base as f32).powf(exponent.into()) as f32;
-        let wavelength = (2.0 * std::f64::consts::PI) as f32 / frequency;
+        let frequency = (f64::from(base as f32).powf(exponent.into()) as f32).recip();
+        // PyTorch divides a number by a tensor in two steps.
+        let wavelength = frequency.recip() * std::f32::consts::TAU;
         if wavelength < shortest {
             return 1.0;
         }
         if wavelength > longest {
             return factor as f32;
         }
-        let smooth = (context as f32 / wavelength - low as f32) / (high - low) as f32;
+        let smooth = (wavelength.recip() * context as f32 - low as f32) / (high - low) as f32;
         1.0 / ((1.0 - smooth) / factor as f32 + smooth)
     };
     (0..dim).step_by(2).map(factor_of).collect()

@@ -31,7 +31,9 @@ pub(crate) fn place(
     file_type: FileType,
     tokens: Option<u64>,
 ) -> Result<Vec<GgufOutput>> {
-    let mut placing = Placing { config, file_type, tokens, parts: BTreeMap::new(), placed: Vec::new() };
+    let layers = config.layers()?;
+    let mut placing =
+        Placing { config, layers, file_type, tokens, parts: BTreeMap::new(), placed: Vec::new() };
     for (name, tensor) in extra_tensors(config)? {
         placing.put(&name, name.clone(), &tensor)?;
     }
@@ -54,6 +56,7 @@ pub(crate) fn place(
 
 struct Placing<'c> {
     config: &'c GgufConfig,
+    layers: u64,
     file_type: FileType,
     /// Number of tokens, if the embeddings of others are left out.
     tokens: Option<u64>,
@@ -84,6 +87,9 @@ impl Placing<'_> {
             return Ok(());
         }
         let split = SplitName::new(short).ok_or_else(no_name)?;
+        if split.layer.is_some_and(|layer| layer >= self.layers) {
+            return Err(no_name().into());
+        }
         if let (Some(layer), Some((number, role))) = (split.layer, split.expert()) {
             return self.add_expert(split, layer, (number, role), tensor);
         }

@@ -5,7 +5,7 @@
 
 use byte_source::Result;
 use gguf_format::GgufValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::tokenizer_json::TokenizerJson;
 use crate::Documents;
@@ -68,7 +68,8 @@ impl Special {
 
     /// Sets the keys in their order.
     pub(crate) fn set_keys(&self, keys: &mut Keys) {
-        for (kind, id) in &self.ids {
+        // `gguf` has no key for the token of a class.
+        for (kind, id) in self.ids.iter().filter(|(kind, _)| *kind != "cls") {
             let name = NAMES.iter().find(|(known, _)| known == kind).map_or(*kind, |(_, name)| name);
             keys.number(&format!("tokenizer.ggml.{name}_token_id"), u32::try_from(*id).unwrap_or(u32::MAX));
         }
@@ -251,7 +252,7 @@ impl Special {
         let template = match own {
             Some(template) => Some(template.clone()),
             None => match documents.text("chat_template.jinja")? {
-                Some(template) => Some(template.into()),
+                Some(template) => Some(with_others(template, documents)),
                 None => documents
                     .object("chat_template.json")?
                     .and_then(|mut document| document.remove("chat_template")),
@@ -282,6 +283,16 @@ struct Tokens {
 
 fn is_set(value: &Value) -> bool {
     !value.is_null() && value.as_str() != Some("")
+}
+
+/// Returns a template, or a list of it and the others that `transformers` saves next to it.
+fn with_others(template: String, documents: &Documents<'_>) -> Value {
+    let choice = |name: &str, text: &str| json!({"name": name, "template": text});
+    let others: Vec<Value> = documents.templates.iter().map(|(name, text)| choice(name, text)).collect();
+    if others.is_empty() {
+        return template.into();
+    }
+    [choice("default", &template)].into_iter().chain(others).collect()
 }
 
 fn set_template(keys: &mut Keys, template: &Value) {
