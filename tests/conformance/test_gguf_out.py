@@ -115,6 +115,15 @@ def test_numbers_of_fp8_are_where_the_weights_were(converter, tmp_path):
     compare(converter, folder, tmp_path, "auto", flags=["--dequantize"])
 
 
+def test_experts_of_gpt_oss_stay_packed(converter, tmp_path):
+    folder = tmp_path / "m"
+    converter.ask("model", folder=str(folder), kind="gpt_oss", dtype="bfloat16")
+    tokenizer(converter, folder, "gpt_oss")
+    converter.ask("mxfp4", folder=str(folder))
+    for outtype in TYPES:
+        compare(converter, folder, tmp_path, outtype)
+
+
 def test_a_layer_too_many_is_refused(converter, tmp_path):
     folder = tmp_path / "m"
     converter.ask("model", folder=str(folder), kind="llama gqa", dtype="bfloat16")

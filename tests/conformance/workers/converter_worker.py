@@ -97,6 +97,23 @@ def fp8(folder):
     config.write_text(json.dumps(json.loads(config.read_text()) | {"quantization_config": quantization}))
 
 
+def mxfp4(folder):
+    """Gives a gpt-oss model random experts as OpenAI publishes them."""
+    from safetensors.torch import load_file, save_file
+
+    file, found = Path(folder) / "model.safetensors", {}
+    for name, weight in load_file(file).items():
+        if name.endswith(("gate_up_proj", "down_proj")):
+            experts, columns, rows = weight.shape
+            found[name + "_blocks"] = torch.randint(256, (experts, rows, columns // 32, 16), dtype=torch.uint8)
+            found[name + "_scales"] = torch.randint(100, 140, (experts, rows, columns // 32), dtype=torch.uint8)
+        else:
+            found[name] = weight
+    save_file(found, file, metadata={"format": "pt"})
+    config = Path(folder) / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"quantization_config": {"quant_method": "mxfp4"}}))
+
+
 def convert(folder, out, outtype, pre=None, more=()):
     """Runs the converter. `pre` names the pre-tokenizer, which the converter knows only of real vocabularies."""
     import convert_hf_to_gguf
@@ -189,4 +206,4 @@ def hash_of(folder):
 
 
 if __name__ == "__main__":
-    serve({"model": model, "bpe": bpe, "spm": spm, "fp8": fp8, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})
+    serve({"model": model, "bpe": bpe, "spm": spm, "fp8": fp8, "mxfp4": mxfp4, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})

@@ -2,7 +2,7 @@
 //!
 //! Facts: `LlamaFileType` of `gguf` 0.19.0, whose numbers are those of llama.cpp.
 
-use gguf_format::GgmlType;
+use gguf_format::{GgmlType, GgufOutput};
 use tensor::{Dtype, Tensor};
 
 /// Type of most tensors of a file.
@@ -41,6 +41,12 @@ impl FileType {
         let dtypes = tensors.filter(|tensor| tensor.shape().len() > 1).map(Tensor::dtype);
         let mut dtypes = dtypes.filter(|dtype| matches!(dtype, Dtype::BFloat16 | Dtype::Float16));
         if dtypes.next() == Some(Dtype::BFloat16) { row(32, "BF16") } else { row(1, "F16") }
+    }
+
+    /// Returns the type of a file with these tensors: that of experts that are packed, unless others are blocks, too.
+    pub(crate) fn of_file(self, tensors: &[GgufOutput]) -> Self {
+        let is_packed = tensors.iter().any(|tensor| tensor.kind.name == "MXFP4");
+        if is_packed && ["F32", "F16", "BF16"].contains(&self.kind) { row(38, "MXFP4") } else { self }
     }
 
     /// Returns the type of a tensor: float32 for vectors, norms, routers and what is no weight, and float16 if rows do not consist of

@@ -29,6 +29,7 @@ mod from_gguf;
 mod hyperparameters;
 mod keys;
 mod model_id;
+mod mxfp4;
 mod names;
 mod parameters;
 mod rope;
@@ -87,6 +88,7 @@ pub fn gguf_model(tensors: &[(String, Tensor)], files: &ModelFiles<'_>) -> Resul
     let tokens =
         if config.architecture.name == "gemma3" { vocabulary::json_tokens(documents)? } else { None };
     let placed = tensors::place(tensors, &config, file_type, tokens)?;
+    let file_type = file_type.of_file(&placed);
     let mut keys = Keys::new(config.architecture.name);
     if let Some(factor) = rope::attention_factor(&config)? {
         keys.float(".rope.scaling.attn_factor", factor);

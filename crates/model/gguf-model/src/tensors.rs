@@ -15,6 +15,7 @@ use crate::Problem;
 use crate::config::GgufConfig;
 use crate::encode::encode_blocks;
 use crate::file_type::FileType;
+use crate::mxfp4::packed_experts;
 use crate::names::{SplitName, language_name};
 use crate::rope::extra_tensors;
 
@@ -37,7 +38,10 @@ pub(crate) fn place(
     for (name, tensor) in extra_tensors(config)? {
         placing.put(&name, name.clone(), &tensor)?;
     }
-    for (name, tensor) in tensors {
+    let is_gpt_oss = config.architecture.name == "gpt-oss";
+    let (packed, used) = if is_gpt_oss { packed_experts(tensors, layers)? } else { Default::default() };
+    placing.placed.extend(packed);
+    for (name, tensor) in tensors.iter().filter(|(name, _)| !used.contains(name.as_str())) {
         if let Some(short) = language_name(name) {
             placing.add(name, &short, tensor).map_err(|error| match error.detail::<Problem>() {
                 Some(_) => error,
@@ -262,7 +266,7 @@ fn cast(tensor: &Tensor, dtype: Dtype) -> Option<Tensor> {
 }
 
 /// Returns every second row of each matrix, or the rows of its first or second half.
-fn half(tensor: &Tensor, part: u64, is_interleaved: bool) -> Result<Tensor, tensor::Error> {
+pub(crate) fn half(tensor: &Tensor, part: u64, is_interleaved: bool) -> Result<Tensor, tensor::Error> {
     let (mut shape, mut stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
     let mut offset = tensor.storage_offset();
     if let (Some(rows), Some(step)) = (shape.get_mut(1), stride.get_mut(1)) {
