@@ -65,6 +65,7 @@ SETTINGS = {
     "prefix": ("llama mha", {"settings": {"add_prefix_space": True, "add_bos_token": True, "add_eos_token": False}}),
     "templates": ("llama mha", {"settings": {"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]}}),
     "no token begins": ("llama mha", {"settings": {"bos_token": None, "cls_token": "<|endoftext|>"}}),
+    "a named token": ("llama mha", {"added": ["<a1>"], "settings": {"extra_special_tokens": {"image_token": "<a1>"}}}),
     "lines of Windows": ("llama mha", {"jinja": b"{{ a }}\r\n{{ b }}\r"}),
     "an empty template": ("llama mha", {"jinja": b""}),
     "templates in files": ("llama mha", {"jinja": b"a", "named": b"b\r\n"}),
@@ -89,6 +90,7 @@ def test_tokenizers(converter, tmp_path, name):
 CHANGED = {
     "sigmoid": ("qwen3_moe", {"scoring_func": "sigmoid"}),
     "sections": ("qwen2", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 2, 2]}}),
+    "yarn": ("granite", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}),
     **{f"llama3 {dim} {theta:.0f}": ("llama gqa", {"head_dim": dim, "rope_parameters": {
         "rope_type": "llama3", "rope_theta": theta, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})
        for dim, theta in [(64, 1e4), (128, 1e4), (256, 5e5)]},

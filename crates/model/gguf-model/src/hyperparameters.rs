@@ -119,7 +119,9 @@ fn rope(keys: &mut Keys, config: &GgufConfig) -> Result<()> {
     }
     if let ("yarn", Some(_)) = (kind, factor) {
         let name = "original_max_position_embeddings";
-        let length = get(name).ok_or_else(|| invalid(name, None, "a number of 32 bits"))?;
+        let longest = || config.get("max_position_embeddings").map(|length| (name, length));
+        let length = get(name).or_else(longest);
+        let length = length.ok_or_else(|| invalid(name, None, "a number of 32 bits"))?;
         keys.number_of(".rope.scaling.original_context_length", length)?;
         for (key, names) in YARN {
             let first = names.iter().find_map(|name| Some((*name, rope.get(*name)?)));

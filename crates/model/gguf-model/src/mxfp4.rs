@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn codes_of_both_halves_share_a_byte() {
-        let code = |at: u8| at % 16;
-        let pairs = std::array::from_fn(|at| code(2 * at as u8) | (code(2 * at as u8 + 1) << 4));
-        let expected = std::array::from_fn(|at| code(at as u8) | (code(at as u8 + 16) << 4));
+        let code = |at: usize| u8::try_from((7 * at + at / 16) % 16).expect("it is below 16");
+        let pairs = std::array::from_fn(|at| code(2 * at) | (code(2 * at + 1) << 4));
+        let expected = std::array::from_fn(|at| code(at) | (code(at + 16) << 4));
         assert_eq!(halves(&pairs), expected);
     }
 }

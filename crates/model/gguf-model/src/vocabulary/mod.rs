@@ -172,7 +172,8 @@ impl Tokenizer<'_, '_> {
             tokens.place(id, text.into(), 0.0, kind)?;
         }
         for added in &tokenizer.added_tokens {
-            tokens.add(added.id, &added.content, added.special || looks_special(&added.content))?;
+            let is_control = added.special || named.contains(&added.content) || looks_special(&added.content);
+            tokens.add(added.id, &added.content, is_control)?;
         }
         tokens.add_all(&self.settings, |id, tokens| tokens.is_padding(id), true)?;
         self.keys.text("tokenizer.ggml.model", "gpt2");
@@ -378,7 +379,13 @@ fn special_texts(settings: &Map<String, Value>) -> Vec<String> {
     let one = named.iter().filter_map(|kind| settings.get(&format!("{kind}_token")));
     let more =
         ["additional_special_tokens", "extra_special_tokens"].iter().filter_map(|key| settings.get(*key));
-    let texts = one.chain(more.filter_map(Value::as_array).flatten());
+    let texts = one.chain(more.flat_map(|more| -> Vec<&Value> {
+        match more {
+            Value::Array(list) => list.iter().collect(),
+            Value::Object(named) => named.values().collect(),
+            _ => Vec::new(),
+        }
+    }));
     texts
         .filter_map(|token| token.as_str().or_else(|| token.get("content")?.as_str()).map(str::to_owned))
         .collect()
