@@ -169,6 +169,10 @@ def test_an_unknown_pre_tokenizer_is_refused_with_its_hash(converter, tmp_path):
     text = refuse(folder, "-o", tmp_path / "x.gguf").stderr
     assert converter.ask("hash", folder=str(folder)) in text and "--pre-tokenizer" in text
     refuse(folder, "-o", tmp_path / "x.gguf", "--pre-tokenizer", "none-such")
+    file = folder / "tokenizer.json"
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {"model": {"type": "WordPiece", "vocab": {"a": 0}}}))
+    assert "WordPiece" in refuse(folder, "-o", tmp_path / "x.gguf", "--pre-tokenizer", PRE).stderr
 
 
 def test_a_split_is_the_converters(converter, tmp_path):

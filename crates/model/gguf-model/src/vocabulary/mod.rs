@@ -159,6 +159,10 @@ impl Tokenizer<'_, '_> {
 
     /// Sets the keys of a vocabulary of bytes as characters, with merges.
     fn byte_level(&mut self, bytes: &Bytes, mut tokenizer: TokenizerJson) -> Result<()> {
+        let kind = &tokenizer.model.kind;
+        if !["", "BPE"].contains(&kind.as_str()) {
+            return Err(damaged("tokenizer.json", format_args!("its model is {kind:?}, expected BPE")));
+        }
         let name = match self.pre {
             PreTokenizer::Named(name) => pre_tokenizer::given(name)?,
             PreTokenizer::Encode(encode) => pre_tokenizer::name_of(&encode(bytes, pre_tokenizer::TEXT)?)?,
