@@ -213,7 +213,8 @@ fn the_extension_of_a_path_names_the_target() {
     assert_eq!(kind("a.SafeTensors"), Ok("safetensors"));
     assert_eq!(kind("a.ckpt"), Ok("pth"));
     assert_eq!(kind("llama-3.1"), Ok("carton"));
-    kind("a.gguf").expect_err("another program writes it");
+    assert_eq!(kind("a.gguf"), Ok("gguf"));
+    kind("a.onnx").expect_err("another program writes it");
     let options = ConvertOptions::new("a.pth").with_output("b.triton").expect("a kind of output");
     assert_eq!((options.target.format().name(), options.output), ("triton", Some("b.triton".into())));
 }

@@ -62,8 +62,8 @@ impl AllowedHosts {
             return Ok(());
         }
         let error = format!(
-            "the host `{}` is not one of this server's names: use its IP address or localhost, or start the server with \
-             `--allow-host` and this name",
+            "the host `{}` is not one of this server's names: use its IP address or localhost, or start the server with this \
+             name",
             authority.escape_debug()
         );
         Err(Reject::new(StatusCode::FORBIDDEN, error))

@@ -63,7 +63,8 @@ pub(super) const ACTIVATION: &str = r#"    [silu] g = torch.silu(gate)
     [clamped] up = torch.add_(torch.clamp_(up, torch.neg(self.limit{_}), self.limit{_}), 1)
 "#;
 
-/// Lines of `activated` for xIELU, whose numbers are weights of the layer.
+/// Lines of `activated` for xIELU, whose numbers are weights of the layer. The fuser knows a comparison before a choice, and not its
+/// negation.
 pub(super) const XIELU: &str = r#"    [xielu, not half] weights = self.__tensors__{_}
     [xielu, half] weights = (self.__tensors__{_}).narrow
     [xielu] wide = 6
@@ -77,7 +78,7 @@ pub(super) const XIELU: &str = r#"    [xielu, not half] weights = self.__tensors
     [xielu] eps = torch.to((weights["xielu_eps"])[i], dev, wide)
     [xielu] high = torch.mul_(torch.square(x), p)
     [xielu] low = torch.mul_(torch.sub_(torch.expm1_(torch.minimum(x, eps)), x), n)
-    [xielu] g = torch.where(torch.gt(x, 0), high, low)
+    [xielu] g = torch.where(torch.logical_not(torch.gt(x, 0)), low, high)
     [xielu] g = torch.to(torch.add_(g, torch.mul(x, beta)), ops.prim.dtype(gate))
 "#;
 
