@@ -204,7 +204,7 @@ mod tests {
         );
         let task = task.expect("they fit");
         assert!(task.contains(r#"include: ["a*", "b*", "c*"]"#), "{task}");
-        assert!(task.contains("dtype: Some(BFloat16)"), "{task}");
+        assert!(task.contains("dtype: Some(Dtype(BFloat16))"), "{task}");
         assert!(task.contains("if_exists: Replace,"), "{task}");
         let task = parse(TaskKind::Convert, "{}", "{\"max-shard-size\":\"5GB\"}", Some("a/b.safetensors"))
             .expect("they fit");

@@ -139,6 +139,7 @@ mod tests {
             carton_tools::Problem::CODES,
             convert::Problem::CODES,
             generate::Error::CODES,
+            gguf_model::Problem::CODES,
             open::Problem::CODES,
             files::Problem::CODES,
             trainers::Problem::CODES,
