@@ -140,6 +140,7 @@ mod tests {
             convert::Problem::CODES,
             generate::Error::CODES,
             gguf_model::Problem::CODES,
+            open::InvalidOption::CODES,
             open::Problem::CODES,
             files::Problem::CODES,
             trainers::Problem::CODES,
