@@ -28,7 +28,7 @@ def completed(tmp_path, *line):
 @pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
 @pytest.mark.parametrize("line, wanted", [
     ("mod", "model.pt models"), ("model.pt --n-h", "--n-heads"), ("--n-h", "--n-heads"), ("convert model.pt --n-h", "--n-heads"),
-    ("model.pt --arch mis", "mistral"), ("ins", "inspect"), ("inspect model.pt --sh", "--sha256"), ("completions b", "bash"),
+    ("model.pt --arch mixt", "mixtral"), ("ins", "inspect"), ("inspect model.pt --sh", "--sha256"), ("completions b", "bash"),
 ])
 def test_bash_completes(line, wanted, tmp_path):
     """Files first, because `torch2carton FILE` is the main form; convert's options also without `convert`."""

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use byte_source::Observer;
 use families::{LayoutId, MissingTensor, different_keys};
+use foldhash::{HashMap, HashMapExt};
 use tensor::{Dtype, Tensor, Tensors};
 
 use super::adapter_overview::refuse_adapter;
@@ -83,8 +84,15 @@ fn taken(missing: &[MissingTensor], ours: &Tensors, base: &Tensors) -> Result<Ve
             return Err(Problem::OtherShape { name: name.clone(), expected, found }.into());
         }
     }
-    let common = |(name, tensor): &(String, Tensor)| Some((base.get(name)?.dtype(), tensor.dtype()));
-    let pairs: Vec<(Dtype, Dtype)> = ours.iter().filter_map(common).collect();
+    let mut pairs: Vec<(Dtype, Dtype)> = Vec::new();
+    let mut of_kind: HashMap<String, Vec<(Dtype, Dtype)>> = HashMap::new();
+    for (name, tensor) in ours {
+        if let Some(other) = base.get(name) {
+            let pair = (other.dtype(), tensor.dtype());
+            pairs.push(pair);
+            of_kind.entry(kind(name)).or_default().push(pair);
+        }
+    }
     let take = |MissingTensor { name, shape, .. }: &MissingTensor| {
         let Some(tensor) = base.get(name) else {
             return Err(Problem::NotInBase { name: name.clone() }.into());
@@ -93,12 +101,14 @@ fn taken(missing: &[MissingTensor], ours: &Tensors, base: &Tensors) -> Result<Ve
             let (expected, found) = (shape.clone(), tensor.shape().to_vec());
             return Err(Problem::OtherShape { name: name.clone(), expected, found }.into());
         }
-        // What became of the base's other tensors of this dtype says what this one would be now.
-        let of_dtype = pairs.iter().filter(|(base, _)| *base == tensor.dtype());
-        let expected = most_frequent(of_dtype.map(|(_, ours)| *ours)).or_else(|| {
-            let is_cast = pairs.iter().any(|(base, ours)| base != ours);
-            most_frequent(pairs.iter().filter(|_| is_cast).map(|(_, ours)| *ours))
-        });
+        // The same tensors of other layers say which dtype it would have now. Without them, it may have a dtype of its own, unless the
+        // others were cast.
+        let (others, is_own) = match of_kind.get(&kind(name)) {
+            Some(others) => (others, false),
+            None => (&pairs, pairs.iter().all(|(base, ours)| base == ours)),
+        };
+        let of_dtype = others.iter().filter(|(base, _)| *base == tensor.dtype());
+        let expected = most_frequent(of_dtype).or_else(|| most_frequent(others.iter().filter(|_| !is_own)));
         if let Some(expected) = expected.filter(|expected| *expected != tensor.dtype()) {
             return Err(Problem::OtherDtype { name: name.clone(), expected, found: tensor.dtype() }.into());
         }
@@ -107,13 +117,19 @@ fn taken(missing: &[MissingTensor], ours: &Tensors, base: &Tensors) -> Result<Ve
     missing.iter().map(take).collect()
 }
 
-/// Returns the dtype that occurs most often.
-fn most_frequent(dtypes: impl Iterator<Item = Dtype>) -> Option<Dtype> {
+/// Returns a name without its numbers.
+fn kind(name: &str) -> String {
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    name.split('.').filter(|part| !is_number(part)).collect::<Vec<_>>().join(".")
+}
+
+/// Returns the dtype that tensors have in the model most often. Each pair is that in the base and that in the model.
+fn most_frequent<'p>(pairs: impl Iterator<Item = &'p (Dtype, Dtype)>) -> Option<Dtype> {
     let mut counts: Vec<(Dtype, usize)> = Vec::new();
-    for found in dtypes {
-        match counts.iter_mut().find(|(dtype, _)| *dtype == found) {
+    for (_, found) in pairs {
+        match counts.iter_mut().find(|(dtype, _)| dtype == found) {
             Some((_, count)) => *count = count.saturating_add(1),
-            None => counts.push((found, 1)),
+            None => counts.push((*found, 1)),
         }
     }
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(dtype, _)| dtype)
