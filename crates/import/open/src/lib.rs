@@ -56,8 +56,8 @@ pub use options::json::{add_options, changed_options, set_options, to_object};
 pub use options::path_json;
 pub use options::size_text::{self, parse_size};
 pub use steps::adapter_overview::{AdapterOverview, refuse_adapter};
-pub use steps::cast::{CastReport, Casts, check_casts};
-pub use steps::cast_options::{Cast, CastFrom, CastOptions, WantedDtype};
+pub use steps::cast::{CastReport, Casts};
+pub use steps::cast_options::{Cast, CastFrom, CastOptions, WantedDtype, check_casts};
 pub use steps::complete::Complete;
 pub use steps::dequantize::{
     Dequantize, DequantizedReport, encode_descriptions, read_documents, take_documents,

@@ -5,8 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::block::Block;
-use crate::validate::{MakeParamError, check_positive};
+use crate::param_error::{MakeParamError, check_positive};
 
 /// A kind of feed-forward layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,13 +44,18 @@ pub enum Activation {
     Xielu,
 }
 
-impl Block {
-    pub(crate) fn check_feed_forward(&self, wrong: MakeParamError<'_>) -> Result<()> {
-        let is_plain = self.feed_forward == FeedForwardKind::Plain;
-        if is_plain && self.experts.is_some() {
+impl FeedForwardKind {
+    pub(crate) fn check(
+        self,
+        wrong: MakeParamError<'_>,
+        activation: Activation,
+        has_experts: bool,
+    ) -> Result<()> {
+        let is_plain = self == Self::Plain;
+        if is_plain && has_experts {
             return Err(wrong("num_experts", &"a number", "no experts, which have gates".to_owned()));
         }
-        match self.activation {
+        match activation {
             Activation::ClampedSwiglu { alpha, limit } if !is_plain => {
                 check_positive(wrong, &[("swiglu_alpha", alpha), ("swiglu_limit", limit)])
             }
@@ -59,7 +63,7 @@ impl Block {
             Activation::ClampedSwiglu { .. } | Activation::Xielu => {
                 let (one, other) =
                     if is_plain { ("without a gate", "with") } else { ("with a gate", "without") };
-                let found = format!("{:?} {one}", self.activation);
+                let found = format!("{activation:?} {one}");
                 Err(wrong("hidden_act", &found, format!("one of layers {other} one")))
             }
             _ => Ok(()),

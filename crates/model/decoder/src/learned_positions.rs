@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::validate::MakeParamError;
+use crate::param_error::MakeParamError;
 
 /// A table with a row for each position, [`Weight::Positions`](crate::Weight::Positions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::validate::{MakeParamError, check_positive};
+use crate::param_error::{MakeParamError, check_positive};
 
 /// Factor of rotated queries: `1 + beta × ln(1 + floor(position / old))`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

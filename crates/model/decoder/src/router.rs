@@ -6,8 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::block::Experts;
-use crate::validate::{MakeParamError, check_positive};
+use crate::param_error::{MakeParamError, check_positive};
 
 /// Choice of a token's experts, and the factors of their results.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,12 +40,11 @@ impl Router {
         matches!(self, Self::Sigmoid { .. })
     }
 
-    /// Checks the numbers against those of the experts.
+    /// Checks the numbers against those of all experts, and of the experts of a token.
     ///
     /// # Errors
     /// Returns an error that names the key of the first number that is out of range.
-    pub(crate) fn check(&self, wrong: MakeParamError<'_>, experts: &Experts) -> Result<()> {
-        let Experts { count, per_token, .. } = *experts;
+    pub(crate) fn check(&self, wrong: MakeParamError<'_>, count: u64, per_token: u64) -> Result<()> {
         match *self {
             Self::BeforeChoice | Self::AfterChoice => Ok(()),
             Self::Sparsemixer { jitter } => {

@@ -15,8 +15,9 @@ use crate::block::Block;
 use crate::frequencies::RotaryFrequencies;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters};
 use crate::layout::CheckpointLayout;
+use crate::param_error::MakeParamError;
 use crate::rope::{Rope, THETA};
-use crate::validate::{HyperparameterCheck, MakeParamError};
+use crate::validate::HyperparameterCheck;
 use crate::weight::LayerPart;
 use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Problem, Result};
 

@@ -2,13 +2,12 @@
 //!
 //! Facts: the validation of configurations in Hugging Face's `transformers` 5.23, where it exists.
 
-use std::fmt::Display;
-
+use crate::Result;
 use crate::block::{Block, Experts, NormPlace};
 use crate::hyperparameters::{AttentionWindows, WindowedLayers};
 use crate::layout::SizeKeys;
+use crate::param_error::{MakeParamError, check_positive};
 use crate::rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
-use crate::{Error, Result};
 
 /// Hyperparameters of a decoder that are validated together.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +23,6 @@ pub(crate) struct HyperparameterCheck<'f> {
     pub(crate) block: &'f Block,
     pub(crate) skipped_layers: &'f [u64],
 }
-
-/// Builds the error for a key, its value, and the expected value.
-pub(crate) type MakeParamError<'w> = &'w dyn Fn(&str, &dyn Display, String) -> Error;
 
 /// Maximum number of experts in a layer: several times that of any model. Every expert is listed, and a tensor with stride 0
 /// can claim any number of them with a few bytes.
@@ -182,7 +178,7 @@ impl HyperparameterCheck<'_> {
         check_positive(wrong, &[("clip_qkv", qkv_limit.unwrap_or(1.0))])?;
         query_scale.map_or(Ok(()), |scale| scale.check(wrong))?;
         self.block.learned_positions.map_or(Ok(()), |positions| positions.check(wrong))?;
-        self.block.check_feed_forward(wrong)?;
+        self.block.feed_forward.check(wrong, self.block.activation, self.block.experts.is_some())?;
         if *head_norm_last && self.ropes.iter().any(Rope::depends_on_length) {
             let expected = "one that does not depend on the length, because keys are normalised after it";
             return Err(wrong("rope_type", &"dynamic", expected.to_owned()));
@@ -209,15 +205,7 @@ impl HyperparameterCheck<'_> {
         if *hidden == 0 || shared.is_some_and(|shared| shared.hidden == 0) {
             return Err(wrong("moe_intermediate_size", &0, "at least 1".to_owned()));
         }
-        experts.router.check(wrong, experts)?;
+        experts.router.check(wrong, *count, *per_token)?;
         self.check_layer_list(wrong, "mlp_only_layers", layers.len())
-    }
-}
-
-/// Returns an error for the first number that is not finite and above 0.
-pub(crate) fn check_positive(wrong: MakeParamError<'_>, numbers: &[(&str, f64)]) -> Result<()> {
-    match numbers.iter().find(|(_, number)| !(*number > 0.0 && number.is_finite())) {
-        Some((key, number)) => Err(wrong(key, number, "a number above 0".to_owned())),
-        None => Ok(()),
     }
 }

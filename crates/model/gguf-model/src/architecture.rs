@@ -5,7 +5,6 @@
 use byte_source::Result;
 
 use crate::Problem;
-use crate::hyperparameters::{self as keys, SetKeys};
 
 /// Architecture of a model.
 #[derive(Debug)]
@@ -15,7 +14,7 @@ pub(crate) struct Architecture {
     /// Names of the class of a model, without `ForCausalLM`.
     pub(crate) classes: &'static [&'static str],
     pub(crate) model_type: &'static str,
-    pub(crate) set_keys: SetKeys,
+    pub(crate) keys: KeyRule,
     pub(crate) tokenizer: TokenizerRule,
     /// Weights of a layer that have other names than in [`LAYER`](crate::names::LAYER).
     pub(crate) names: &'static [(&'static str, &'static str)],
@@ -33,7 +32,26 @@ pub(crate) struct Architecture {
     pub(crate) drops_output: bool,
 }
 
-/// Which files of a tokenizer are read, and what is added to its keys.
+/// Hyperparameters that are keys of a file, in the converter's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyRule {
+    Common,
+    Exaone4,
+    Gemma,
+    Gemma2,
+    Gemma3,
+    GptOss,
+    Granite,
+    Llama,
+    Ministral3,
+    Olmo2,
+    Olmoe,
+    Phi3,
+    QwenMoe,
+    Stablelm,
+}
+
+/// Files of a tokenizer, in the order in which they are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenizerRule {
     /// tokenizer.model, else tokenizer.json with bytes as tokens, else another tokenizer.json.
@@ -63,7 +81,7 @@ const BASE: Architecture = Architecture {
     name: "",
     classes: &[],
     model_type: "",
-    set_keys: keys::common,
+    keys: KeyRule::Common,
     tokenizer: TokenizerRule::Json,
     names: &[],
     back: &[],
@@ -76,7 +94,7 @@ const BASE: Architecture = Architecture {
 
 const LLAMA: Architecture = Architecture {
     name: "llama",
-    set_keys: keys::llama,
+    keys: KeyRule::Llama,
     tokenizer: TokenizerRule::Llama,
     has: &[NORMS, DENSE, EXPERTS],
     permutes: true,
@@ -100,14 +118,14 @@ static ARCHITECTURES: &[Architecture] = &[
         name: "mistral3",
         classes: &["Ministral3"],
         model_type: "ministral3",
-        set_keys: keys::ministral3,
+        keys: KeyRule::Ministral3,
         ..LLAMA
     },
     Architecture {
         name: "granite",
         classes: &["Granite"],
         model_type: "granite",
-        set_keys: keys::granite,
+        keys: KeyRule::Granite,
         has: BASE.has,
         ..LLAMA
     },
@@ -131,7 +149,7 @@ static ARCHITECTURES: &[Architecture] = &[
         name: "olmoe",
         classes: &["Olmoe"],
         model_type: "olmoe",
-        set_keys: keys::olmoe,
+        keys: KeyRule::Olmoe,
         has: &[NORMS, EXPERTS, HEAD_NORMS],
         ..BASE
     },
@@ -139,7 +157,7 @@ static ARCHITECTURES: &[Architecture] = &[
         name: "exaone4",
         classes: &["Exaone4"],
         model_type: "exaone4",
-        set_keys: keys::exaone4,
+        keys: KeyRule::Exaone4,
         names: POST_NORMS,
         has: &[DENSE, LATER_NORMS, HEAD_NORMS],
         ..BASE
@@ -172,7 +190,7 @@ static ARCHITECTURES: &[Architecture] = &[
         classes: &["Qwen2Moe"],
         model_type: "qwen2_moe",
         has: &[NORMS, EXPERTS, SHARED_EXPERT],
-        set_keys: keys::qwen_moe,
+        keys: KeyRule::QwenMoe,
         ..BASE
     },
     Architecture {
@@ -180,14 +198,14 @@ static ARCHITECTURES: &[Architecture] = &[
         classes: &["Qwen3Moe"],
         model_type: "qwen3_moe",
         has: &[NORMS, EXPERTS, HEAD_NORMS],
-        set_keys: keys::qwen_moe,
+        keys: KeyRule::QwenMoe,
         ..BASE
     },
     Architecture {
         name: "gemma",
         classes: &["Gemma"],
         model_type: "gemma",
-        set_keys: keys::gemma,
+        keys: KeyRule::Gemma,
         tokenizer: TokenizerRule::Gemma,
         shifts_norms: true,
         drops_output: true,
@@ -198,7 +216,7 @@ static ARCHITECTURES: &[Architecture] = &[
         classes: &["Gemma2"],
         model_type: "gemma2",
         has: &[NORMS, DENSE, LATER_NORMS],
-        set_keys: keys::gemma2,
+        keys: KeyRule::Gemma2,
         tokenizer: TokenizerRule::Gemma2,
         names: POST_NORMS,
         back: &[("pre_feedforward_layernorm", "ffn_norm")],
@@ -211,7 +229,7 @@ static ARCHITECTURES: &[Architecture] = &[
         classes: &["Gemma3", "Gemma3ForConditionalGeneration"],
         model_type: "gemma3_text",
         has: &[NORMS, DENSE, LATER_NORMS, HEAD_NORMS],
-        set_keys: keys::gemma3,
+        keys: KeyRule::Gemma3,
         tokenizer: TokenizerRule::Gemma3,
         names: POST_NORMS,
         back: &[("pre_feedforward_layernorm", "ffn_norm")],
@@ -224,7 +242,7 @@ static ARCHITECTURES: &[Architecture] = &[
         model_type: "phi3",
         back: &[("mlp.gate_up_proj", "ffn_up")],
         has: &[NORMS, &["ffn_down", "ffn_up"]],
-        set_keys: keys::phi3,
+        keys: KeyRule::Phi3,
         tokenizer: TokenizerRule::Phi3,
         ..BASE
     },
@@ -233,7 +251,7 @@ static ARCHITECTURES: &[Architecture] = &[
         classes: &["Olmo2"],
         model_type: "olmo2",
         has: &[DENSE, LATER_NORMS, HEAD_NORMS],
-        set_keys: keys::olmo2,
+        keys: KeyRule::Olmo2,
         names: POST_NORMS,
         ..BASE
     },
@@ -242,7 +260,7 @@ static ARCHITECTURES: &[Architecture] = &[
         classes: &["StableLm", "StableLMEpoch"],
         model_type: "stablelm",
         has: &[NORMS, DENSE, HEAD_NORMS],
-        set_keys: keys::stablelm,
+        keys: KeyRule::Stablelm,
         ..BASE
     },
     Architecture {
@@ -251,7 +269,7 @@ static ARCHITECTURES: &[Architecture] = &[
         model_type: "gpt_oss",
         back: &[("mlp.router", "ffn_gate_inp")],
         has: &[&["attn_norm", "post_attention_norm", "attn_sinks"], EXPERTS],
-        set_keys: keys::gpt_oss,
+        keys: KeyRule::GptOss,
         names: POST_NORMS,
         ..BASE
     },

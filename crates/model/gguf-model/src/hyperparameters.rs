@@ -6,11 +6,33 @@ use byte_source::Result;
 use gguf_format::{GgufArray, GgufValue};
 use serde_json::Value;
 
+use crate::architecture::KeyRule;
 use crate::config::{GgufConfig, invalid};
 use crate::keys::Keys;
 
-/// Function that sets the keys of an architecture. The number of the file type is in their midst.
-pub(crate) type SetKeys = fn(&mut Keys, &GgufConfig, u32) -> Result<()>;
+/// Sets the keys of an architecture, with the number of the file type where the converter has it.
+///
+/// # Errors
+/// When a value is missing or is not one that llama.cpp reads.
+pub(crate) fn set_keys(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    let set = match config.architecture.keys {
+        KeyRule::Common => common,
+        KeyRule::Exaone4 => exaone4,
+        KeyRule::Gemma => gemma,
+        KeyRule::Gemma2 => gemma2,
+        KeyRule::Gemma3 => gemma3,
+        KeyRule::GptOss => gpt_oss,
+        KeyRule::Granite => granite,
+        KeyRule::Llama => llama,
+        KeyRule::Ministral3 => ministral3,
+        KeyRule::Olmo2 => olmo2,
+        KeyRule::Olmoe => olmoe,
+        KeyRule::Phi3 => phi3,
+        KeyRule::QwenMoe => qwen_moe,
+        KeyRule::Stablelm => stablelm,
+    };
+    set(keys, config, file_type)
+}
 
 const FILE_TYPE: &str = "general.file_type";
 
@@ -70,7 +92,7 @@ const YARN: &[(&str, &[&str])] = &[
 ];
 
 /// Sets the keys that most architectures have, and no others.
-pub(crate) fn common(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn common(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     let head_dim = config.get("head_dim");
     common_with(keys, config, file_type, head_dim)
 }
@@ -140,7 +162,7 @@ fn rope(keys: &mut Keys, config: &GgufConfig) -> Result<()> {
     window.map_or(Ok(()), |theta| keys.float_of(".rope.freq_base_swa", theta))
 }
 
-pub(crate) fn llama(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn llama(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     llama_sizes(keys, config, config.head_dim()?)
 }
@@ -150,7 +172,7 @@ fn llama_sizes(keys: &mut Keys, config: &GgufConfig, head_dim: u64) -> Result<()
     keys.number_of(".rope.dimension_count", ("head_dim", &head_dim.into()))
 }
 
-pub(crate) fn granite(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn granite(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common_with(keys, config, file_type, None)?;
     let heads = config.count("num_attention_heads")?;
     llama_sizes(keys, config, config.size("hidden_size")?.checked_div(heads).unwrap_or_default())?;
@@ -166,7 +188,7 @@ pub(crate) fn granite(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> R
     Ok(())
 }
 
-pub(crate) fn ministral3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn ministral3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     llama(keys, config, file_type)?;
     let rope = config.rope();
     if rope.get("rope_type").and_then(Value::as_str) != Some("yarn") {
@@ -182,7 +204,7 @@ pub(crate) fn ministral3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -
     Ok(())
 }
 
-pub(crate) fn qwen_moe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn qwen_moe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     for (key, name) in [
         (".expert_feed_forward_length", "moe_intermediate_size"),
@@ -193,18 +215,18 @@ pub(crate) fn qwen_moe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> 
     Ok(())
 }
 
-pub(crate) fn gpt_oss(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn gpt_oss(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     keys.needed(".attention.sliding_window", config, "sliding_window")?;
     keys.needed(".expert_feed_forward_length", config, "intermediate_size")
 }
 
-pub(crate) fn olmo2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn olmo2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     windows(keys, config)
 }
 
-pub(crate) fn exaone4(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn exaone4(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     keys.needed(".vocab_size", config, "vocab_size")?;
     windows(keys, config)
@@ -222,14 +244,14 @@ fn windows(keys: &mut Keys, config: &GgufConfig) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn olmoe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn olmoe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     keys.float(".attention.layer_norm_rms_epsilon", 1e-5);
     Ok(())
 }
 
 /// Sets the keys that all versions of Gemma begin with.
-pub(crate) fn gemma(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn gemma(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     for (key, name) in [
         (".context_length", "max_position_embeddings"),
         (".embedding_length", "hidden_size"),
@@ -247,14 +269,14 @@ pub(crate) fn gemma(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Res
     Ok(())
 }
 
-pub(crate) fn gemma2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn gemma2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     gemma(keys, config, file_type)?;
     float(keys, config, ".attn_logit_softcapping", "attn_logit_softcapping")?;
     float(keys, config, ".final_logit_softcapping", "final_logit_softcapping")?;
     keys.needed(".attention.sliding_window", config, "sliding_window")
 }
 
-pub(crate) fn gemma3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn gemma3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
     if let Some(cap) = config.get("attn_logit_softcapping") {
         return Err(invalid("attn_logit_softcapping", Some(cap), "null"));
@@ -267,7 +289,7 @@ pub(crate) fn gemma3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Re
     keys.needed(".attention.sliding_window", config, "sliding_window")
 }
 
-pub(crate) fn phi3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn phi3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     keys.needed(".context_length", config, "max_position_embeddings")?;
     let (name, rope) = ("original_max_position_embeddings", config.rope());
     let original = rope.get(name).ok_or_else(|| invalid(name, None, "a number of 32 bits"))?;
@@ -311,7 +333,7 @@ fn rotated(config: &GgufConfig, dims: u64) -> Result<u64> {
     }
 }
 
-pub(crate) fn stablelm(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+fn stablelm(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     for (key, name) in [
         (".context_length", "max_position_embeddings"),
         (".embedding_length", "hidden_size"),

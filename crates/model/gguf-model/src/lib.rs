@@ -26,6 +26,7 @@ mod encode;
 mod error;
 mod file_type;
 mod from_gguf;
+mod halves;
 mod hyperparameters;
 mod keys;
 mod model_id;
@@ -103,7 +104,7 @@ pub fn gguf_model(tensors: &[(String, Tensor)], files: &ModelFiles<'_>) -> Resul
         parameters: Parameters::of(&placed),
     };
     about::set_keys(&mut keys, &about)?;
-    (config.architecture.set_keys)(&mut keys, &config, file_type.number)?;
+    hyperparameters::set_keys(&mut keys, &config, file_type.number)?;
     keys.number("general.quantization_version", QUANTIZATION_VERSION);
     vocabulary::set_keys(&mut keys, &config, documents, &files.pre_tokenizer)?;
     Ok(GgufModel { entries: keys.entries, tensors: placed, file_type })

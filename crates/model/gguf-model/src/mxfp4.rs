@@ -14,8 +14,8 @@ use gguf_format::{GgmlType, GgufOutput};
 use tensor::{Compute, Dtype, Inputs, Storage, Tensor, contiguous_strides};
 
 use crate::Problem;
+use crate::halves::half;
 use crate::names::{SplitName, language_name};
-use crate::tensors::half;
 
 /// Bytes of codes of a block, before which is its exponent.
 const CODES: usize = 16;

@@ -15,6 +15,7 @@ use crate::Problem;
 use crate::config::GgufConfig;
 use crate::encode::encode_blocks;
 use crate::file_type::FileType;
+use crate::halves::half;
 use crate::mxfp4::packed_experts;
 use crate::names::{SplitName, language_name};
 use crate::rope::extra_tensors;
@@ -263,19 +264,6 @@ fn single(tensor: &Tensor) -> Option<Tensor> {
 
 fn cast(tensor: &Tensor, dtype: Dtype) -> Option<Tensor> {
     single(tensor)?.cast(dtype)
-}
-
-/// Returns every second row of each matrix, or the rows of its first or second half.
-pub(crate) fn half(tensor: &Tensor, part: u64, is_interleaved: bool) -> Result<Tensor, tensor::Error> {
-    let (mut shape, mut stride) = (tensor.shape().to_vec(), tensor.stride().to_vec());
-    let mut offset = tensor.storage_offset();
-    if let (Some(rows), Some(step)) = (shape.get_mut(1), stride.get_mut(1)) {
-        *rows /= 2;
-        let first = if is_interleaved { part } else { part.saturating_mul(*rows) };
-        offset = offset.saturating_add(first.saturating_mul(*step));
-        *step = step.saturating_mul(if is_interleaved { 2 } else { 1 });
-    }
-    Tensor::new(tensor.dtype(), shape, stride, offset, tensor.storage().clone())
 }
 
 /// Adds a number in float32. A sum of float16 is rounded to it.

@@ -13,10 +13,7 @@ use torch_import::CompoundKind;
 
 use super::cast_groups::{CastGroups, CastRow};
 use super::cast_options::target_dtype;
-use crate::{
-    Cast, CastFrom, CastOptions, Context, Error, InvalidOption, Model, Note, Problem, Result, Step,
-    StepReport,
-};
+use crate::{Cast, CastFrom, CastOptions, Context, Error, Model, Note, Problem, Result, Step, StepReport};
 
 /// Result of casting the tensors of one dtype.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,33 +43,6 @@ pub struct Casts {
 struct OutOfRangeCount {
     numbers: u64,
     first: Option<Arc<str>>,
-}
-
-/// Checks the casts before any file is opened.
-///
-/// # Errors
-/// When a dtype cannot be cast to the other one, or two casts apply to the same dtype.
-pub fn check_casts(casts: &[Cast]) -> Result<()> {
-    let mut seen: Vec<CastFrom> = Vec::new();
-    for Cast { from, to } in casts {
-        let problem = match from {
-            CastFrom::Dtype(from) if DtypeConversion::new(*from, *to).is_none() => {
-                Some(InvalidOption::CannotCast { from: *from, to: *to })
-            }
-            CastFrom::FloatingPoint
-                if !to.is_floating_point() || DtypeConversion::new(*to, *to).is_none() =>
-            {
-                Some(InvalidOption::NotFloatingPoint { dtype: *to })
-            }
-            from if seen.contains(from) => Some(InvalidOption::CastTwice { from: *from }),
-            _ => None,
-        };
-        if let Some(problem) = problem {
-            return Err(problem.into());
-        }
-        seen.push(*from);
-    }
-    Ok(())
 }
 
 impl Step for CastOptions {
@@ -216,6 +186,7 @@ mod tests {
     use tensor::{Storage, Tensor};
 
     use super::*;
+    use crate::check_casts;
 
     fn bytes(tensor: &Tensor) -> Vec<u8> {
         let mut out: Vec<u8> = Vec::new();

@@ -4,9 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use tensor::{Dtype, UnknownDtype};
+use tensor::{Dtype, DtypeConversion, UnknownDtype};
 
-use crate::steps::cast::check_casts;
 use crate::{InvalidOption, Result};
 
 /// Dtypes of the tensors in an output.
@@ -165,6 +164,33 @@ pub(crate) fn target_dtype(casts: &[Cast], from: Dtype) -> Option<Dtype> {
     let exact = casts.iter().find(|cast| cast.from == CastFrom::Dtype(from));
     let all = || casts.iter().find(|cast| cast.from == CastFrom::FloatingPoint && from.is_floating_point());
     exact.or_else(all).map(|cast| cast.to)
+}
+
+/// Checks the casts before any file is opened.
+///
+/// # Errors
+/// When a dtype cannot be cast to the other one, or two casts apply to the same dtype.
+pub fn check_casts(casts: &[Cast]) -> Result<()> {
+    let mut seen: Vec<CastFrom> = Vec::new();
+    for Cast { from, to } in casts {
+        let problem = match from {
+            CastFrom::Dtype(from) if DtypeConversion::new(*from, *to).is_none() => {
+                Some(InvalidOption::CannotCast { from: *from, to: *to })
+            }
+            CastFrom::FloatingPoint
+                if !to.is_floating_point() || DtypeConversion::new(*to, *to).is_none() =>
+            {
+                Some(InvalidOption::NotFloatingPoint { dtype: *to })
+            }
+            from if seen.contains(from) => Some(InvalidOption::CastTwice { from: *from }),
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            return Err(problem.into());
+        }
+        seen.push(*from);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

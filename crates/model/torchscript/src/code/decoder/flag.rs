@@ -8,7 +8,6 @@ use decoder::Decoder;
 use super::calling_convention::CallingConvention;
 use super::lists::WeightLists;
 use super::positions::RotaryPositions;
-use super::text::FLAGS;
 
 #[derive(Clone, Copy)]
 pub(super) struct TextVariant<'d> {
@@ -35,8 +34,8 @@ impl Flag {
         Self { name, condition }
     }
 
-    pub(super) fn from_name(name: &str) -> Option<Self> {
-        FLAGS.iter().copied().flatten().find(|flag| flag.name == name).copied()
+    pub(super) fn name(self) -> &'static str {
+        self.name
     }
 
     pub(super) fn holds(self, variant: TextVariant<'_>) -> bool {

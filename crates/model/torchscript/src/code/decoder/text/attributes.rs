@@ -3,11 +3,9 @@
 use decoder::{Activation, Decoder};
 
 use super::super::positions::RotaryPositions;
+use super::named_values::{NamedValues, float_attribute, ints_attribute, size_attribute};
 use super::router;
-use crate::module_tree::AttributeValue;
-use crate::{Problem, Result};
-
-pub(super) type NamedValues = Vec<(String, AttributeValue)>;
+use crate::Result;
 
 /// Returns the attributes that the methods read, besides the lists of weights.
 pub(in crate::code::decoder) fn attributes(
@@ -136,18 +134,4 @@ fn layers(decoder: &Decoder) -> Result<NamedValues> {
         own.extend([ints_attribute("has_experts", has_experts), ints_attribute("place", places)]);
     }
     Ok(own)
-}
-
-pub(super) fn size_attribute(name: &str, value: u64) -> Result<(String, AttributeValue)> {
-    let value =
-        i64::try_from(value).map_err(|_| Problem::TooLarge { tensor: name.to_owned(), number: value })?;
-    Ok((name.to_owned(), AttributeValue::Int(value)))
-}
-
-pub(super) fn float_attribute(name: &str, value: f64) -> (String, AttributeValue) {
-    (name.to_owned(), AttributeValue::Float(value))
-}
-
-fn ints_attribute(name: &str, numbers: Vec<i64>) -> (String, AttributeValue) {
-    (name.to_owned(), AttributeValue::Ints(Box::new(numbers)))
 }

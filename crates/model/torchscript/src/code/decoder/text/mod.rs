@@ -23,10 +23,12 @@ mod attributes;
 mod checks;
 mod experts;
 mod feed_forward;
+mod flags;
 mod functions;
 mod infer;
 mod learned_positions;
 mod markers;
+mod named_values;
 mod norm;
 mod query_scale;
 mod rotation;
@@ -36,29 +38,13 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use super::flag::{Condition, Flag, TextVariant};
+use super::flag::TextVariant;
 pub(super) use attributes::attributes;
+use flags::HAS_HALF;
 use template::Templates;
 
 /// Version number in the records of modules. A change of the text or of the attributes raises it.
 pub(super) const CODE_VERSION: u32 = 5;
-
-/// Flags of all kinds of blocks.
-pub(super) const FLAGS: &[&[Flag]] = &[
-    &[Flag::new("half", HAS_HALF)],
-    checks::FLAGS,
-    norm::FLAGS,
-    learned_positions::FLAGS,
-    rotation::FLAGS,
-    query_scale::FLAGS,
-    attention::FLAGS,
-    feed_forward::FLAGS,
-    experts::FLAGS,
-    router::FLAGS,
-    scales::FLAGS,
-];
-
-const HAS_HALF: Condition = |it| it.has_float16;
 
 /// Templates of the module's methods. A line that begins with flags in brackets is in the text if all of them hold.
 const METHODS: Templates = &[

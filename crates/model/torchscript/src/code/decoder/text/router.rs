@@ -3,8 +3,8 @@
 use decoder::Router;
 
 use super::super::flag::Flag;
-use super::attributes::{NamedValues, float_attribute, size_attribute};
 use super::experts::of;
+use super::named_values::{NamedValues, float_attribute, size_attribute};
 use crate::Result;
 
 pub(super) const FLAGS: &[Flag] = &[

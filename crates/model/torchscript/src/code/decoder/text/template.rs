@@ -1,7 +1,7 @@
 //! Templates of a decoder's text: lines that flags select, and markers that stand for products and norms.
 
 use super::super::flag::{Condition, Flag, TextVariant};
-use super::markers;
+use super::{flags, markers};
 
 /// Templates, each with the condition that selects it.
 pub(super) type Templates = &'static [(Option<Condition>, &'static str)];
@@ -33,11 +33,11 @@ impl<'t> TemplateLine<'t> {
 
     fn split(text: &'t str) -> Option<(Vec<(Flag, bool)>, &'t str)> {
         let (names, text) = text.strip_prefix('[')?.split_once("] ")?;
-        let flags = names.split(", ").map(|name| match name.strip_prefix("not ") {
-            Some(name) => Some((Flag::from_name(name)?, false)),
-            None => Some((Flag::from_name(name)?, true)),
+        let found = names.split(", ").map(|name| match name.strip_prefix("not ") {
+            Some(name) => Some((flags::named(name)?, false)),
+            None => Some((flags::named(name)?, true)),
         });
-        Some((flags.collect::<Option<_>>()?, text))
+        Some((found.collect::<Option<_>>()?, text))
     }
 
     pub(super) fn is_selected(&self, variant: TextVariant<'_>) -> bool {

@@ -1,0 +1,54 @@
+//! Parts of a model that the logits of text do not depend on, such as the tower of pictures.
+
+use tensor::Tensors;
+
+use crate::DecoderNote;
+use crate::architecture::Architecture;
+use crate::architectures::MULTIMODAL;
+use crate::multimodal::Multimodal;
+use crate::sizes::Decoder;
+
+impl Multimodal {
+    /// Returns the row of an architecture; `None` for a text model.
+    pub(crate) fn of(architecture: &Architecture) -> Option<&'static Self> {
+        MULTIMODAL.iter().copied().find(|row| row.architecture.name == architecture.name)
+    }
+}
+
+impl Decoder {
+    /// Returns the tensors without those of parts that the logits of text do not depend on, such as the tower of pictures, and
+    /// a note that names these parts; `None` if there are none.
+    pub fn without_other_parts(&self, tensors: &Tensors) -> Option<(Tensors, DecoderNote)> {
+        let layout = self.layout();
+        let (root, output) = (layout.layers.trim_end_matches("layers."), format!("{}.weight", layout.output));
+        let has_towers = Multimodal::of(self.architecture()).is_some();
+        let is_left_out = |name: &str| {
+            let skips =
+                || layout.layer_number(name).is_some_and(|layer| self.skipped_layers.contains(&layer));
+            let is_unused = layout.unused.iter().any(|end| name.ends_with(end));
+            name != output && (is_unused || (has_towers && !name.starts_with(root)) || skips())
+        };
+        let (mut kept, mut parts) = (Tensors::with_capacity(tensors.len()), Vec::new());
+        for (name, tensor) in tensors {
+            if !is_left_out(name) {
+                kept.push(name.clone(), tensor.clone());
+                continue;
+            }
+            let unused = layout.unused.iter().find(|end| name.ends_with(**end));
+            let part = match (unused, layout.layer_number(name)) {
+                (Some(end), _) => end.trim_start_matches('.').to_owned(),
+                (None, Some(layer)) => format!("{}{layer}", layout.layers),
+                (None, None) => name
+                    .splitn(3, '.')
+                    .take(if name.starts_with("model.") { 2 } else { 1 })
+                    .collect::<Vec<_>>()
+                    .join("."),
+            };
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        let count = tensors.len().saturating_sub(kept.len());
+        (count > 0).then_some((kept, DecoderNote::PartsLeftOut { count, parts }))
+    }
+}

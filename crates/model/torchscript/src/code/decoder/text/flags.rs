@@ -1,0 +1,28 @@
+//! Table of the flags of all kinds of blocks.
+
+use super::super::flag::{Condition, Flag};
+use super::{
+    attention, checks, experts, feed_forward, learned_positions, norm, query_scale, rotation, router, scales,
+};
+
+/// Flags of all kinds of blocks.
+const FLAGS: &[&[Flag]] = &[
+    &[Flag::new("half", HAS_HALF)],
+    checks::FLAGS,
+    norm::FLAGS,
+    learned_positions::FLAGS,
+    rotation::FLAGS,
+    query_scale::FLAGS,
+    attention::FLAGS,
+    feed_forward::FLAGS,
+    experts::FLAGS,
+    router::FLAGS,
+    scales::FLAGS,
+];
+
+pub(super) const HAS_HALF: Condition = |it| it.has_float16;
+
+/// Returns the flag of this name.
+pub(super) fn named(name: &str) -> Option<Flag> {
+    FLAGS.iter().copied().flatten().find(|flag| flag.name() == name).copied()
+}
