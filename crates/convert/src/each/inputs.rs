@@ -25,9 +25,9 @@ pub(crate) struct EachInputs {
     pub(crate) pipelines: Vec<PipelineInput>,
 }
 
-/// Finds the files of each checkpoint among the inputs. An input that is a file stands for itself. A folder stands for all
-/// checkpoints in it and in its subfolders, sorted by path: one that its names or its index say it is, and other checkpoint files in
-/// it. Links to folders are not followed. An input without a checkpoint stays, so that its error is reported.
+/// Returns the files of each checkpoint among the inputs. A file is one input. A folder is searched with its subfolders, but
+/// without links to folders: a set of files that belong together by their names or an index is one checkpoint, and so is every other
+/// file. An input without a checkpoint is kept, so that its error is reported.
 pub(crate) fn expand_inputs(options: &ConvertOptions) -> EachInputs {
     let mut all = EachInputs::default();
     let ConvertOptions { inputs, stores, .. } = options;

@@ -179,7 +179,7 @@ pub enum Problem {
     /// A tensor of a base has another shape.
     #[error("`{}` has the shape {found:?}, and {expected:?} is needed", name.escape_debug())]
     OtherShape { name: String, expected: Vec<u64>, found: Vec<u64> },
-    /// A tensor that a base should give has another dtype than those beside it.
+    /// A tensor of the base has another dtype than the same tensors in other layers.
     #[error("`{}` is {found}, and {expected} is needed", name.escape_debug())]
     OtherDtype { name: String, expected: Dtype, found: Dtype },
     /// A document of an input or of the options is not one of a carton. The text counts its problems.

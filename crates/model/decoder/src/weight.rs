@@ -165,7 +165,8 @@ impl LayerPart {
 }
 
 impl Weight {
-    pub(crate) fn part(self) -> Option<LayerPart> {
+    /// Returns the layer and the part of it that has the weight; `None` for a weight outside of the layers.
+    fn place(self) -> Option<(u64, LayerPart)> {
         match self {
             Self::Embedding
             | Self::Positions
@@ -173,12 +174,20 @@ impl Weight {
             | Self::NormBias
             | Self::Output
             | Self::OutputBias => None,
-            Self::Layer { part, .. }
-            | Self::Bias { part, .. }
-            | Self::Head { part, .. }
-            | Self::Expert { part, .. }
-            | Self::ExpertBias { part, .. } => Some(part),
+            Self::Layer { layer, part, .. }
+            | Self::Bias { layer, part, .. }
+            | Self::Head { layer, part, .. }
+            | Self::Expert { layer, part, .. }
+            | Self::ExpertBias { layer, part, .. } => Some((layer, part)),
         }
+    }
+
+    pub(crate) fn part(self) -> Option<LayerPart> {
+        Some(self.place()?.1)
+    }
+
+    pub(crate) fn layer(self) -> Option<u64> {
+        Some(self.place()?.0)
     }
 
     /// Returns the same weight of another layer.
@@ -192,22 +201,6 @@ impl Weight {
             *layer = number;
         }
         self
-    }
-
-    pub(crate) fn layer(self) -> Option<u64> {
-        match self {
-            Self::Embedding
-            | Self::Positions
-            | Self::Norm
-            | Self::NormBias
-            | Self::Output
-            | Self::OutputBias => None,
-            Self::Layer { layer, .. }
-            | Self::Bias { layer, .. }
-            | Self::Head { layer, .. }
-            | Self::Expert { layer, .. }
-            | Self::ExpertBias { layer, .. } => Some(layer),
-        }
     }
 
     pub(crate) fn with_part(mut self, other: LayerPart) -> Self {

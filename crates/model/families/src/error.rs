@@ -23,7 +23,7 @@ pub enum Error {
     /// Tensors that are one in another layout are not all there.
     #[error("there is no tensor `{}`, which another layout of the model stacks with others", name.escape_debug())]
     MissingPart { name: String },
-    /// Experts are one tensor in memory, which has no place for what a quantization keeps beside each of them.
+    /// In memory, all experts of a layer are one tensor, and the scales and codes of each expert have no names there.
     #[error(
         "experts that are quantized with {method} have no other layout: their scales and codes have no names in memory"
     )]

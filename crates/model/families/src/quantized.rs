@@ -94,7 +94,7 @@ impl Quantization {
         })
     }
 
-    /// Returns the name of a method whose companions have no names beside experts that are one tensor.
+    /// Returns the method if its scales and codes have no names in memory, where all experts of a layer are one tensor.
     pub(crate) fn method_without_stacks(&self) -> Option<&'static str> {
         match self.method {
             Method::Gptq { .. } => Some("GPTQ"),
@@ -198,7 +198,7 @@ impl Quantization {
             }
             Method::Fp8 { block } => {
                 let [height, width] = block.map(|size| size.max(1));
-                // Gates and the matrices beside them are quantized apart.
+                // Gate and up matrices are quantized separately, although they are one tensor.
                 let scales = if entry.name.ends_with("gate_up_proj") {
                     rows.div_ceil(2).div_ceil(height).saturating_mul(2)
                 } else {

@@ -51,7 +51,7 @@ pub(crate) enum KeyRule {
     Stablelm,
 }
 
-/// Files of a tokenizer, in the order in which they are looked for.
+/// Files that a tokenizer is read from, the preferred one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenizerRule {
     /// tokenizer.model, else tokenizer.json with bytes as tokens, else another tokenizer.json.

@@ -49,8 +49,8 @@ impl FileType {
         if is_packed && ["F32", "F16", "BF16"].contains(&self.kind) { row(38, "MXFP4") } else { self }
     }
 
-    /// Returns the type of a tensor: float32 for vectors, norms, routers and what is no weight, and float16 if rows do not consist of
-    /// whole blocks.
+    /// Returns the type of a tensor: float32 for vectors, norms, routers and tensors that are not weights, and float16 if a row is
+    /// not a whole number of blocks.
     pub(crate) fn of_tensor(self, name: &str, shape: &[u64]) -> &'static str {
         let is_kept = shape.len() <= 1
             || !name.ends_with(".weight")

@@ -11,7 +11,7 @@
 //! let read = |name: &str| Ok((name == "config.json").then(|| br#"{"architectures": ["BertModel"]}"#.to_vec()));
 //! let documents = Documents::new(&read);
 //! let files = ModelFiles { documents: &documents, folder: "x", file_type: None, pre_tokenizer: PreTokenizer::Named("llama-bpe") };
-//! let error = gguf_model(Tensors::default().as_slice(), &files).expect_err("it is no decoder");
+//! let error = gguf_model(Tensors::default().as_slice(), &files).expect_err("there is no decoder");
 //! assert_eq!(error.to_string(), "the architecture `BertModel` is not written as GGUF");
 //! ```
 //!

@@ -48,10 +48,10 @@ const EXPERT: &[(&str, &str)] = &[
     ("w2.weight", "down"),
 ];
 
-/// Parts of names of what is no part of a language model: towers of images and sounds.
+/// Parts of the names of tensors that do not belong to the language model: those of the towers for images and sound.
 const OTHER_PARTS: &[&str] =
     &["visual.", "vision.", "audio.", "vision_", "audio_", "projector.", "patch_embed", "image_newline"];
-/// Ends of names of what each forward computes.
+/// Ends of the names of buffers that the forward pass computes.
 const COMPUTED: &[&str] = &[".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq"];
 
 /// A name, split into what the tables know.

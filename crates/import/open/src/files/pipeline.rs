@@ -27,7 +27,7 @@ pub struct Pipeline {
 pub struct PipelineDocuments {
     /// Paths below the pipeline, with `/`, and files on this machine. The document that names the parts is the last one.
     pub files: Vec<Companion>,
-    /// Paths below the pipeline of files that are no documents, or links to files outside of it.
+    /// Paths, relative to the pipeline, of files that are not copied: they are not documents, or are links to files elsewhere.
     pub left_out: Vec<String>,
     /// Files that were copied from elsewhere.
     _copied: Option<Scratch>,
@@ -39,8 +39,8 @@ impl Pipeline {
         folder.join(PIPELINE_INDEX).is_file().then(|| Self { folder: folder.clone() })
     }
 
-    /// Lists the documents in the pipeline, and in its folders that are not in `models`. Files with checkpoints and hidden files
-    /// are no part of it.
+    /// Lists the documents in the pipeline, and in its folders that are not in `models`. Checkpoints and hidden
+    /// files are skipped.
     ///
     /// # Errors
     /// When a folder cannot be listed, or a file elsewhere cannot be read.

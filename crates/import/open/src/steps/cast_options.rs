@@ -24,7 +24,7 @@ pub struct CastOptions {
     pub dtype: Option<WantedDtype>,
 }
 
-/// What tensors are written as.
+/// Dtype of an output's tensors, or a type that only GGUF files have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedDtype {
     /// A dtype, to which floating-point tensors are cast.
@@ -33,7 +33,7 @@ pub enum WantedDtype {
     Gguf(&'static str),
 }
 
-/// Types of GGUF files that are no dtypes.
+/// Types of GGUF files that are not dtypes.
 const GGUF_TYPES: [&str; 6] = ["auto", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1"];
 
 impl From<Dtype> for WantedDtype {

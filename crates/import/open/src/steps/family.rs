@@ -31,7 +31,7 @@ pub(crate) fn is_of(model: &families::Model, tensors: &[(&str, &[u64])]) -> bool
     has_most(model.layout_of(tensors).1, tensors)
 }
 
-/// Returns true if most tensors are known. Scales that no table has stand beside those that are.
+/// Returns true if the model has most of the tensors. Scales do not count, because quantization methods add their own.
 fn has_most(known: usize, tensors: &[(&str, &[u64])]) -> bool {
     let is_scale = |name: &str| name.rsplit('.').next().is_some_and(|last| last.contains("scale"));
     let others = tensors.iter().filter(|(name, _)| !is_scale(name)).count();

@@ -324,7 +324,7 @@ impl Tokens {
         }
     }
 
-    /// Sets an added token. One that is no control token has spaces, as texts have.
+    /// Sets an added token. In all but control tokens, U+2581 becomes a space.
     fn add(&mut self, id: u64, text: &str, is_control: bool) -> Result<()> {
         let kind = if is_control { CONTROL } else { USER_DEFINED };
         let text = if is_control { text.to_owned() } else { text.replace('\u{2581}', " ") };

@@ -123,7 +123,7 @@ impl CheckedFiles {
         let mut options = OpenOptions::reading(vec![input.clone()], ShardPolicy::RequireAll);
         options.documents = true;
         let mut model = Model::open(&options, observer)?;
-        // As in a conversion, what is not under the key of the weights is no part of the model.
+        // As in a conversion, only the tensors under the key of the weights belong to the model.
         model.apply(&[Box::new(Selection::default())], &Context::new(observer))?;
         let config = model.sources.documents.config()?.map(str::to_owned);
         let tensors = model.tensors().iter().map(|(name, tensor)| FileTensor {
