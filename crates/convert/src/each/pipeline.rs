@@ -54,8 +54,8 @@ impl PipelineInput {
         Some(options.output.as_ref()?.join(&self.below))
     }
 
-    /// Returns the name of the folder in which these files are, or that they are, and whether `diffusers` loads them if it is
-    /// asked for no other variant.
+    /// Returns the name of a model's folder in the pipeline, given the folder or files in it, and whether `diffusers` loads these files
+    /// by default, because they are not a variant such as `fp16`. Returns `None` for files elsewhere.
     fn model(&self, files: &[Location]) -> Option<(String, bool)> {
         let first = files.first()?;
         let (folder, is_main) = if first.is_folder() {
@@ -71,7 +71,8 @@ impl PipelineInput {
         inputs.iter().filter_map(|files| Some(self.model(files)?.0)).collect()
     }
 
-    /// Returns the output folder of a model, if the format has folders for models, and whether the model is what is loaded from it.
+    /// Returns the output folder of a model, and whether `diffusers` loads the model by default; `None` if the format has no folders for
+    /// models.
     pub(crate) fn model_output(
         &self,
         options: &ConvertOptions,
@@ -81,7 +82,7 @@ impl PipelineInput {
         Some((self.output(options)?.join(name).join(""), is_main))
     }
 
-    /// Copies the documents that are not those of a model into the output.
+    /// Copies the documents of the pipeline, other than those of its models, into the output.
     ///
     /// # Errors
     /// When a document cannot be read or written.

@@ -7,8 +7,8 @@ use crate::weights::optimizers::Optimizers;
 use crate::{Model, Note};
 
 impl Model {
-    /// Adds the tensors that a selection left out because they are not under the key that it found, under their full names, except for
-    /// those of optimizers. Two files are not the same because their weights are.
+    /// Adds the tensors that the selection left out because they are not under the key of the weights, except those of optimizers. They
+    /// get their full names. A comparison needs them: two files with equal weights may differ elsewhere.
     pub fn add_left_out(&mut self) {
         let checkpoint = &self.checkpoint;
         let mut notes = self.notes.iter_mut();

@@ -20,7 +20,7 @@ fn has_other_prefix(model: &families::Model, tensors: &[(&str, &[u64])]) -> bool
 pub struct RequireWhole {
     /// True to let such a model pass, with a note.
     pub passes_incomplete: bool,
-    /// True for a model that runs: only those that do are compared, and what they do not use is not their business.
+    /// True if the output is a decoder's carton: only model types that run are compared, and unexpected tensors are ignored.
     pub for_decoder: bool,
 }
 
