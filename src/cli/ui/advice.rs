@@ -54,7 +54,7 @@ pub(crate) fn open_advice(problem: &open::Problem, place: &Place) -> String {
 pub(crate) fn inspect_advice(problem: &inspect::Problem, file: Option<&Path>) -> String {
     match problem {
         inspect::Problem::NoSuchName { similar: None, .. } => names_advice(file),
-        _ => String::new(),
+        problem => advice_on(problem.code()).to_owned(),
     }
 }
 
