@@ -1,0 +1,120 @@
+//! A conversation, as clients of chat models write it.
+//!
+//! Facts: `transformers` 5.23 leaves out members of messages that are null, and gives a message's reasoning the names that templates
+//! read. Clients of OpenAI send the arguments of a call as a text of JSON, and templates take them as an object.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// Message of a conversation: its role, its content, calls of tools.
+pub type Message = Map<String, Value>;
+
+/// A conversation, in the order in which a model reads it. JSON is an array of messages, or an object with these members; others
+/// are ignored.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Json")]
+#[non_exhaustive]
+pub struct Conversation {
+    /// Messages, from the first.
+    pub messages: Vec<Message>,
+    /// Tools that the model may call, each as an object with `type` and `function`; `None` if there are none.
+    pub tools: Option<Vec<Value>>,
+    /// Documents that the model may cite.
+    pub documents: Option<Vec<Value>>,
+    /// True if the text ends where the answer of the model begins.
+    pub add_generation_prompt: bool,
+    /// Further variables of the template, such as `enable_thinking`.
+    pub variables: Map<String, Value>,
+}
+
+impl Conversation {
+    /// Creates a conversation of messages, which the model answers.
+    pub fn new(messages: Vec<Message>) -> Self {
+        Self { messages, tools: None, documents: None, add_generation_prompt: true, variables: Map::new() }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected an array of messages, or an object with `messages`")]
+enum Json {
+    Messages(Vec<Message>),
+    Whole(Whole),
+}
+
+#[derive(Deserialize)]
+struct Whole {
+    messages: Vec<Message>,
+    #[serde(default)]
+    tools: Option<Vec<Value>>,
+    #[serde(default)]
+    documents: Option<Vec<Value>>,
+    #[serde(default)]
+    add_generation_prompt: Option<bool>,
+    #[serde(default, alias = "variables")]
+    chat_template_kwargs: Option<Map<String, Value>>,
+}
+
+impl From<Json> for Conversation {
+    fn from(json: Json) -> Self {
+        match json {
+            Json::Messages(messages) => Self::new(messages),
+            Json::Whole(whole) => Self {
+                messages: whole.messages,
+                tools: whole.tools,
+                documents: whole.documents,
+                add_generation_prompt: whole.add_generation_prompt.unwrap_or(true),
+                variables: whole.chat_template_kwargs.unwrap_or_default(),
+            },
+        }
+    }
+}
+
+/// Names of a message's reasoning; templates read the first.
+const REASONING: &[&str] = &["reasoning_content", "thinking", "reasoning"];
+
+/// Returns a message as templates take it.
+pub(crate) fn prepared(message: &Message, joins_parts: bool) -> Message {
+    let mut message: Message = message
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    if let Some(reasoning) = REASONING.iter().find_map(|name| message.get(*name)).cloned() {
+        if !message.contains_key("thinking") {
+            message.shift_insert(0, "thinking".to_owned(), reasoning.clone());
+        }
+        message.insert("reasoning_content".to_owned(), reasoning);
+    }
+    if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
+        for call in calls {
+            parse_arguments(call);
+        }
+    }
+    if let Some(content) = message.get_mut("content").filter(|_| joins_parts)
+        && let Some(text) = joined_parts(content)
+    {
+        *content = Value::String(text);
+    }
+    message
+}
+
+/// Replaces the arguments of a call by the object that their text stands for.
+fn parse_arguments(call: &mut Value) {
+    let function = if call.get("function").is_some() { call.get_mut("function") } else { Some(call) };
+    if let Some(arguments) = function.and_then(|function| function.get_mut("arguments"))
+        && let Some(parsed @ Value::Object(_)) =
+            arguments.as_str().and_then(|text| serde_json::from_str(text).ok())
+    {
+        *arguments = parsed;
+    }
+}
+
+/// Returns the texts of a content that consists of them, with a line for each; `None` if it is anything else.
+fn joined_parts(content: &Value) -> Option<String> {
+    let text = |part: &Value| match part.get("type").and_then(Value::as_str) {
+        Some("text" | "input_text" | "output_text") => part.get("text")?.as_str().map(str::to_owned),
+        _ => None,
+    };
+    let parts: Option<Vec<String>> = content.as_array()?.iter().map(text).collect();
+    Some(parts?.join("\n"))
+}

@@ -1,0 +1,94 @@
+//! The chat templates of a model.
+
+use serde_json::{Map, Value, json};
+
+use crate::conversation::prepared;
+use crate::documents::{DEFAULT, Documents, ReadDocument, TOOL_USE};
+use crate::renderer::Renderer;
+use crate::{Conversation, Error, Message, Result};
+
+/// The chat templates of a model, compiled.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    /// Templates by their names.
+    renderers: Vec<(String, Renderer)>,
+    file: String,
+    /// Special tokens by their names.
+    tokens: Map<String, Value>,
+    takes_parts: std::sync::OnceLock<bool>,
+}
+
+impl ChatTemplate {
+    /// Reads the chat templates among the documents of a model: `chat_template.jinja`, `tokenizer_config.json`, or Meta's own format
+    /// if there is none and `params.json` is next to a `tokenizer.model`. `None` if the model has no format for conversations.
+    ///
+    /// # Errors
+    /// Returns the errors of `read`, and an error if a document is damaged or a template is not understood.
+    pub fn from_documents<E: From<Error>>(read: &mut ReadDocument<'_, E>) -> Result<Option<Self>, E> {
+        let Some(documents) = Documents::read(read)? else { return Ok(None) };
+        let Documents { templates, tokens } = documents;
+        let file = templates.first().map(|(_, file, _)| file.clone()).unwrap_or_default();
+        let compile = |(name, file, text): (String, String, String)| Ok((name, Renderer::new(&file, &text)?));
+        let renderers = templates.into_iter().map(compile).collect::<Result<_>>()?;
+        Ok(Some(Self { renderers, file, tokens, takes_parts: std::sync::OnceLock::new() }))
+    }
+
+    /// Returns the name of the document that has the template.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Writes a conversation as the text that the model continues. Its special tokens are in the text, the first one too, so it is
+    /// encoded without adding any.
+    ///
+    /// # Errors
+    /// Returns an error if there are no messages, or the template refuses the conversation, fails, or takes too many steps.
+    pub fn render(&self, conversation: &Conversation) -> Result<String> {
+        if conversation.messages.is_empty() {
+            return Err(Error::NoMessages);
+        }
+        let renderer = self.renderer(conversation.tools.is_some())?;
+        let is_list = |message: &Message| message.get("content").is_some_and(Value::is_array);
+        let joins_parts = conversation.messages.iter().any(is_list) && !self.takes_parts(renderer);
+        let messages = conversation.messages.iter().map(|message| prepared(message, joins_parts));
+        let mut variables = self.tokens.clone();
+        variables.extend(conversation.variables.clone());
+        variables.insert("messages".to_owned(), messages.map(Value::Object).collect());
+        variables.insert("tools".to_owned(), json!(conversation.tools));
+        variables.insert("documents".to_owned(), json!(conversation.documents));
+        variables.insert("add_generation_prompt".to_owned(), Value::Bool(conversation.add_generation_prompt));
+        renderer.render(&variables)
+    }
+
+    fn renderer(&self, has_tools: bool) -> Result<&Renderer> {
+        if let [(_, only)] = self.renderers.as_slice() {
+            return Ok(only);
+        }
+        let find = |wanted: &str| self.renderers.iter().find(|(name, _)| name == wanted);
+        let found = find(TOOL_USE).filter(|_| has_tools).or_else(|| find(DEFAULT));
+        let (_, renderer) = found.ok_or_else(|| Error::NoDefault {
+            file: self.file.clone(),
+            names: self.renderers.iter().map(|(name, _)| name.clone()).collect(),
+        })?;
+        Ok(renderer)
+    }
+
+    /// Returns true if the template writes the text of a content that is a list of parts. It is tried, because templates say so in
+    /// many ways.
+    fn takes_parts(&self, renderer: &Renderer) -> bool {
+        const TEXT: &str = "a text of a part";
+        *self.takes_parts.get_or_init(|| {
+            let mut variables = self.tokens.clone();
+            let content = json!([{ "type": "text", "text": TEXT }]);
+            variables.insert("messages".to_owned(), json!([{ "role": "user", "content": content }]));
+            variables.insert("tools".to_owned(), Value::Null);
+            variables.insert("documents".to_owned(), Value::Null);
+            variables.insert("add_generation_prompt".to_owned(), Value::Bool(true));
+            let text = renderer.render(&variables).unwrap_or_default();
+            // A list that is printed as it is has quotes around the text.
+            text.contains(TEXT)
+                && !text.contains(&format!("'{TEXT}'"))
+                && !text.contains(&format!("\"{TEXT}\""))
+        })
+    }
+}
