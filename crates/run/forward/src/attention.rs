@@ -95,10 +95,10 @@ impl Queries {
     }
 
     /// Computes attention of the queries `q` [batch, count, heads, `head_dim`] over the heads of a layer [batch,
-    /// `kv_heads`], into `out` of the shape of `q`.
+    /// `kv_heads`], into `out` of the shape of `q`; on this thread alone if there is no pool.
     pub(crate) fn attend<T: Real>(
         &self,
-        pool: &Pool,
+        pool: Option<&Pool>,
         heads: &[Head<T>],
         scores: &ScoreTransform<T>,
         q: &[T],
@@ -113,10 +113,11 @@ impl Queries {
             .window
             .map_or(usize::MAX, |window| window + self.tile_tokens())
             .min(self.past + self.count);
-        if room.len().saturating_mul(seen) < PARALLEL_MULTIPLICATIONS_MIN {
-            room.chunks_mut(unit).enumerate().for_each(|(number, o)| work(number, o));
-        } else {
-            pool.for_each(room.chunks_mut(unit).enumerate(), |(number, o)| work(number, o));
+        let is_large = room.len().saturating_mul(seen) >= PARALLEL_MULTIPLICATIONS_MIN;
+        let tiles = room.chunks_mut(unit).enumerate();
+        match pool.filter(|_| is_large) {
+            Some(pool) => pool.for_each(tiles, |(number, o)| work(number, o)),
+            None => tiles.for_each(|(number, o)| work(number, o)),
         }
         self.copy_tiles_to(room, out);
     }

@@ -5,7 +5,6 @@
 
 use decoder::QueryScale;
 
-use crate::Result;
 use crate::activation::LayerActivation;
 use crate::attention::{Queries, ScoreTransform};
 use crate::cache::{CachedTokens, Head};
@@ -20,6 +19,7 @@ use crate::positions::Angles;
 use crate::query_scale::scale_queries;
 use crate::sharing::{PARALLEL_ELEMENTS_MIN, share_rows};
 use crate::vector::AddScaled;
+use crate::{Problem, Result};
 
 #[derive(Debug)]
 pub(crate) struct Layer<T> {
@@ -68,9 +68,9 @@ pub(crate) enum FeedForwardPart<T> {
 pub(crate) struct LayerState<'w, T> {
     pool: &'w Pool,
     dim: usize,
+    /// Sizes of all rows together; their positions are those of the parts.
     queries: Queries,
-    /// Angles of each rotary embedding.
-    angles: Vec<Angles<T>>,
+    parts: Vec<BatchPart<T>>,
     /// Rows of the model's width: the input of a part, then (`added`) the output that is added to the rows.
     normed: Vec<T>,
     added: Vec<T>,
@@ -82,18 +82,23 @@ pub(crate) struct LayerState<'w, T> {
     hidden: Vec<T>,
 }
 
+/// Rows of a call whose tokens are in one cache.
+pub(crate) struct BatchPart<T> {
+    pub(crate) queries: Queries,
+    /// Angles of each rotary embedding.
+    pub(crate) angles: Vec<Angles<T>>,
+}
+
 impl<'w, T: Real> LayerState<'w, T> {
-    /// Allocates the buffers for the rows of `queries` in a model of these widths.
+    /// Allocates the buffers for the rows of `parts`, which have the same number of tokens for each sequence, in a model of these
+    /// widths.
     ///
     /// # Errors
     /// When the buffers do not fit in memory.
-    pub(crate) fn new(
-        pool: &'w Pool,
-        queries: Queries,
-        angles: Vec<Angles<T>>,
-        dim: usize,
-        hidden: usize,
-    ) -> Result<Self> {
+    pub(crate) fn new(pool: &'w Pool, parts: Vec<BatchPart<T>>, dim: usize, hidden: usize) -> Result<Self> {
+        let batch = parts.iter().map(|part| part.queries.batch).sum();
+        let first = parts.first().ok_or(Problem::Tokens { found: 0, batch })?;
+        let queries = Queries { batch, ..first.queries };
         let rows = queries.rows();
         let keys = checked_product(&[rows, queries.kv_heads, queries.head_dim])?;
         let heads = checked_product(&[keys, queries.group])?;
@@ -102,7 +107,7 @@ impl<'w, T: Real> LayerState<'w, T> {
             pool,
             dim,
             queries,
-            angles,
+            parts,
             normed: zeros(numbers)?,
             added: zeros(numbers)?,
             q: zeros(heads)?,
@@ -116,7 +121,7 @@ impl<'w, T: Real> LayerState<'w, T> {
 }
 
 impl<T: Real> Layer<T> {
-    /// Adds the output of layer `number` to the rows `h` [batch, count, dim], and their keys and values to the cache,
+    /// Adds the output of layer `number` to the rows `h` [batch, count, dim], and their keys and values to the cache of each part,
     /// which has room for them. Only the last `wanted` rows of each sequence are computed, and the others removed.
     ///
     /// # Errors
@@ -126,12 +131,12 @@ impl<T: Real> Layer<T> {
         number: usize,
         wanted: usize,
         h: &mut Vec<T>,
-        cache: &mut CachedTokens<T>,
+        caches: &mut [&mut CachedTokens<T>],
         work: &mut LayerState<'_, T>,
     ) -> Result<()> {
         let (pool, dim, all) = (work.pool, work.dim, work.queries);
         self.attention_norms.normalize_input(pool, h, &mut work.normed);
-        self.attention.apply(number, wanted, cache, work)?;
+        self.attention.apply(number, wanted, caches, work)?;
         if wanted < all.count {
             keep_last(h, all.count * dim, wanted * dim);
         }
@@ -177,7 +182,28 @@ impl<T: Real> Norms<T> {
     }
 }
 
+/// Calls `work` with the rows of each part, of which there are the last `wanted` of each sequence.
+fn for_parts<T>(
+    parts: &[BatchPart<T>],
+    width: usize,
+    wanted: usize,
+    rows: &mut [T],
+    mut work: impl FnMut(&BatchPart<T>, Queries, &mut [T]),
+) {
+    let mut rest = rows;
+    for part in parts {
+        let some = part.queries.for_last_tokens(wanted);
+        let (rows, after) = rest.split_at_mut(some.rows() * width);
+        rest = after;
+        work(part, some, rows);
+    }
+}
+
 impl<T: Real> Attention<T> {
+    fn angles<'p>(&self, part: &'p BatchPart<T>) -> Option<&'p Angles<T>> {
+        self.rope.and_then(|rope| part.angles.get(rope))
+    }
+
     fn normalize_heads(&self, pool: &Pool, [(width, q), (kv_width, k)]: [(usize, &mut [T]); 2]) {
         for (norm, width, rows) in [(&self.query_norm, width, q), (&self.key_norm, kv_width, k)] {
             if let Some(norm) = norm {
@@ -192,10 +218,10 @@ impl<T: Real> Attention<T> {
         &self,
         number: usize,
         wanted: usize,
-        cache: &mut CachedTokens<T>,
+        caches: &mut [&mut CachedTokens<T>],
         work: &mut LayerState<'_, T>,
     ) -> Result<()> {
-        let LayerState { pool, dim, queries: all, angles, normed, added, q, k, v, heads, tiles, .. } = work;
+        let LayerState { pool, dim, queries: all, parts, normed, added, q, k, v, heads, tiles, .. } = work;
         let (pool, all, some) = (*pool, *all, all.for_last_tokens(wanted));
         let kv_width = all.kv_heads * all.head_dim;
         let width = kv_width * all.group;
@@ -219,35 +245,53 @@ impl<T: Real> Attention<T> {
         if let Some(limit) = self.limit {
             q.iter_mut().chain(&mut **k).chain(&mut **v).for_each(|x| clamp(x, limit));
         }
-        let angles = self.rope.and_then(|rope| angles.get(rope));
-        let rotate = |rows: &mut [T], width, of: Queries| {
-            let Some(angles) = angles else { return };
+        let rotate = |rows: &mut [T], width, part: &BatchPart<T>, of: Queries| {
+            let Some(angles) = self.angles(part) else { return };
             share_rows(pool, rows, width, |row, heads| {
                 angles.rotate(of.past + row % of.count, of.head_dim, heads);
             });
         };
-        rotate(q, width, some);
-        let changing = angles.filter(|angles| angles.depend_on_length());
-        if changing.is_none() {
-            rotate(k, kv_width, all);
-        }
+        for_parts(parts, width, wanted, q, |part, some, q| rotate(q, width, part, some));
+        for_parts(parts, kv_width, all.count, k, |part, all, k| {
+            if self.angles(part).is_some_and(|angles| !angles.depend_on_length()) {
+                rotate(k, kv_width, part, all);
+            }
+        });
         if self.has_late_norms {
             self.normalize_heads(pool, [(width, &mut *q), (kv_width, &mut *k)]);
         }
         if let Some(scale) = self.query_scale {
-            scale_queries(scale, some, width, q);
+            for_parts(parts, width, wanted, q, |_, some, q| scale_queries(scale, some, width, q));
         }
-        all.store_keys_values(pool, k, v, cache.layer_mut(number));
-        if let Some(angles) = changing {
-            let total = all.past + all.count;
-            let heads = cache.layer_mut(number);
-            heads.iter_mut().try_for_each(Head::reserve_rotated)?;
-            pool.for_each(heads, |head| angles.rotate_keys(head, total));
+        let mut first = 0;
+        for (part, cache) in parts.iter().zip(&mut *caches) {
+            let range = first..first + part.queries.rows() * kv_width;
+            first = range.end;
+            let (keys, values) = (k.get(range.clone()), v.get(range));
+            let (keys, values) = (keys.unwrap_or_default(), values.unwrap_or_default());
+            part.queries.store_keys_values(pool, keys, values, cache.layer_mut(number));
+            if let Some(angles) = self.angles(part).filter(|angles| angles.depend_on_length()) {
+                let total = part.queries.past + part.queries.count;
+                let heads = cache.layer_mut(number);
+                heads.iter_mut().try_for_each(Head::reserve_rotated)?;
+                pool.for_each(heads, |head| angles.rotate_keys(head, total));
+            }
         }
         if some.count == 0 {
             return Ok(());
         }
-        some.attend(pool, cache.layer(number), &self.scores, q, tiles, heads);
+        if let ([part], [cache]) = (&parts[..], &mut *caches) {
+            let some = part.queries.for_last_tokens(wanted);
+            some.attend(Some(pool), cache.layer(number), &self.scores, q, tiles, heads);
+        } else {
+            let rows = parts.iter().map(|part| part.queries.for_last_tokens(wanted));
+            let tiles_of = tiles.len() / all.batch;
+            let jobs = rows.zip(caches).zip(q.chunks(some.count * width)).zip(tiles.chunks_mut(tiles_of));
+            let jobs = jobs.zip(heads.chunks_mut(some.count * width));
+            pool.for_each(jobs, |((((some, cache), q), tiles), heads)| {
+                some.attend(None, cache.layer(number), &self.scores, q, tiles, heads);
+            });
+        }
         Linear::apply_all(pool, [(&self.output, &*heads, first_rows(added, some.rows(), *dim))]);
         Ok(())
     }

@@ -37,6 +37,7 @@ mod positions;
 mod query_scale;
 mod router;
 mod sharing;
+mod step;
 mod vector;
 mod weights;
 mod xielu;

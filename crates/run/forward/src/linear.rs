@@ -19,7 +19,9 @@ impl<T: Real> Linear<T> {
     ) {
         let products = all.into_iter().map(|(linear, x, y)| {
             let rows = y.len() / linear.matrix.rows();
-            Product::new(&linear.matrix, x, rows, linear.bias.as_deref(), y)
+            let mut product = Product::new(&linear.matrix, x, rows, linear.bias.as_deref(), y);
+            product.is_alike = pool.computes_rows_alike();
+            product
         });
         T::linear(pool, products.collect());
     }

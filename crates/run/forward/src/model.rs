@@ -7,14 +7,15 @@ use decoder::{Assignment, Decoder};
 use tensor::{Dtype, Tensor, Tensors};
 
 use crate::attention::Queries;
-use crate::block::LayerState;
-use crate::cache::{CacheSizes, CachedTokens, KvCache, TypedCache};
+use crate::block::{BatchPart, LayerState};
+use crate::cache::{BLOCK, CacheSizes, CachedTokens, KvCache, TypedCache};
 use crate::kernel::{self, Pool};
 use crate::linear::Linear;
 use crate::memory::{checked_product, zeros};
 use crate::number::Real;
 use crate::positions::Frequencies;
 use crate::sharing::share_rows;
+use crate::step::SequencePart;
 use crate::vector::Scale;
 use crate::weights::{DecoderDims, Weights, assigned_nbytes};
 use crate::{Error, Problem, Result};
@@ -33,6 +34,8 @@ pub enum LogitPositions {
     All,
     /// Last token of each sequence.
     Last,
+    /// Every token of one sequence; only those of the last piece are kept, for [`ForwardPass::piece_logits`].
+    Pieces,
 }
 
 /// Decoder over weights that stay in the file they are mapped from.
@@ -40,21 +43,23 @@ pub enum LogitPositions {
 /// Several threads can use a model at once, each with its own [`KvCache`]; they share its thread pool.
 #[derive(Debug)]
 pub struct ForwardModel {
-    dims: DecoderDims,
-    pool: Pool,
+    pub(crate) dims: DecoderDims,
+    pub(crate) pool: Pool,
+    /// The same threads, for steps of several sequences.
+    pub(crate) step_pool: Pool,
     weights_nbytes: u64,
-    network: Network,
+    pub(crate) network: Network,
 }
 
 #[derive(Debug)]
-enum Network {
+pub(crate) enum Network {
     F32(TypedNetwork<f32>),
     F64(TypedNetwork<f64>),
 }
 
 #[derive(Debug)]
-struct TypedNetwork<T> {
-    weights: Weights<T>,
+pub(crate) struct TypedNetwork<T> {
+    pub(crate) weights: Weights<T>,
     frequencies: Vec<Frequencies<T>>,
     /// Factors of the embeddings and of the logits, and the soft cap of the logits.
     embedding_factor: T,
@@ -90,7 +95,8 @@ impl ForwardModel {
             Network::F32(TypedNetwork::new(decoder, dims, tensors, assignment)?)
         };
         let weights_nbytes = assigned_nbytes(tensors, assignment);
-        Ok(Self { dims, pool: Pool::new(options.threads)?, weights_nbytes, network })
+        let pool = Pool::new(options.threads)?;
+        Ok(Self { dims, step_pool: pool.rows_alike(), pool, weights_nbytes, network })
     }
 
     /// Returns the vocabulary size, the number of tokens that the model knows.
@@ -129,6 +135,23 @@ impl ForwardModel {
         kernel::name()
     }
 
+    /// Returns the size in bytes of a cache of one sequence with this many tokens.
+    pub fn cache_nbytes(&self, tokens: usize) -> usize {
+        let DecoderDims { n_layers, n_kv_heads, head_dim, .. } = self.dims;
+        let (size, depend_on_length) = match &self.network {
+            Network::F32(net) => {
+                (size_of::<f32>(), net.frequencies.iter().any(Frequencies::depend_on_length))
+            }
+            Network::F64(net) => {
+                (size_of::<f64>(), net.frequencies.iter().any(Frequencies::depend_on_length))
+            }
+        };
+        // Keys, values, and keys as the last call rotated them.
+        let copies = if depend_on_length { 3 } else { 2 };
+        let tokens = tokens.div_ceil(BLOCK).saturating_mul(BLOCK);
+        [n_layers, n_kv_heads, head_dim, size, copies].into_iter().fold(tokens, usize::saturating_mul)
+    }
+
     /// Creates an empty cache for `batch` sequences.
     ///
     /// # Errors
@@ -154,7 +177,7 @@ impl ForwardModel {
         }))
     }
 
-    fn sizes(&self, batch: usize) -> CacheSizes {
+    pub(crate) fn sizes(&self, batch: usize) -> CacheSizes {
         let DecoderDims { n_layers, n_kv_heads, head_dim, .. } = self.dims;
         CacheSizes { layers: n_layers, batch, heads: n_kv_heads, head_dim }
     }
@@ -202,9 +225,13 @@ impl ForwardModel {
     ) -> Result<ForwardPass> {
         let ids = self.embedding_ids(tokens, batch)?;
         let seq = ids.len() / batch;
-        let returned = if rows == LogitPositions::All { seq } else { 1 };
-        let logits = LogitsBuffer { returned, out: Vec::new() };
         let at_once = (rows_at_once.min(ROWS_AT_ONCE) / batch).clamp(1, seq);
+        let returned = match rows {
+            LogitPositions::All => seq,
+            LogitPositions::Last => 1,
+            LogitPositions::Pieces => at_once,
+        };
+        let logits = LogitsBuffer { returned, of_piece: 0, out: Vec::new() };
         Ok(ForwardPass { ids, batch, seq, rows, at_once, first: 0, total: None, logits })
     }
 
@@ -227,7 +254,7 @@ impl ForwardModel {
         }
     }
 
-    fn embedding_ids(&self, tokens: &[i64], batch: usize) -> Result<Vec<usize>> {
+    pub(crate) fn embedding_ids(&self, tokens: &[i64], batch: usize) -> Result<Vec<usize>> {
         if tokens.is_empty() || tokens.len().checked_rem(batch) != Some(0) {
             return Err(Problem::Tokens { found: tokens.len(), batch }.into());
         }
@@ -265,18 +292,22 @@ impl ForwardModel {
             return Ok(false);
         }
         let is_last = first + count == seq;
-        let (wanted, row) =
-            if pass.rows == LogitPositions::All { (count, first) } else { (usize::from(is_last), 0) };
+        let (wanted, row) = match pass.rows {
+            LogitPositions::All => (count, first),
+            LogitPositions::Last => (usize::from(is_last), 0),
+            LogitPositions::Pieces => (count, 0),
+        };
         let chunk = TokenChunk { batch, seq, first, count, wanted, total };
         self.pool.run(|| {
             let h = self.run_layers(net, &pass.ids, &chunk, cache, observer)?;
             cache.advance(count);
             if wanted > 0 {
-                self.write_logits(net, &h, wanted, row, &mut pass.logits)?;
+                self.write_logits(net, &self.pool, &h, wanted, row, &mut pass.logits)?;
             }
             Ok::<_, Error>(())
         })?;
         pass.first = first + count;
+        pass.logits.of_piece = wanted * self.dims.vocab;
         Ok(!is_last)
     }
 
@@ -289,44 +320,72 @@ impl ForwardModel {
         cache: &mut CachedTokens<T>,
         observer: &dyn Observer,
     ) -> Result<Vec<T>> {
-        let DecoderDims { dim, hidden, n_heads, n_kv_heads, head_dim, .. } = self.dims;
         let &TokenChunk { batch, seq, first, count, wanted, total } = chunk;
-        let past = cache.len();
-        let group = n_heads / n_kv_heads;
-        let queries = Queries { batch, count, kv_heads: n_kv_heads, group, head_dim, past };
-        let end = past + count;
-        let of_length: Vec<Option<Vec<f64>>> =
-            net.frequencies.iter().map(|each| each.frequencies_for_length(total)).collect();
-        let angles = net.frequencies.iter().zip(&of_length).enumerate().map(|(rope, (each, of_length))| {
-            let rotated = of_length.as_ref().map(|of_length| cache.take_rotated_count(rope, of_length));
-            each.angles(rotated.map_or(past, |rotated| rotated.min(past))..end, of_length.as_deref())
-        });
-        let angles = angles.collect();
+        let rows = ids.chunks_exact(seq).flat_map(|ids| ids.iter().skip(first).take(count));
+        let rows: Vec<usize> = rows.copied().collect();
+        let batch = [SequencePart { batch, count, total }];
+        self.run_parts(net, &self.pool, &rows, &batch, &mut [cache], wanted, observer)
+    }
+
+    /// Sends rows of embeddings through all layers, those of each part with its own cache. The parts have the same number of tokens
+    /// for each sequence. Returns the rows of the last `wanted` tokens of each sequence.
+    #[expect(clippy::too_many_arguments, reason = "a pass has these parts")]
+    pub(crate) fn run_parts<T: Real>(
+        &self,
+        net: &TypedNetwork<T>,
+        pool: &Pool,
+        ids: &[usize],
+        sequences: &[SequencePart],
+        caches: &mut [&mut CachedTokens<T>],
+        wanted: usize,
+        observer: &dyn Observer,
+    ) -> Result<Vec<T>> {
+        let DecoderDims { dim, hidden, n_heads, n_kv_heads, head_dim, .. } = self.dims;
+        let numbers = checked_product(&[ids.len(), dim])?;
         let mut h = Vec::new();
-        let numbers = checked_product(&[batch, count, dim])?;
         h.try_reserve_exact(numbers)
             .map_err(|_| Problem::Memory { nbytes: crate::memory::nbytes_of::<T>(numbers) })?;
-        for ids in ids.chunks_exact(seq) {
-            for id in ids.iter().skip(first).take(count) {
+        let mut parts = Vec::with_capacity(sequences.len());
+        let mut lengths = Vec::with_capacity(sequences.len());
+        let mut ids = ids.iter();
+        for (&SequencePart { batch, count, total }, cache) in sequences.iter().zip(&mut *caches) {
+            let past = cache.len();
+            let group = n_heads / n_kv_heads;
+            let queries = Queries { batch, count, kv_heads: n_kv_heads, group, head_dim, past };
+            let of_length: Vec<Option<Vec<f64>>> =
+                net.frequencies.iter().map(|each| each.frequencies_for_length(total)).collect();
+            let angles =
+                net.frequencies.iter().zip(&of_length).enumerate().map(|(rope, (each, of_length))| {
+                    let rotated =
+                        of_length.as_ref().map(|of_length| cache.take_rotated_count(rope, of_length));
+                    let first = rotated.map_or(past, |rotated| rotated.min(past));
+                    each.angles(first..past + count, of_length.as_deref())
+                });
+            parts.push(BatchPart { queries, angles: angles.collect() });
+            lengths.push(of_length);
+            for (row, id) in ids.by_ref().take(queries.rows()).enumerate() {
+                let start = h.len();
                 let embedding = |number| h.push(T::from_f64(number) * net.embedding_factor);
                 net.weights.embedding.for_each_in_row(*id, embedding);
+                if let (Some(positions), Some(row_of)) = (&net.weights.positions, h.get_mut(start..)) {
+                    positions.add_to(past + row % count, row_of);
+                }
             }
         }
-        if let Some(positions) = &net.weights.positions {
-            for (row, embedding) in h.chunks_exact_mut(dim).enumerate() {
-                positions.add_to(past + row % count, embedding);
-            }
-        }
-        let mut work = LayerState::new(&self.pool, queries, angles, dim, hidden)?;
+        let count = sequences.first().map_or(0, |part| part.count);
+        let mut work = LayerState::new(pool, parts, dim, hidden)?;
         for (number, layer) in net.weights.layers.iter().enumerate() {
             observer.check()?;
             // The last layer computes only keys and values of tokens without logits.
             let is_last = number + 1 == net.weights.layers.len();
-            layer.apply(number, if is_last { wanted } else { count }, &mut h, cache, &mut work)?;
+            layer.apply(number, if is_last { wanted } else { count }, &mut h, caches, &mut work)?;
         }
-        for (rope, of_length) in of_length.iter().enumerate() {
-            if let Some(of_length) = of_length {
-                cache.set_rotated_count(rope, of_length, end);
+        for (of_length, cache) in lengths.iter().zip(caches) {
+            let end = cache.len() + count;
+            for (rope, of_length) in of_length.iter().enumerate() {
+                if let Some(of_length) = of_length {
+                    cache.set_rotated_count(rope, of_length, end);
+                }
             }
         }
         Ok(h)
@@ -334,21 +393,22 @@ impl ForwardModel {
 
     /// Writes the logits of the rows `h` [batch, count, dim] to `logits`; `first` is the position of the first row
     /// among the returned rows of each sequence.
-    fn write_logits<T: Real>(
+    pub(crate) fn write_logits<T: Real>(
         &self,
         net: &TypedNetwork<T>,
+        pool: &Pool,
         h: &[T],
         count: usize,
         first: usize,
         logits: &mut LogitsBuffer,
     ) -> Result<()> {
         let mut normed = zeros(h.len())?;
-        net.weights.norm.apply_into(&self.pool, h, &mut normed);
+        net.weights.norm.apply_into(pool, h, &mut normed);
         let (dim, vocab) = (self.dims.dim, self.dims.vocab);
         let write = |rows: &[T], out: &mut [T]| {
-            Linear::apply_all(&self.pool, [(&net.weights.output, rows, &mut *out)]);
+            Linear::apply_all(pool, [(&net.weights.output, rows, &mut *out)]);
             if net.logits_factor != T::ONE || net.logits_soft_cap.is_some() {
-                share_rows(&self.pool, out, vocab, |_, x| {
+                share_rows(pool, out, vocab, |_, x| {
                     T::run(Scale { x, factor: net.logits_factor, cap: net.logits_soft_cap });
                 });
             }
@@ -384,6 +444,11 @@ pub struct ForwardPass {
 }
 
 impl ForwardPass {
+    /// Returns the logits of the last piece's tokens if the pass is one of [`LogitPositions::Pieces`]: [tokens, vocab] in C order.
+    pub fn piece_logits(&self) -> &[f32] {
+        self.logits.out.get(..self.logits.of_piece).unwrap_or_default()
+    }
+
     /// Returns the logits once all pieces are computed: [batch, seq or 1, vocab] in C order.
     pub fn into_logits(self) -> Vec<f32> {
         self.logits.out
@@ -405,11 +470,13 @@ struct TokenChunk {
 }
 
 #[derive(Debug)]
-struct LogitsBuffer {
+pub(crate) struct LogitsBuffer {
     /// Number of rows for each sequence.
-    returned: usize,
+    pub(crate) returned: usize,
+    /// Number of logits that the last piece wrote for a sequence.
+    pub(crate) of_piece: usize,
     /// Shape [batch, returned, vocab], in C order.
-    out: Vec<f32>,
+    pub(crate) out: Vec<f32>,
 }
 
 impl<T: Real> TypedNetwork<T> {

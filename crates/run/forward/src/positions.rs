@@ -57,6 +57,10 @@ impl<T: Real> Frequencies<T> {
         Self { kind, magnitude: rope.magnitude(), rotates_halves }
     }
 
+    pub(crate) fn depend_on_length(&self) -> bool {
+        matches!(self.kind, FrequencyKind::ByLength(..))
+    }
+
     /// Returns the frequencies for a text of this many tokens, if they depend on its length.
     pub(crate) fn frequencies_for_length(&self, tokens: usize) -> Option<Vec<f64>> {
         match &self.kind {

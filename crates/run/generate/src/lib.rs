@@ -2,7 +2,8 @@
 //!
 //! [`generate`] requests logits from a model, one token after another, and [`Sampler`] chooses tokens. With the feature
 //! `tokenizer`, [`Tokenizer`] reads the tokenizer files of models, and [`TokenStream`] decodes tokens to text without ever
-//! splitting a character. [`StopTokens`] lists the tokens that end a text. The crate does not know cartons, prints nothing, and
+//! splitting a character. [`StopTokens`] lists the tokens that end a text, [`StopSearch`] finds texts that do, and
+//! [`LogitChanges`] has penalties and biases. The crate does not know cartons, prints nothing, and
 //! opens no file.
 //!
 //! ```
@@ -25,6 +26,8 @@
 //! # Ok::<(), generate::Error>(())
 //! ```
 
+#[expect(clippy::arithmetic_side_effects, reason = "it computes with floating-point numbers")]
+mod adjust;
 mod error;
 #[expect(clippy::arithmetic_side_effects, reason = "it counts tokens")]
 mod generation;
@@ -33,13 +36,16 @@ mod generation;
     reason = "it computes with floating-point numbers and counts tokens"
 )]
 mod sample;
+mod stop_texts;
 mod stops;
 #[cfg(feature = "tokenizer")]
 mod tokenizer;
 
+pub use adjust::LogitChanges;
 pub use error::{Error, Result};
 pub use generation::{GenerateOptions, GeneratedTokens, NextLogits, StopReason, generate};
-pub use sample::{Sampler, TokenCandidate, TokenChoice, top_candidates};
+pub use sample::{Sampler, TokenCandidate, TokenChoice, log_normalizer, top_candidates};
+pub use stop_texts::{SearchedText, StopSearch};
 pub use stops::StopTokens;
 
 /// Function that returns a file next to the model by its name, or `None` if there is no such file.

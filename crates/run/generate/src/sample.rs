@@ -111,6 +111,16 @@ impl Sampler {
     }
 }
 
+/// Returns the logarithm of the sum of the logits' exponentials: the logarithm of a token's probability is the difference of its logit
+/// and this.
+///
+/// # Errors
+/// Returns an error if a logit is NaN, or if there are no logits.
+pub fn log_normalizer(logits: &[f32]) -> Result<f64> {
+    let largest = largest_logit(logits)?.logit;
+    Ok(f64::from(largest) + softmax_weights(logits, largest, 1.0).iter().sum::<f64>().ln())
+}
+
 /// A candidate for the next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenCandidate {
@@ -292,5 +302,16 @@ mod tests {
             assert_eq!(new(1.0, found), Err(Error::TopP { found }));
         }
         assert!(matches!(new(1.0, f64::NAN), Err(Error::TopP { .. })));
+    }
+
+    #[test]
+    fn the_normalizer_gives_logarithms_of_probabilities() {
+        let logits = [1.0, 3.0, -2.5, f32::NEG_INFINITY];
+        let normalizer = log_normalizer(&logits).expect("numbers");
+        for candidate in top_candidates(&logits, 4).expect("numbers") {
+            let found = (f64::from(candidate.logit) - normalizer).exp();
+            assert!((found - candidate.probability).abs() < 1e-12, "{candidate:?}");
+        }
+        assert_eq!(log_normalizer(&[]), Err(Error::NoLogits));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
@@ -129,25 +129,60 @@ const SKIPPED_MIN: usize = 1 << 20;
 /// Largest number of bytes reserved on the word of a Content-Length, before they arrive.
 const RESERVED_MAX: usize = 256 << 10;
 
-/// Body of a response, as a queue of parts.
-#[derive(Debug, Default)]
+/// Source of the parts of a body that are not known when its response starts; `None` at its end.
+pub(crate) type LiveParts = Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Bytes>> + Send>;
+
+/// Body of a response: a queue of parts, then those of a live source.
+#[derive(Default)]
 pub(crate) struct Payload {
     parts: VecDeque<Bytes>,
+    live: Option<LiveParts>,
+    sent: u64,
+    /// Called with the number of bytes sent, when the body has ended or its client is gone.
+    at_end: Option<Box<dyn FnOnce(u64) + Send>>,
 }
 
 impl Payload {
     pub(crate) fn new(parts: impl IntoIterator<Item = Bytes>) -> Self {
         // An empty chunk would end a chunked body.
-        Self { parts: parts.into_iter().filter(|part| !part.is_empty()).collect() }
+        let mut payload = Self::default();
+        payload.parts.extend(parts.into_iter().filter(|part| !part.is_empty()));
+        payload
     }
 
+    /// Creates a body whose parts follow while it is sent. None of them is empty.
+    pub(crate) fn live(parts: LiveParts) -> Self {
+        let mut payload = Self::default();
+        payload.live = Some(parts);
+        payload
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.is_some()
+    }
+
+    /// Calls `at_end` when the body has ended or its client is gone.
+    pub(crate) fn call_at_end(&mut self, at_end: impl FnOnce(u64) + Send + 'static) {
+        self.at_end = Some(Box::new(at_end));
+    }
+
+    /// Returns the number of bytes that are known.
     pub(crate) fn len(&self) -> u64 {
         self.parts.iter().map(|part| part.len() as u64).fold(0, u64::saturating_add)
     }
 
-    /// Applies `wrap` to each part; the bytes must stay the same.
-    pub(crate) fn map(self, wrap: impl Fn(Bytes) -> Bytes) -> Self {
-        Self { parts: self.parts.into_iter().map(wrap).collect() }
+    /// Applies `wrap` to each part that is known; the bytes must stay the same.
+    pub(crate) fn map(mut self, wrap: impl Fn(Bytes) -> Bytes) -> Self {
+        self.parts = self.parts.drain(..).map(wrap).collect();
+        self
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        if let Some(at_end) = self.at_end.take() {
+            at_end(self.sent);
+        }
     }
 }
 
@@ -157,16 +192,32 @@ impl Body for Payload {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.parts.pop_front().map(|part| Ok(Frame::data(part))))
+        let part = match self.parts.pop_front() {
+            Some(part) => Some(part),
+            None => match &mut self.live {
+                Some(live) => ready!(live(cx)),
+                None => None,
+            },
+        };
+        match part {
+            Some(part) => {
+                self.sent = self.sent.saturating_add(part.len() as u64);
+                Poll::Ready(Some(Ok(Frame::data(part))))
+            }
+            None => {
+                self.live = None;
+                Poll::Ready(None)
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.parts.is_empty()
+        self.parts.is_empty() && self.live.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.len())
+        if self.live.is_some() { SizeHint::default() } else { SizeHint::with_exact(self.len()) }
     }
 }

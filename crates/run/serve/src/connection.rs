@@ -23,6 +23,8 @@ struct ConnectionState {
     /// Progress of the response being written, counted from the first time the socket was full.
     writing: Option<Pace>,
     is_full: bool,
+    /// When the socket took all that there was while more is to come, as in a stream; that time is the server's.
+    drained: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +40,7 @@ enum Phase {
 impl Activity {
     pub(crate) fn new() -> Self {
         let phase = Phase::Idle(Instant::now());
-        Self(Arc::new(Mutex::new(ConnectionState { phase, writing: None, is_full: false })))
+        Self(Arc::new(Mutex::new(ConnectionState { phase, writing: None, is_full: false, drained: None })))
     }
 
     fn state(&self) -> MutexGuard<'_, ConnectionState> {
@@ -50,6 +52,7 @@ impl Activity {
         let mut state = self.state();
         state.phase = Phase::Answering;
         state.writing = None;
+        state.drained = None;
     }
 
     /// Records that a response is ready to be written.
@@ -67,12 +70,17 @@ impl Activity {
     fn record_full_socket(&self) {
         let mut state = self.state();
         state.is_full = true;
-        state.writing.get_or_insert_with(Pace::start);
+        let drained = state.drained.take();
+        let pace = state.writing.get_or_insert_with(Pace::start);
+        if let Some(drained) = drained {
+            pace.pause(drained.elapsed());
+        }
     }
 
     fn record_written(&self, bytes: usize) {
         let mut state = self.state();
         state.is_full = false;
+        state.drained.get_or_insert_with(Instant::now);
         if let Some(pace) = &mut state.writing {
             pace.advance(bytes);
         }

@@ -19,6 +19,9 @@ pub(crate) struct Counts {
     pub(crate) output: DurationHistogram,
     pub(crate) inferences: u64,
     pub(crate) executions: u64,
+    /// Tokens of prompts, and of answers.
+    pub(crate) prompt_tokens: u64,
+    pub(crate) generated_tokens: u64,
     last: Option<SystemTime>,
 }
 
@@ -51,6 +54,12 @@ impl Counts {
         self.input.add(input);
         self.infer.add(infer);
         self.last = Some(SystemTime::now());
+    }
+
+    /// Counts the tokens of a request whose texts are complete.
+    pub(crate) fn count_text(&mut self, prompt: usize, generated: usize) {
+        self.prompt_tokens = self.prompt_tokens.saturating_add(prompt as u64);
+        self.generated_tokens = self.generated_tokens.saturating_add(generated as u64);
     }
 
     /// Counts a response and the time spent on writing its body.

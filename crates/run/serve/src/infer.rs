@@ -15,10 +15,7 @@ use crate::encoding::ContentEncoding;
 use crate::reject::Reject;
 use crate::route::ModelTarget;
 use crate::served_model::{ServedModel, Ticket};
-use crate::state::{RouteResult, ServerState, run_blocking};
-
-/// Largest number of bytes that the reactor thread parses or writes itself; larger bodies go to a blocking thread.
-const INLINE_MAX: usize = 32 << 10;
+use crate::state::{RouteResult, ServerState, run_by_size};
 
 /// Answers an inference request, and counts its success or failure.
 pub(crate) async fn infer(
@@ -186,12 +183,4 @@ fn header_length(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Reject> {
         return Err(Reject::bad_request(format!("there are several headers {HEADER_LENGTH}")));
     }
     Ok(value.map(|value| value.as_bytes().to_vec()))
-}
-
-/// Runs `work` on this thread if it handles few bytes, so that small requests do not wait for a blocking thread.
-async fn run_by_size<T: Send + 'static>(
-    nbytes: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Reject> {
-    if nbytes <= INLINE_MAX { Ok(work()) } else { run_blocking(work).await }
 }

@@ -11,6 +11,7 @@ use crate::counts::Counts;
 use crate::histogram::DurationHistogram;
 use crate::process_metrics::ProcessMetrics;
 use crate::served_model::ServedModel;
+use crate::text::TextEngine;
 
 /// Source of a metric's value.
 enum MetricValue {
@@ -22,7 +23,7 @@ enum MetricValue {
 use MetricValue::{Number, Time};
 
 /// Name, help text and value of the counters with one sample for each model.
-const COUNTERS: [(&str, &str, MetricValue); 8] = [
+const COUNTERS: [(&str, &str, MetricValue); 10] = [
     (
         "nv_inference_request_success",
         "Number of successful inference requests, all batch sizes",
@@ -55,6 +56,12 @@ const COUNTERS: [(&str, &str, MetricValue); 8] = [
         "Cumulative inference compute output duration in microseconds",
         Time(|it| it.output),
     ),
+    (
+        "torch2carton_prompt_tokens_total",
+        "Tokens of the prompts whose texts are complete",
+        Number(|it| it.prompt_tokens),
+    ),
+    ("torch2carton_generated_tokens_total", "Tokens of complete texts", Number(|it| it.generated_tokens)),
 ];
 
 /// Further label of a histogram, starting with a comma or empty, and the durations that it counts.
@@ -76,6 +83,7 @@ const HISTOGRAMS: [(&str, &str, &[LabelledDurations]); 3] = [
 ];
 
 const PENDING: &str = "nv_inference_pending_request_count";
+const TEXTS: &str = "torch2carton_texts";
 const FAILURES: &str = "nv_inference_request_failure";
 
 /// Prints the metrics of models and of the process in Prometheus' text format.
@@ -105,6 +113,10 @@ fn print(models: &[(&ServedModel, Counts)], out: &mut String) -> fmt::Result {
     describe(out, PENDING, help, "gauge")?;
     for (served, _) in models {
         sample(out, PENDING, &Labels(served), served.queue_length())?;
+    }
+    describe(out, TEXTS, "Number of texts that are generated or wait", "gauge")?;
+    for (served, _) in models {
+        sample(out, TEXTS, &Labels(served), served.texts.as_ref().map_or(0, TextEngine::running))?;
     }
     describe(out, FAILURES, "Number of failed inference requests, all batch sizes", "counter")?;
     for (served, counts) in models {

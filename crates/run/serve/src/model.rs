@@ -1,11 +1,14 @@
 //! Interface between the server and a model: a configuration, and outputs for inputs.
 
 use std::error::Error as StdError;
+use std::sync::Arc;
 use std::time::Instant;
 
 use byte_source::Observer;
 use kserve::{InferRequest, ModelConfig, OutputTensor};
 use tokio::sync::oneshot;
+
+use crate::text::TextModel;
 
 /// Model that can be served. The server calls [`infer`](Self::infer) from one dedicated thread for each model, one request
 /// after the other, in order of arrival.
@@ -41,6 +44,11 @@ pub trait InferModel: Send + Sync + 'static {
     /// Returns an error if the model does not accept the inputs.
     fn start<'m>(&'m self, request: InferRequest) -> Result<Box<dyn InferTask + 'm>, ModelError> {
         Ok(Box::new(WholeTask { model: self, request }))
+    }
+
+    /// Returns the texts that the model generates; `None` if it generates none.
+    fn text(&self) -> Option<Arc<TextModel>> {
+        None
     }
 
     /// Returns the bytes of memory that `outputs` hold. Outputs mapped from a file hold none.

@@ -47,7 +47,7 @@ impl ServerOverview {
         Self {
             name: state.metadata.name.clone(),
             version: state.metadata.version.clone(),
-            protocol: "KServe v2 (Open Inference Protocol)",
+            protocol: "KServe v2 (Open Inference Protocol), and OpenAI's",
             models: state.registry.ready_models().iter().map(model).collect(),
             routes: routes
                 .map(|route| RouteRow { method: route.method, path: route.path, answer: route.answer })
@@ -68,7 +68,7 @@ pub(crate) fn not_found_text(state: &ServerState, path: &str) -> String {
     };
     format!(
         "there is nothing at `{}{dots}`: this server speaks KServe v2, where POST /v2/models/{model}/infer takes tensors and \
-         returns tensors; it does not generate texts. GET / lists the routes and the models",
+         returns tensors, and OpenAI's protocol, where POST /v1/completions continues texts. GET / lists the routes and the models",
         shown.escape_debug()
     )
 }

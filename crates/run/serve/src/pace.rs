@@ -21,6 +21,11 @@ impl Pace {
         self.bytes = self.bytes.saturating_add(bytes as u64);
     }
 
+    /// Leaves out a time in which the other side could not move bytes.
+    pub(crate) fn pause(&mut self, time: Duration) {
+        self.since = self.since.checked_add(time).unwrap_or(self.since);
+    }
+
     /// Returns the instant by which the next bytes must have moved.
     pub(crate) fn deadline(&self, timeouts: &Timeouts) -> Instant {
         let earned = self.bytes.checked_div(u64::from(timeouts.bytes_per_second)).unwrap_or(u64::MAX);

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use hyper::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use kserve::ErrorBody;
+use serde::Serialize;
 
 use crate::body::{BodyError, Payload};
 use crate::counts::FailureReason;
@@ -17,6 +18,9 @@ pub(crate) struct Reject {
     pub(crate) status: StatusCode,
     pub(crate) error: String,
     pub(crate) reason: FailureReason,
+    /// Member of the request that is wrong, and OpenAI's code of the error.
+    pub(crate) param: Option<String>,
+    pub(crate) code: Option<&'static str>,
     header: Option<(HeaderName, HeaderValue)>,
 }
 
@@ -27,11 +31,20 @@ impl Reject {
             StatusCode::INTERNAL_SERVER_ERROR => FailureReason::Backend,
             _ => FailureReason::Other,
         };
-        Self { status, error: error.into(), reason, header: None }
+        Self { status, error: error.into(), reason, param: None, code: None, header: None }
     }
 
     pub(crate) fn bad_request(error: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    /// Refuses the member `param` of a request to OpenAI's routes.
+    pub(crate) fn param(param: &str, error: impl Into<String>) -> Self {
+        Self { param: Some(param.to_owned()), ..Self::bad_request(error) }
+    }
+
+    pub(crate) fn with_code(self, code: &'static str) -> Self {
+        Self { code: Some(code), ..self }
     }
 
     pub(crate) fn method(allowed: &Method) -> Self {
@@ -112,22 +125,31 @@ impl Reject {
     }
 
     pub(crate) fn response(&self) -> Response<Payload> {
-        // A struct of one string always serialises.
-        let body = serde_json::to_vec(&ErrorBody { error: self.error.clone() }).unwrap_or_default();
+        self.response_with(self.status, &ErrorBody { error: self.error.clone() })
+    }
+
+    /// Returns the response with this status and body.
+    pub(crate) fn response_with(&self, status: StatusCode, body: &impl Serialize) -> Response<Payload> {
+        // A struct of texts always serialises.
+        let body = serde_json::to_vec(body).unwrap_or_default();
         let mut response = Response::new(Payload::new([Bytes::from(body)]));
-        *response.status_mut() = self.status;
+        *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some((name, value)) = &self.header {
             response.headers_mut().insert(name, value.clone());
         }
-        if self.status == StatusCode::REQUEST_TIMEOUT {
+        if status == StatusCode::REQUEST_TIMEOUT {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }
 }
 
+/// Code of a body that is too large, which OpenAI's routes answer with 413.
+pub(crate) const TOO_LARGE: &str = "request_too_large";
+
 fn too_large(what: &str, limits: &ServeLimits) -> Reject {
     // Triton's status, rather than 413.
     Reject::bad_request(format!("the {what} is larger than the {} bytes that are allowed", limits.body))
+        .with_code(TOO_LARGE)
 }

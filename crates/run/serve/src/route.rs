@@ -22,8 +22,11 @@ pub(crate) struct RouteDescription {
 }
 
 /// Descriptions of all routes. The paths of a model also exist below `/versions/{version}`.
-pub(crate) const ROUTES: [RouteDescription; 14] = [
+pub(crate) const ROUTES: [RouteDescription; 17] = [
     RouteDescription::new("GET", "/", "this list"),
+    RouteDescription::new("GET", "/v1/models", "the models that generate texts"),
+    RouteDescription::new("GET", "/v1/models/{model}", "the model, if it generates texts"),
+    RouteDescription::new("POST", "/v1/completions", "continues texts, as OpenAI's clients ask"),
     RouteDescription::new("GET", "/v2", "name, version and extensions of the server"),
     RouteDescription::new("GET", "/v2/health/live", "200 while the server runs"),
     RouteDescription::new("GET", "/v2/health/ready", "200 while the server takes requests"),
@@ -71,6 +74,15 @@ pub(crate) enum Route {
     Load(String),
     Unload(String),
     Model(ModelTarget, ModelEndpoint),
+    OpenAi(OpenAiRoute),
+}
+
+/// Route of OpenAI's protocol, below `/v1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OpenAiRoute {
+    Models,
+    Model(String),
+    Completions,
 }
 
 /// Model named by a path.
@@ -116,6 +128,11 @@ impl Route {
         Some(match *parts.as_slice() {
             [""] => Self::Overview,
             ["metrics"] => Self::Metrics,
+            ["v1", "models"] => Self::OpenAi(OpenAiRoute::Models),
+            ["v1", "models", ref name @ ..] if !name.concat().is_empty() => {
+                Self::OpenAi(OpenAiRoute::Model(name.join("/")))
+            }
+            ["v1", "completions"] => Self::OpenAi(OpenAiRoute::Completions),
             ["v2"] => Self::Server,
             ["v2", "health", "live"] => Self::Live,
             ["v2", "health", "ready"] => Self::Ready,
@@ -148,12 +165,19 @@ impl Route {
 
     fn method(&self) -> Method {
         match self {
-            Self::Index | Self::Load(_) | Self::Unload(_) | Self::Model(_, ModelEndpoint::Infer) => {
-                Method::POST
-            }
+            Self::Index
+            | Self::Load(_)
+            | Self::Unload(_)
+            | Self::Model(_, ModelEndpoint::Infer)
+            | Self::OpenAi(OpenAiRoute::Completions) => Method::POST,
             _ => Method::GET,
         }
     }
+}
+
+/// Returns true for the paths whose errors have OpenAI's form.
+pub(crate) fn is_openai(path: &str) -> bool {
+    path == "/v1" || path.starts_with("/v1/")
 }
 
 /// Returns true for a decimal number without leading zeros, so that each version has one path.

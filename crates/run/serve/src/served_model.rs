@@ -11,6 +11,7 @@ use crate::counts::{Counts, FailureReason};
 use crate::model::InferModel;
 use crate::queue::{JobQueue, WaitingClient};
 use crate::running_job::run_jobs;
+use crate::text::TextEngine;
 
 /// Version of a model that answers requests.
 pub(crate) struct ServedModel {
@@ -20,6 +21,8 @@ pub(crate) struct ServedModel {
     model: Arc<dyn InferModel>,
     queue: Arc<JobQueue>,
     counts: Mutex<Counts>,
+    /// Computes texts, if the model generates any.
+    pub(crate) texts: Option<TextEngine>,
 }
 
 impl std::fmt::Debug for ServedModel {
@@ -64,8 +67,9 @@ impl ServedModel {
         thread::Builder::new()
             .name("model".to_owned())
             .spawn(move || run_jobs(&*runs, &jobs, limits.compute))?;
+        let texts = model.text().map(|text| TextEngine::start(text, limits.queue)).transpose()?;
         let counts = Mutex::default();
-        Ok(Arc::new(Self { name, version, config, model, queue, counts }))
+        Ok(Arc::new(Self { name, version, config, model, queue, counts, texts }))
     }
 
     /// Puts a request into the queue.

@@ -23,9 +23,9 @@ use crate::overview::{self, ServerOverview};
 use crate::panics::CatchPanic;
 use crate::registry::ChangeError;
 use crate::reject::Reject;
-use crate::route::{ModelEndpoint, ModelTarget, Route, RouteError};
+use crate::route::{ModelEndpoint, ModelTarget, Route, RouteError, is_openai};
 use crate::state::{RouteResult, ServerState, run_blocking};
-use crate::{infer, metrics};
+use crate::{infer, metrics, openai};
 
 /// Answers a request. A panic becomes a response with status 500.
 pub(crate) async fn answer(
@@ -47,13 +47,21 @@ pub(crate) async fn answer(
     };
     let mut response = answer.unwrap_or_else(|reject| {
         log.error = Some(reject.error.clone());
-        reject.response()
+        if is_openai(parts.uri.path()) { openai::error_response(&reject) } else { reject.response() }
     });
     if !skip_rest(&state, &parts, &mut upload).await || state.is_draining() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     log.received = upload.received() as u64;
     log.status = Some(response.status().as_u16());
+    if response.body().is_live() {
+        response.body_mut().call_at_end(move |sent| {
+            log.sent = sent;
+            activity.finish_answering();
+            drop((log, in_flight));
+        });
+        return Ok(response);
+    }
     log.sent = response.body().len();
     activity.finish_answering();
     // The request is in flight until the system has the last byte of its response.
@@ -86,7 +94,8 @@ async fn route(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> 
     }
     let route = Route::find(&parts.method, parts.uri.path()).map_err(|no_route| match no_route {
         RouteError::NotFound => {
-            Reject::new(StatusCode::NOT_FOUND, overview::not_found_text(state, parts.uri.path()))
+            let text = overview::not_found_text(state, parts.uri.path());
+            Reject::new(StatusCode::NOT_FOUND, text).with_code("unknown_url")
         }
         RouteError::Method(allowed) => Reject::method(&allowed),
     })?;
@@ -110,6 +119,7 @@ async fn route(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> 
         Route::Load(name) => load(state, parts, upload, name).await,
         Route::Unload(name) => unload(state, parts, upload, name).await,
         Route::Model(target, ModelEndpoint::Infer) => infer::infer(state, parts, upload, &target).await,
+        Route::OpenAi(route) => openai::answer(state, parts, upload, route).await,
         Route::Model(target, about) => answer_model_endpoint(state, &target, about),
     }
 }
@@ -210,7 +220,10 @@ struct ChangeOptions {
     parameters: serde_json::Map<String, serde_json::Value>,
 }
 
-fn response(content_type: &'static str, parts: impl IntoIterator<Item = Bytes>) -> Response<Payload> {
+pub(crate) fn response(
+    content_type: &'static str,
+    parts: impl IntoIterator<Item = Bytes>,
+) -> Response<Payload> {
     let mut response = Response::new(Payload::new(parts));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
@@ -223,7 +236,7 @@ fn pretty_json(value: &impl Serialize) -> RouteResult {
     Ok(response("application/json", [Bytes::from(text)]))
 }
 
-fn json(value: &impl Serialize) -> RouteResult {
+pub(crate) fn json(value: &impl Serialize) -> RouteResult {
     let text = serde_json::to_vec(value).map_err(|error| Reject::internal(error.to_string()))?;
     Ok(response("application/json", [Bytes::from(text)]))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use hyper::Response;
@@ -20,6 +21,9 @@ use crate::options::{ServeLimits, Timeouts};
 use crate::registry::Registry;
 use crate::reject::Reject;
 
+/// Largest number of bytes that the reactor thread parses or writes itself; larger bodies go to a blocking thread.
+const INLINE_MAX: usize = 32 << 10;
+
 /// State shared by all requests.
 pub(crate) struct ServerState {
     pub(crate) registry: Arc<Registry>,
@@ -32,6 +36,8 @@ pub(crate) struct ServerState {
     pub(crate) metadata: ServerMetadata,
     pub(crate) hosts: AllowedHosts,
     is_draining: AtomicBool,
+    /// Seconds since 1970 when the server started.
+    pub(crate) started: u64,
 }
 
 pub(crate) type RouteResult = Result<Response<Payload>, Reject>;
@@ -57,6 +63,7 @@ impl ServerState {
                 extensions: EXTENSIONS.map(str::to_owned).to_vec(),
             },
             is_draining: AtomicBool::new(false),
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         }
     }
 
@@ -94,6 +101,14 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, Reject> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| Reject::internal(format!("a bug in the server: {error}")))
+}
+
+/// Runs `work` on this thread if it handles few bytes, so that small requests do not wait for a blocking thread.
+pub(crate) async fn run_by_size<T: Send + 'static>(
+    nbytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Reject> {
+    if nbytes <= INLINE_MAX { Ok(work()) } else { run_blocking(work).await }
 }
 
 fn content_encoding(headers: &HeaderMap) -> Result<ContentEncoding, Reject> {

@@ -82,10 +82,11 @@ impl Kernel {
     /// Computes products in f64 and rounds the results to f32.
     #[expect(clippy::cast_possible_truncation, reason = "sums in f64 are rounded to the nearest f32")]
     fn linear_widened(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
-        for Product { w, x, m, bias, y } in products {
+        for Product { w, x, m, bias, y, is_alike } in products {
             let wide = |narrow: &[f32]| narrow.iter().copied().map(f64::from).collect::<Vec<_>>();
             let (x, bias, mut wide_y) = (wide(x), bias.map(wide), vec![0.0; y.len()]);
-            self.linear_f64(pool, vec![Product { w, x: &x, m, bias: bias.as_deref(), y: &mut wide_y }]);
+            let wide = Product { w, x: &x, m, bias: bias.as_deref(), y: &mut wide_y, is_alike };
+            self.linear_f64(pool, vec![wide]);
             y.iter_mut().zip(wide_y).for_each(|(to, from)| *to = from as f32);
         }
     }
@@ -156,7 +157,7 @@ where
 fn group_products<T: KernelNumber>(mut products: Vec<Product<'_, T>>) -> Vec<Vec<Product<'_, T>>> {
     let mut groups: Vec<Vec<_>> = Vec::new();
     products.retain_mut(|product| !product.fill_if_empty());
-    for product in products {
+    for product in products.into_iter().flat_map(Product::split_if_alike) {
         let is_alike = |group: &&mut Vec<Product<'_, T>>| {
             let way = |it: &Product<'_, T>| (it.w.dtype(), it.w.is_column_major(), it.has_many_inputs());
             group.first().is_some_and(|other| way(other) == way(&product))

@@ -20,7 +20,7 @@ use kernels::{Load, SimdWork, prefetch};
 
 use super::Matrix;
 use super::pool::Pool;
-use super::product::{FEW_INPUTS_MAX, KernelNumber, Product};
+use super::product::{ALIKE_INPUTS_MAX, KernelNumber, Product};
 
 /// Approximate bytes of rows that a thread takes at a time, at least and at most. Memory is slow at first where a
 /// thread starts anew.
@@ -29,6 +29,9 @@ const CHUNK: RangeInclusive<usize> = 1 << 16..=1 << 22;
 /// Rows and inputs whose sums are computed together, so that they share loaded numbers.
 const ROWS: usize = 4;
 const INPUTS: usize = 4;
+
+/// Inputs whose sums with one row are computed together where rows are computed alike.
+const ALIKE_INPUTS: usize = 2;
 
 /// Number of partial sums of one row with one input, so that an addition need not wait for the previous one.
 const SUMS: usize = 4;
@@ -51,8 +54,8 @@ pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
     S: Load<D, T, N, B>,
 {
     let (mut shared, mut outputs) = (Vec::new(), Vec::new());
-    for Product { w, x, bias, y, .. } in products {
-        shared.push(SharedOperands { w, inputs: PaddedInputs::new(x, w.cols()), bias });
+    for Product { w, x, bias, y, is_alike, .. } in products {
+        shared.push(SharedOperands { w, inputs: PaddedInputs::new(x, w.cols()), bias, is_alike });
         outputs.push(y);
     }
     let left = shared.iter().map(|shared| shared.w.bytes().len()).sum();
@@ -69,6 +72,7 @@ struct SharedOperands<'a, T: KernelNumber, const N: usize> {
     w: &'a Matrix,
     inputs: PaddedInputs<'a, T, N>,
     bias: Option<&'a [T]>,
+    is_alike: bool,
 }
 
 /// Inputs in whole vectors; zeros fill the last vector of each input.
@@ -115,7 +119,7 @@ struct ProductPart<'a, 'y, T: KernelNumber, const N: usize> {
     /// Index of the first row.
     first: usize,
     /// Outputs of each input for these rows; empty after the last input.
-    y: [&'y mut [T]; FEW_INPUTS_MAX],
+    y: [&'y mut [T]; ALIKE_INPUTS_MAX],
 }
 
 impl<'a, 'y, T: KernelNumber, const N: usize> ProductPart<'a, 'y, T, N> {
@@ -176,7 +180,7 @@ struct FewInputsWork<'a, 'y, D, T: KernelNumber, const N: usize, const B: usize>
     /// Bytes of the weights from the first row on.
     lines: &'a [u8],
     first: usize,
-    y: [&'y mut [T]; FEW_INPUTS_MAX],
+    y: [&'y mut [T]; ALIKE_INPUTS_MAX],
     dtype: PhantomData<D>,
 }
 
@@ -193,13 +197,14 @@ impl<D, T: KernelNumber, S: Load<D, T, N, B>, const N: usize, const B: usize> Si
             let rows = if count - at >= ROWS { ROWS } else { 1 };
             let mut input = 0;
             while input < inputs {
-                if rows == ROWS && inputs - input >= INPUTS {
+                if !self.shared.is_alike && rows == ROWS && inputs - input >= INPUTS {
                     self.sum_rows(simd, at, input);
                     input += INPUTS;
+                } else if self.shared.is_alike && inputs - input >= ALIKE_INPUTS {
+                    (at..at + rows).for_each(|row| self.sum_row::<S, ALIKE_INPUTS>(simd, row, input));
+                    input += ALIKE_INPUTS;
                 } else {
-                    for row in at..at + rows {
-                        self.sum_row(simd, row, input);
-                    }
+                    (at..at + rows).for_each(|row| self.sum_row::<S, 1>(simd, row, input));
                     input += 1;
                 }
             }
@@ -215,34 +220,43 @@ impl<'a, D, T: KernelNumber, const N: usize, const B: usize> FewInputsWork<'a, '
         &self.lines[at * size..][..size]
     }
 
-    /// Computes the sum of row `at` of this part with an input. The bytes of the row are read in order: memory is
-    /// faster then than with several rows at once.
+    /// Computes the sums of row `at` of this part with `M` inputs from `input` on; each sum is the same for any `M`. The bytes of the
+    /// row are read in order: memory is faster then than with several rows at once.
     #[inline(always)]
-    fn sum_row<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
+    fn sum_row<S: Load<D, T, N, B>, const M: usize>(&mut self, simd: S, at: usize, input: usize) {
         let SharedOperands { inputs, bias, .. } = self.shared;
         let (chunks, rest) = self.line(at).as_chunks::<B>();
         let (blocks, left) = chunks.as_chunks::<SUMS>();
-        let vectors = inputs.input(input);
-        let mut sums = [simd.splat(T::default()); SUMS];
-        for (block, vectors) in blocks.iter().zip(vectors.as_chunks::<SUMS>().0) {
+        let vectors: [&[[T; N]]; M] = std::array::from_fn(|m| inputs.input(input + m));
+        let of_blocks = vectors.map(|vectors| &vectors.as_chunks::<SUMS>().0[..blocks.len()]);
+        let mut sums = [[simd.splat(T::default()); SUMS]; M];
+        for (number, block) in blocks.iter().enumerate() {
             for i in 0..SUMS {
                 if (i * B).is_multiple_of(LINE) {
                     prefetch(&block[i], AHEAD);
                 }
-                sums[i] = simd.mul_add(simd.load_weights(&block[i]), simd.load(&vectors[i]), sums[i]);
+                let weights = simd.load_weights(&block[i]);
+                for m in 0..M {
+                    sums[m][i] = simd.mul_add(weights, simd.load(&of_blocks[m][number][i]), sums[m][i]);
+                }
             }
         }
         let mut last = [0; B];
         last[..rest.len()].copy_from_slice(rest);
         let left = left.iter().chain((!rest.is_empty()).then_some(&last));
-        for (chunk, vector) in left.zip(&vectors[blocks.len() * SUMS..]) {
-            sums[0] = simd.mul_add(simd.load_weights(chunk), simd.load(vector), sums[0]);
+        for (chunk, number) in left.zip(blocks.len() * SUMS..) {
+            let weights = simd.load_weights(chunk);
+            for m in 0..M {
+                sums[m][0] = simd.mul_add(weights, simd.load(&vectors[m][number]), sums[m][0]);
+            }
         }
-        let mut sum = bias.map_or(T::default(), |bias| bias[self.first + at]);
-        for part in sums {
-            sum = sum + sum_in_pairs(simd.store(part));
+        for (m, sums) in sums.into_iter().enumerate() {
+            let mut sum = bias.map_or(T::default(), |bias| bias[self.first + at]);
+            for part in sums {
+                sum = sum + sum_in_pairs(simd.store(part));
+            }
+            self.y[input + m][at] = sum;
         }
-        self.y[input][at] = sum;
     }
 
     /// Computes the sums of `ROWS` rows from row `at` of this part on with `INPUTS` inputs from `input` on.
@@ -250,7 +264,7 @@ impl<'a, D, T: KernelNumber, const N: usize, const B: usize> FewInputsWork<'a, '
     fn sum_rows<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
         const R: usize = ROWS;
         const M: usize = INPUTS;
-        let SharedOperands { w, inputs, bias } = self.shared;
+        let SharedOperands { w, inputs, bias, .. } = self.shared;
         let rows: [&[u8]; R] = std::array::from_fn(|r| self.line(at + r));
         let inputs: [&[[T; N]]; M] = std::array::from_fn(|m| inputs.input(input + m));
         let mut sums = [[simd.splat(T::default()); M]; R];

@@ -13,11 +13,13 @@ use crate::{Problem, Result};
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    threads: ThreadPool,
+    threads: Arc<ThreadPool>,
     /// For each thread, true while it runs the work of a call of [`Pool::run`].
     leading_threads: Arc<[AtomicBool]>,
     /// True if there is a processor for each thread.
     fits_processors: bool,
+    /// True if the result of a row must not depend on how many rows a product has.
+    computes_rows_alike: bool,
 }
 
 /// Number of times a thread without work looks for some before it yields its processor.
@@ -38,7 +40,18 @@ impl Pool {
         let threads =
             built.map_err(|error| Problem::Threads { threads: count, reason: error.to_string() })?;
         let leads = (0..threads.current_num_threads()).map(|_| AtomicBool::new(false)).collect();
-        Ok(Self { threads, leading_threads: leads, fits_processors: count <= available })
+        let (threads, fits_processors) = (Arc::new(threads), count <= available);
+        Ok(Self { threads, leading_threads: leads, fits_processors, computes_rows_alike: false })
+    }
+
+    /// Returns a pool of the same threads whose products give a row the same result, bit for bit, for any number of rows.
+    pub(crate) fn rows_alike(&self) -> Self {
+        let (threads, leading_threads) = (self.threads.clone(), self.leading_threads.clone());
+        Self { threads, leading_threads, fits_processors: self.fits_processors, computes_rows_alike: true }
+    }
+
+    pub(crate) fn computes_rows_alike(&self) -> bool {
+        self.computes_rows_alike
     }
 
     pub(crate) fn threads(&self) -> usize {

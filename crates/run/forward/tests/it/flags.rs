@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use byte_source::Observer;
 use decoder::{HUGGING_FACE, META};
-use forward::LogitPositions;
+use forward::{ForwardModel, LogitPositions};
 use serde_json::{Value, json};
 use tensor::Dtype;
 
@@ -126,6 +126,11 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("interleaved experts", block(interleaved.clone())),
         ("interleaved experts by columns", Kind { is_turned: true, ..block(interleaved) }),
     ]
+}
+
+/// Returns a model of each kind of block.
+pub(crate) fn models() -> impl Iterator<Item = (&'static str, ForwardModel)> {
+    kinds().into_iter().map(|(name, kind)| (name, model(&Random::from_record(&kind, Dtype::BFloat16, 15), 2)))
 }
 
 /// The largest difference, relative to the largest number.

@@ -14,6 +14,7 @@
 mod flags;
 mod formulas;
 mod reference;
+mod steps;
 
 use std::sync::Arc;
 

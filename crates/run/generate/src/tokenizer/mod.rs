@@ -11,6 +11,7 @@ mod limits;
 mod pattern;
 mod stream;
 mod tiktoken;
+mod token_bytes;
 mod work;
 
 use tokenizers::tokenizer::{Model as _, Tokenizer as HuggingFace};

@@ -9,6 +9,8 @@
 //! A response has `present_key` and `present_value` if the request lists them, or if it lists no outputs and gives
 //! `use_cache` or the past.
 
+use std::sync::Arc;
+
 use decoder::interface::{DecoderPort, PortDim, PortSizes};
 use forward::ForwardModel as Forward;
 use kserve::{Datatype, InferRequest, InputTensor, ModelConfig, OutputTensor, RequestedOutput, TensorConfig};
@@ -19,6 +21,7 @@ use super::elements::{datatype, gather_elements};
 use super::request_error::{check_memory, classify, failed};
 use crate::model::{CancelToken, InferModel, InferTask, ModelError};
 use crate::options::{DEFAULT_MAX_POSITIONS, RequestLimits};
+use crate::text::TextModel;
 
 /// Largest batch in the model configuration that clients read. The real bound on a request is its memory.
 const MAX_BATCH: u32 = 1024;
@@ -34,6 +37,7 @@ pub(super) struct DecoderModel {
     /// Tokens of a request, and tokens of a sequence with its past.
     tokens: u64,
     positions: u64,
+    text: Option<Arc<TextModel>>,
 }
 
 /// Maps a port of the carton to the decoder's own port; `None` if the decoder has no such port.
@@ -46,7 +50,8 @@ impl DecoderModel {
     pub(super) fn new(runnable: Runnable, sizes: PortSizes, limits: &RequestLimits) -> Self {
         let positions =
             limits.positions.or_else(|| runnable.max_positions()).unwrap_or(DEFAULT_MAX_POSITIONS);
-        Self { runnable, sizes, memory: limits.memory as u64, tokens: limits.tokens, positions }
+        let text = TextModel::from_runnable(&runnable, limits).map(Arc::new);
+        Self { runnable, sizes, memory: limits.memory as u64, tokens: limits.tokens, positions, text }
     }
 
     fn tensor(&self, port: &RunnablePort) -> TensorConfig {
@@ -112,6 +117,10 @@ pub(super) fn sizes(model: &Forward) -> PortSizes {
 }
 
 impl InferModel for DecoderModel {
+    fn text(&self) -> Option<Arc<TextModel>> {
+        self.text.clone()
+    }
+
     fn config(&self) -> ModelConfig {
         ModelConfig {
             name: String::new(),

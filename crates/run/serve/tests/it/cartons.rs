@@ -22,7 +22,7 @@ fn limited(carton: &Path, limits: RequestLimits) -> Arc<dyn InferModel> {
 }
 
 /// The checkpoint of the README as a model, with 2 layers, 4 heads of 16 and 256 tokens.
-fn decoder(folder: &Path) -> PathBuf {
+pub(crate) fn decoder(folder: &Path) -> PathBuf {
     test_support::tiny_llama::write(folder).expect("the checkpoint is written");
     let mut options = ConvertOptions::new(folder);
     options.output = Some(folder.join("x.carton"));

@@ -73,10 +73,27 @@ impl Client {
             headers.push((name.to_owned(), value.trim().to_owned()));
         }
         let mut reply = Reply { status, headers, body: Vec::new() };
+        if reply.header("transfer-encoding") == Some("chunked") {
+            while let Some(chunk) = self.chunk() {
+                reply.body.extend(chunk);
+            }
+            return Some(reply);
+        }
         let length = reply.header("content-length").map_or(0, |length| length.parse().expect("a number"));
         reply.body = vec![0; length];
         self.stream.read_exact(&mut reply.body).expect("the whole body");
         Some(reply)
+    }
+
+    /// Reads the next chunk of a response that has started; none at its end.
+    pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).expect("a size");
+        let size = usize::from_str_radix(line.trim_end(), 16).expect("a number in hexadecimal");
+        let mut chunk = vec![0; size];
+        self.stream.read_exact(&mut chunk).expect("the whole chunk");
+        self.stream.read_line(&mut line).expect("the end of the chunk");
+        (size > 0).then_some(chunk)
     }
 
     /// Whether the server closes the connection without another byte.

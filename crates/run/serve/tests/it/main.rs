@@ -13,4 +13,5 @@ mod inference;
 mod limits;
 mod overview;
 mod repository;
+mod texts;
 mod transport;

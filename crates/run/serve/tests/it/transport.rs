@@ -50,7 +50,6 @@ fn one_connection_asks_everything_and_survives_every_error() {
     for (path, status) in [
         ("//", 404),
         ("/v2/", 404),
-        ("/v1/completions", 404),
         ("/generate", 404),
         ("/v2/models/none", 404),
         ("/v2/models/none/config", 404),

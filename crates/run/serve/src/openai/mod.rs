@@ -1,0 +1,48 @@
+//! OpenAI's protocol: models, completions and chats, below `/v1`.
+//!
+//! Facts: OpenAI's API reference, and what the clients `openai` for Python and JavaScript and lm-eval's `local-completions` send.
+
+mod common;
+mod completions;
+mod error;
+mod fields;
+mod form;
+mod generation;
+mod logprobs;
+mod models;
+mod prompt;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hyper::http::request::Parts;
+
+use crate::body::Upload;
+use crate::route::OpenAiRoute;
+use crate::state::{RouteResult, ServerState};
+
+pub(crate) use error::error_response;
+
+/// Answers a request below `/v1`.
+pub(crate) async fn answer(
+    state: &Arc<ServerState>,
+    parts: &Parts,
+    upload: &mut Upload,
+    route: OpenAiRoute,
+) -> RouteResult {
+    match route {
+        OpenAiRoute::Models => models::list(state),
+        OpenAiRoute::Model(name) => models::show(state, &name),
+        OpenAiRoute::Completions => completions::answer(state, parts, upload).await,
+    }
+}
+
+/// Returns the seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Returns an id that no other answer has.
+fn new_id(prefix: &str) -> String {
+    format!("{prefix}-{:016x}{:016x}", common::random_number(), common::random_number())
+}

@@ -1,0 +1,68 @@
+//! Texts of a decoder: a model with its tokenizer, and an engine that computes many texts at once.
+
+mod engine;
+mod event;
+mod output;
+mod prompt;
+mod request;
+mod sequence;
+
+use std::sync::Arc;
+
+use forward::ForwardModel;
+use generate::{StopTokens, TOKENIZER_FILE_MAX, Tokenizer};
+use runtime::{Runnable, RunnableKind};
+
+use crate::options::{DEFAULT_MAX_POSITIONS, RequestLimits};
+
+pub(crate) use engine::{Place, TextEngine};
+pub(crate) use event::{Finish, TextEvent, TokenScore};
+pub(crate) use request::{ChoiceOptions, PromptRequest};
+
+/// Tokens whose keys and values have memory together.
+const BLOCK: usize = 64;
+
+/// Largest document with stop tokens, in bytes.
+const DOCUMENT_MAX: u64 = 1 << 20;
+
+/// Decoder with its tokenizer, which generates texts.
+#[derive(Debug)]
+pub struct TextModel {
+    pub(crate) forward: Arc<ForwardModel>,
+    pub(crate) tokenizer: Tokenizer,
+    /// Tokens that end a text.
+    pub(crate) stops: Vec<u32>,
+    /// Most tokens of a prompt with its answer.
+    pub(crate) positions: usize,
+    /// Most bytes of the keys and values of one request.
+    pub(crate) memory: usize,
+}
+
+impl TextModel {
+    /// Reads the tokenizer of a decoder in a carton; `None` if the carton is of weights, or has no tokenizer that can be read.
+    pub fn from_runnable(runnable: &Runnable, limits: &RequestLimits) -> Option<Self> {
+        let RunnableKind::Decoder(forward) = runnable.kind() else { return None };
+        let mut read = |name: &str| runnable.misc(name, TOKENIZER_FILE_MAX);
+        let tokenizer = Tokenizer::from_files::<byte_source::Error>(&mut read).ok()?;
+        let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX);
+        let StopTokens(stops) =
+            StopTokens::from_documents::<byte_source::Error>(&mut read).unwrap_or_default();
+        let stops = if stops.is_empty() { tokenizer.stops().to_vec() } else { stops };
+        let positions =
+            limits.positions.or_else(|| runnable.max_positions()).unwrap_or(DEFAULT_MAX_POSITIONS);
+        let positions = usize::try_from(positions).unwrap_or(usize::MAX);
+        Some(Self { forward: forward.clone(), tokenizer, stops, positions, memory: limits.memory })
+    }
+
+    /// Returns the most tokens of a prompt with its answer: the model's positions, if the keys and values of as many fit in memory.
+    pub(crate) fn context(&self) -> usize {
+        let fits =
+            self.memory.checked_div(self.cache_bytes(BLOCK)).unwrap_or(usize::MAX).saturating_mul(BLOCK);
+        self.positions.min(fits)
+    }
+
+    /// Returns the bytes of the keys and values of a sequence of this many tokens.
+    pub(crate) fn cache_bytes(&self, tokens: usize) -> usize {
+        self.forward.cache_nbytes(tokens)
+    }
+}
