@@ -140,6 +140,13 @@ impl Convert {
         self
     }
 
+    /// Writes what the output was made from to `file`, so that [`verify_statement`](crate::verify_statement) can repeat the
+    /// conversion; with [`run_each`](Self::run_each), into the folder `file`.
+    pub fn statement(mut self, file: impl Into<PathBuf>) -> Self {
+        self.options.statement = Some(file.into());
+        self
+    }
+
     /// Computes the numbers of quantized weights, in the dtype of the configuration unless [`dtype`](Self::dtype) names
     /// another one, and drops what describes the quantization.
     pub fn dequantize(mut self) -> Self {

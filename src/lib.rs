@@ -232,8 +232,8 @@ pub use ::convert::{
     ConvertOptions, ConvertReport, DeclaredInput, DeclaredOutput, Dim, GgufOptions, GgufReport, ModelOptions,
     Note, OnInvalidInput as OnError, Output, OutputFormat, OutputJob, OutputPlan, OutputReport, Overrides,
     PipelineReport, PortReport, RequiredTorch, Resume, SafetensorsOptions, SafetensorsReport, ScriptOptions,
-    StoredSelfTest, Target, TieHandling, TorchOptions, TorchReport, TritonOptions, TritonReport,
-    architectures, outputs, register_output,
+    StatementFinding, StatementOptions, StatementReport, StoredSelfTest, Target, TieHandling, TorchOptions,
+    TorchReport, TritonOptions, TritonReport, architectures, outputs, register_output, verify_statement,
 };
 pub use ::inspect::{
     Change, CheckOptions, CheckReport, ComparedInput, CustomClass, DiffCounts, DiffOptions, DiffReport,

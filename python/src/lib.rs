@@ -36,7 +36,9 @@ mod _native {
     #[pymodule_export]
     use crate::tensor::Tensor;
     #[pymodule_export]
-    use crate::verbs::{TraceLines, check, convert, diff, digest, inspect, main, scan, trace, verify};
+    use crate::verbs::{
+        TraceLines, check, convert, diff, digest, inspect, main, scan, trace, verify, verify_statement,
+    };
     #[pymodule_export]
     use crate::views::report;
 

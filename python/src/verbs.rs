@@ -15,7 +15,7 @@ use torch2carton::crates::serde_json::{self, Map, Value as Json};
 use torch2carton::crates::{carton_format, convert as conversion, open};
 use torch2carton::{
     Carton, ConvertOptions, DiffOptions, Error, ErrorKind, FileScan, InputOptions, Location, Observer,
-    VerifyOptions, cli,
+    StatementOptions, VerifyOptions, cli,
 };
 
 use crate::{errors, work};
@@ -120,6 +120,28 @@ pub(crate) fn verify(
     });
     opened.map_err(|error: Error| errors::exception(py, &error, None))?;
     report(py, progress, None, |observer| torch2carton::Verify::from(request).run(observer))
+}
+
+/// Repeats the conversion of a statement, compares its output, and returns the report as JSON.
+#[pyfunction]
+#[pyo3(signature = (path, statement, inputs, any_version, *, progress))]
+pub(crate) fn verify_statement(
+    py: Python<'_>,
+    path: PathBuf,
+    statement: PathBuf,
+    inputs: Vec<PathBuf>,
+    any_version: bool,
+    progress: Progress<'_, '_>,
+) -> PyResult<String> {
+    let mut request = StatementOptions::default();
+    request.any_version = any_version;
+    let opened = py.detach(|| {
+        (request.output, request.statement) = (cli::locate_input(&path)?, cli::locate_input(&statement)?);
+        request.inputs = inputs.iter().map(|input| cli::locate_input(input)).collect::<Result<_, _>>()?;
+        Ok(())
+    });
+    opened.map_err(|error: Error| errors::exception(py, &error, None))?;
+    report(py, progress, None, |observer| torch2carton::verify_statement(&request, observer))
 }
 
 /// Compares the tensors of an input with its configuration, and returns the report as JSON.

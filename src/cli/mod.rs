@@ -105,7 +105,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     cli.color.write_global();
     let quiet = cli.quiet;
-    let has_own_statuses = matches!(cli.command, Command::Scan(_) | Command::Check(_) | Command::Diff(_));
+    let has_own_statuses = match &cli.command {
+        Command::Verify(args) => args.statement.is_some(),
+        command => matches!(command, Command::Scan(_) | Command::Check(_) | Command::Diff(_)),
+    };
     let done = match cli.command {
         Command::Convert(args) => signals::watch_signals().and_then(|()| commands::convert(&args, quiet)),
         Command::Batch(args) => signals::watch_signals().and_then(|()| commands::batch(args, quiet)),

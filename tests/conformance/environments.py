@@ -180,9 +180,17 @@ CONVERTER = Recipe(
     sources=("llama_cpp_python==0.3.36",),
 )
 
+PROOF = Recipe(
+    name="statements",  # reads statements, and signs files
+    pythons=(),
+    steps=(("in-toto-attestation==0.9.3", "model-signing==1.1.1", "pyopenssl==26.4.0"),),  # the last is missing among those that the second asks for
+    imports="import in_toto_attestation.v1.statement, model_signing",
+    gigabytes=1,
+)
+
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
        "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF,
-       "CONVERTER": CONVERTER}
+       "CONVERTER": CONVERTER, "PROOF": PROOF}
 
 
 class CannotMake(Exception):

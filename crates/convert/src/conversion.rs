@@ -34,6 +34,8 @@ pub struct PlannedConversion {
     pub(crate) is_folder: bool,
     /// True if the report has a checksum of each file of the output. A batch records them.
     pub(crate) checksums: bool,
+    /// True if the report has the SHA-256 of each file of the output, for a statement.
+    pub(crate) is_stated: bool,
     /// The part of the model that is taken. The documents of `sources` describe it.
     pub(crate) part: Option<TextPart>,
     /// Documents that describe the quantization of the weights, if it is undone. The documents of `sources` describe the
@@ -124,6 +126,7 @@ impl PlannedConversion {
             output,
             is_folder,
             checksums: false,
+            is_stated: options.statement.is_some(),
             part,
             quantization,
             other_inputs,

@@ -17,6 +17,7 @@ use crate::input::script::{self, ScriptDecision};
 use crate::input::{from_carton, misc};
 use crate::note_collector::NoteCollector;
 use crate::options::output_format;
+use crate::statement::write::convert_with_statement;
 use crate::write::{OutputParts, write_output};
 use crate::{ConvertOptions, ConvertReport, Error, Note, PlannedConversion, Problem, Result, torch_save};
 
@@ -49,6 +50,19 @@ impl PlannedConversion {
     /// When the inputs cannot be read or are damaged; when an option does not fit them; when the output cannot be written;
     /// or when `observer` stops the work. In each case no output is left.
     pub fn run(&self, observer: &dyn Observer) -> Result<ConvertReport> {
+        match &self.options.statement {
+            Some(file) if !self.options.dry_run => convert_with_statement(self, file, observer),
+            _ => self.convert(&|| Ok(()), observer),
+        }
+    }
+
+    /// Converts the checkpoint like [`run`](Self::run), but for the statement. The output is moved into place once `is_ready`
+    /// returns.
+    pub(crate) fn convert(
+        &self,
+        is_ready: &dyn Fn() -> Result<()>,
+        observer: &dyn Observer,
+    ) -> Result<ConvertReport> {
         let start = Instant::now();
         let options = &self.options;
         let mut notes = NoteCollector::new(observer);
@@ -65,7 +79,7 @@ impl PlannedConversion {
         notes.extend(std::mem::take(&mut model.notes));
         self.note_documents(model, &input.misc, &mut notes)?;
         let (mut model, parts) = self.parts(input)?;
-        write_output(self, (&mut model, reports), parts, notes, start, observer)
+        write_output(self, (&mut model, reports), parts, notes, start, (is_ready, observer))
             .map_err(|error| self.explain_quantized(error, model.tensors()))
     }
 

@@ -140,6 +140,15 @@ pub enum Problem {
     /// The tokenizer of a model for llama.cpp does not encode a text.
     #[error("its pre-tokenizer cannot be named: {reason}")]
     PreTokenizer { reason: String },
+    /// A file is not the statement of a conversion.
+    #[error("it is not the statement of a conversion: {reason}")]
+    Statement { reason: String },
+    /// Nothing has the name or the bytes of an input that a statement lists.
+    #[error("no file has the SHA-256 {sha256} of the input `{}`", name.escape_debug())]
+    StatementInput { name: String, sha256: String },
+    /// Another version of the program made the output of a statement.
+    #[error("torch2carton {version} made the output, and this is {}", env!("CARGO_PKG_VERSION"))]
+    StatementVersion { version: String },
     /// The output folder contains a model file that is not part of the output.
     #[error("{} is not part of this output, and programs might read it instead", path.display())]
     OtherModelInFolder { path: PathBuf },
@@ -149,8 +158,8 @@ details! {
     Problem => Problem::place {
         Option: Expansion, NotScript;
         Input: DisallowedOperator, RankPart, NotAModel, NothingToServe, ScriptToServe, TritonOutputNumber, NothingToTest, ScriptToTest,
-            CartonOfWeights, ForeignModule, Toml, OtherModelInFolder;
-        Unsupported: TritonPort, Port, UnsupportedTensors, PreTokenizer;
+            CartonOfWeights, ForeignModule, Toml, OtherModelInFolder, Statement, StatementInput;
+        Unsupported: StatementVersion, TritonPort, Port, UnsupportedTensors, PreTokenizer;
         [0]: Logits;
         [reason]: QuantizedInput, Model;
     }

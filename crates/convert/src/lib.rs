@@ -52,6 +52,7 @@ mod options {
 }
 mod output_path;
 mod report;
+mod statement;
 pub mod torch_save;
 mod write;
 
@@ -86,4 +87,5 @@ pub use options::target_args::output_parser;
 pub use output::{Destination, IfExists};
 pub use output_path::expected_output;
 pub use report::{ConvertReport, NoFields, OutputReport, TensorListing};
+pub use statement::{StatementFinding, StatementOptions, StatementReport, verify_statement};
 pub use torchscript::{DeclaredInput, DeclaredOutput, Dim, OnInvalidInput, ScriptOptions};

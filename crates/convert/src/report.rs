@@ -58,6 +58,9 @@ pub struct ConvertReport {
     pub left_out: Vec<Omission>,
     /// Number of all omissions.
     pub left_out_count: usize,
+    /// Path of the statement, if one was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statement: Option<String>,
     pub notes: Vec<Note>,
     /// Duration of the conversion in seconds.
     pub seconds: f64,

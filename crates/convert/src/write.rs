@@ -8,7 +8,7 @@ use adapter::{MergeReports, SumReport};
 use byte_source::Observer;
 use open::files::Companion;
 use open::{Casts, DequantizedReport, Model, StepReport, Totals, allowed_nbytes, digest_tensors};
-use output::{CommitTarget, commit};
+use output::{CommitTarget, FileSums, commit};
 use tensor::announce_reads;
 use torch_import::{Container, Omissions};
 
@@ -76,7 +76,7 @@ impl From<Vec<StepReport>> for StepReports {
 }
 
 /// Writes the model that the steps of a conversion made, unless it is a dry run, and returns the report. The conversion began at
-/// `start`.
+/// `start`. The output is moved into place once `is_ready` returns.
 ///
 /// # Errors
 /// When the format cannot represent the tensors, the output cannot be written, or `observer` stops the work.
@@ -86,7 +86,7 @@ pub(crate) fn write_output(
     parts: OutputParts,
     mut notes: NoteCollector<'_>,
     start: Instant,
-    observer: &dyn Observer,
+    (is_ready, observer): (&dyn Fn() -> Result<()>, &dyn Observer),
 ) -> Result<ConvertReport> {
     let PlannedConversion { options, output, .. } = conversion;
     let OutputParts { kept, values, document, misc, quantized, omitted } = parts;
@@ -111,7 +111,7 @@ pub(crate) fn write_output(
     };
     announce_reads(tensors.iter().map(|(_, tensor)| (tensor.storage(), 0..tensor.storage().len())));
     let OutputPlan { mut files, report } = options.target.output().plan(&job, kept, &mut notes)?;
-    files.checksums = conversion.checksums;
+    files.sums = FileSums { crc32: conversion.checksums, sha256: conversion.is_stated };
     let nbytes = files.nbytes()?;
     let input = model.input_nbytes();
     check_expansion(input, &misc, nbytes, options.max_expansion)?;
@@ -127,6 +127,7 @@ pub(crate) fn write_output(
     } else {
         let check_inputs = || {
             casts.iter().try_for_each(|casts| casts.count_out_of_range(observer))?;
+            is_ready()?;
             model.containers.iter().try_for_each(Container::check_unchanged)
         };
         let target =
@@ -158,6 +159,7 @@ pub(crate) fn write_output(
         listing: if options.dry_run { TensorListing::new(tensors, origins) } else { Vec::new() },
         left_out_count: omitted.count(),
         left_out: omitted.listed,
+        statement: None,
         notes: notes.into_vec(),
         seconds: start.elapsed().as_secs_f64(),
         written_files,

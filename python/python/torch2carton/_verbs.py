@@ -209,14 +209,14 @@ class Verification:
     Attributes:
         file: the path
         ok: whether there are no findings
-        findings: a dict for each problem, with `entry` and `what`
+        findings: a dict for each problem, with `entry` and `what`; by a statement, with `file`, `offset` and `what`
         notes: sentences for people
         report: all of it, as `torch2carton verify --json` prints it
     """
 
     file: str
     ok: bool
-    findings: list[dict[str, str]]
+    findings: list[dict[str, Any]]
     notes: list[str] = field(repr=False)
     report: dict[str, Any] = field(repr=False, compare=False)
 
@@ -286,6 +286,9 @@ def verify(
     path: Path,
     *,
     against: Path | Iterable[Path] | None = None,
+    statement: Path | None = None,
+    input: Path | Iterable[Path] | None = None,
+    any_version: bool = False,
     single: bool = False,
     key: str | None = None,
     include: str | Iterable[str] | None = None,
@@ -297,11 +300,15 @@ def verify(
     cast: str | Iterable[str] | dict[str, str] | None = None,
     progress: Progress = None,
 ) -> Verification:
-    """Checks every hash and every rule of a carton, or compares any output with the checkpoint that it was made of.
+    """Checks every hash and every rule of a carton, compares any output with the checkpoint that it was made of, or repeats the
+    conversion of a statement.
 
     Args:
         path: a carton, or an unpacked folder; with `against`, any output of `convert`
         against: the checkpoint that it was made of, whose tensors are compared bit by bit
+        statement: the statement of its conversion, which is repeated and compared bit by bit; `path` is a file or a folder
+        input: with `statement`, the files and folders that have the inputs, under any names
+        any_version: with `statement`, another version may have made the output
         single: the checkpoint is one shard that was converted alone
         key: the key of the checkpoint that was converted
         include: the patterns of names that were converted
@@ -314,7 +321,8 @@ def verify(
         progress: a callable or a progress bar of tqdm
 
     Raises:
-        InputError: it is not a carton
+        InputError: it is not a carton; or an input of the statement is missing
+        UnsupportedError: another version made the output of the statement
 
     >>> torch2carton.verify("model.carton", against="model.pt").ok
     True
@@ -324,7 +332,11 @@ def verify(
         rename=_pairs(rename), names=names, dtype=dtype, cast=_pairs(cast),
     )  # fmt: skip
     with reporting(progress) as report_progress:
-        report = json.loads(_native.verify(_path(path), _paths(against), options, progress=report_progress))
+        if statement is None:
+            text = _native.verify(_path(path), _paths(against), options, progress=report_progress)
+        else:
+            text = _native.verify_statement(_path(path), _path(statement), _paths(input), any_version, progress=report_progress)
+    report = json.loads(text)
     return Verification(
         file=report["file"],
         ok=report["ok"],
@@ -547,6 +559,7 @@ def convert(
     dry_run: bool = False,
     no_sync: bool = False,
     digest: bool = False,
+    statement: Path | None = None,
     single: bool = False,
     incomplete: bool = False,
     name: str | None = None,
@@ -618,7 +631,7 @@ def convert(
     """
     options = _options(
         to=to, output=_portable(dst), no_clobber=no_clobber, force=force, dry_run=dry_run, no_sync=no_sync, digest=digest,
-        single=single, incomplete=incomplete, name=name, description=description, short_description=short_description,
+        statement=_portable(statement), single=single, incomplete=incomplete, name=name, description=description, short_description=short_description,
         license=license, repository=repository, homepage=homepage, misc=[_portable(path) for path in _paths(misc)], self_test=self_test,
         torch=torch, allow_dangerous=allow_dangerous, deny_unknown=deny_unknown, config=_portable(config),
         no_values=no_values, arch=arch, require_model=require_model, n_heads=n_heads, rope_theta=rope_theta,

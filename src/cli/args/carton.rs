@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use carton_tools::ResolveOptions;
 use carton_tools::{PackOptions, ShrinkOptions, UnpackOptions, VerifyOptions};
 use clap::{Args, ValueHint};
+use convert::StatementOptions;
 
 use super::RemoteArgs;
 
@@ -35,13 +36,17 @@ Examples:
   torch2carton verify last.carton --against last.ckpt --key ema
   torch2carton verify small.safetensors --against model.pth --dtype bfloat16
   torch2carton verify --json llama.carton | jq .findings
+  torch2carton verify --statement out.intoto.json --input model/ out/
 
 --json prints one object on a line: schema_version (1), file, ok,
 manifest_sha256 (null if there is no MANIFEST), files and bytes (those whose
 hashes match), tensors_compared and code (null without --against), findings (a
 list of {entry, what}; entry is the path in the carton, \"\" for the zip file
-itself) and notes.
-Exit status: 0 no problem found, 1 problems found, 2 bad usage.")]
+itself) and notes. With --statement: schema_version (1), file, statement, version,
+ok, inputs, files, bytes and findings (a list of {file, offset, what}).
+Exit status: 0 no problem found, 1 problems found, 2 bad usage; with --statement,
+also 2 if the conversion cannot be judged: an input is missing, the statement
+cannot be read, or another version made it.")]
 pub(crate) struct Verify {
     /// The carton, or an unpacked folder; with --against, any output of a conversion
     #[arg(value_hint = ValueHint::AnyPath)]
@@ -50,6 +55,15 @@ pub(crate) struct Verify {
     /// shards
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) against: Vec<PathBuf>,
+    /// Repeat the conversion that this statement is about, and compare each file of the output bit by bit
+    #[arg(long, value_name = "FILE", requires = "input", conflicts_with = "against", value_hint = ValueHint::FilePath)]
+    pub(crate) statement: Option<PathBuf>,
+    /// With --statement, a file or folder with its inputs, under any names; repeatable
+    #[arg(long, value_name = "PATH", requires = "statement", value_hint = ValueHint::AnyPath)]
+    pub(crate) input: Vec<PathBuf>,
+    /// With --statement, also repeat a conversion that another version of torch2carton made
+    #[arg(long, requires = "statement")]
+    pub(crate) any_version: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -72,6 +86,24 @@ impl Verify {
             against => self.remote.locate_all(against)?,
         };
         Ok(options)
+    }
+
+    /// Returns the check by a statement for the library; `None` without one.
+    ///
+    /// # Errors
+    /// When one of the files is at an address that cannot be read.
+    pub(crate) fn statement_options(&self) -> anyhow::Result<Option<StatementOptions>> {
+        let Some(statement) = &self.statement else { return Ok(None) };
+        let mut options = StatementOptions::default();
+        options.statement = self.remote.locate(statement)?;
+        options.inputs = self
+            .input
+            .iter()
+            .map(|input| self.remote.locate_with_documents(input))
+            .collect::<Result<_, _>>()?;
+        options.output = self.remote.locate(&self.file)?;
+        options.any_version = self.any_version;
+        Ok(Some(options))
     }
 }
 

@@ -18,6 +18,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "no-clobber",
             "no-sync",
             "digest",
+            "statement",
             "json",
             "single",
             "incomplete",

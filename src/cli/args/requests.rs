@@ -23,6 +23,7 @@ fn convert_rows() -> Vec<(&'static str, Json)> {
         ("--dry-run", json!({ "dry_run": true })),
         ("--no-sync", json!({ "no_sync": true })),
         ("--digest", json!({ "digest": true })),
+        ("--statement a.json", json!({ "statement": "a.json" })),
         ("--single", json!({ "single": true })),
         ("--incomplete", json!({ "incomplete": true })),
         ("--allow-dangerous", json!({ "allow_dangerous": true })),
@@ -138,7 +139,7 @@ fn options_are_flags_and_python_keywords() {
                 .into_iter()
                 .map(|(name, _)| name)
                 .collect(),
-            names(&["path", "against", "progress"]),
+            names(&["path", "against", "statement", "input", "any_version", "progress"]),
         ),
         (
             "diff",

@@ -153,6 +153,7 @@ fn print_summary(report: &ConvertReport) {
         (label, Some(value + advice))
     }));
     fields.push(("digest", report.digest.clone()));
+    fields.push(("statement", report.statement.clone()));
     terminal::summary(format_args!("{BOLD}{}{BOLD:#}", escape_hidden(&report.output)));
     let fields: Vec<_> = fields.into_iter().filter_map(|(label, value)| Some((label, value?))).collect();
     let width = fields.iter().map(|(label, _)| label.len().saturating_add(1)).fold(10, usize::max);

@@ -3,17 +3,21 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use byte_source::{format_bytes, format_things};
 use carton_tools::CodeStatus;
+use convert::{StatementFinding, StatementOptions};
 
 use crate::cli::args::Verify;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::terminal::{self, escape_hidden};
-use crate::cli::ui::{carton_advice, stdin};
+use crate::cli::ui::{carton_advice, errors, stdin};
 
 pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
     stdin::reject(&args.file, "verify")?;
+    if let Some(options) = args.statement_options()? {
+        return verify_statement(args, &options, quiet);
+    }
     let options = args.options()?;
     let progress = Progress::new(quiet || args.json);
     let report = carton_tools::verify(&options, &convert::default_modules, &progress)?;
@@ -48,6 +52,38 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
         let (file, files, nbytes) =
             (escape_hidden(&report.file), format_things(report.files, "file"), format_bytes(report.bytes));
         terminal::summary(format_args!("{file}: {files}, {nbytes}, {hashes}{tensors}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Verifies an output by its statement.
+fn verify_statement(args: &Verify, options: &StatementOptions, quiet: bool) -> Result<ExitCode> {
+    let progress = Progress::new(quiet || args.json);
+    let report = convert::verify_statement(options, &progress)?;
+    progress.clear();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if args.json {
+        super::write_report_line(&mut out, &report, &args.remote)?;
+    } else {
+        for StatementFinding { file, offset, what, .. } in &report.findings {
+            let file = if file.is_empty() { String::new() } else { format!("{}: ", escape_hidden(file)) };
+            let offset = offset.map_or_else(String::new, |offset| format!(" at byte {offset}"));
+            writeln!(out, "{file}{}{offset}", escape_hidden(what))?;
+        }
+    }
+    out.flush()?;
+    if !report.ok {
+        let count = format_things(report.findings.len(), "difference");
+        errors::print_error(&anyhow!("{}: {count} found", report.file));
+        return Ok(ExitCode::FAILURE);
+    }
+    if !quiet && !args.json {
+        let (file, files, nbytes) =
+            (escape_hidden(&report.file), format_things(report.files, "file"), format_bytes(report.bytes));
+        let inputs = format_things(report.inputs, "input");
+        terminal::summary(format_args!(
+            "{file}: {files}, {nbytes}, made from {inputs} as the statement says"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -180,6 +180,11 @@ impl TaskOptions {
         if self.blobs.is_some() && !writes_cartons {
             return Err("--blobs is for cartons, and this output is none".to_owned());
         }
+        if self.blobs.is_some() && matches!(&verb, Verb::Convert(options) if options.statement.is_some()) {
+            return Err(
+                "--blobs changes a carton once it is made, so that no statement is true of it".to_owned()
+            );
+        }
         Ok(VerbTask { verb, remote, has_digest: self.has_digest, blobs: self.blobs.clone() })
     }
 }

@@ -35,7 +35,7 @@ impl<'t> PlannedVerb<'t> {
         let output = match &task.verb {
             Verb::Convert(options) => {
                 let conversion = plan_conversion(options, &input, entry, folder)?;
-                Some(PlannedOutput::new(BatchOutput::new(conversion), task.blobs.as_ref())?)
+                Some(PlannedOutput::new(BatchOutput::new(conversion, folder), task.blobs.as_ref())?)
             }
             _ => None,
         };

@@ -36,6 +36,8 @@ const ADVICE: &[(&str, &str)] = &[
         "; pass the folder with the files of all ranks, or save the full state dict; --single converts the parts as they are",
     ),
     ("convert::ScriptToTest", "; without --self-test it is converted with its code"),
+    ("convert::StatementInput", "; name the folder that has it with --input"),
+    ("convert::StatementVersion", "; --any-version tries it anyway"),
     ("convert::TritonOutputNumber", "; --output-names gives other names"),
     ("generate::NoTokenizer", "; give token ids with --tokens"),
     ("generate::Temperature", "; check --temperature"),

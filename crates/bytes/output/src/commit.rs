@@ -22,8 +22,8 @@ pub struct OutputFiles<'p> {
     pub folders: Vec<PathBuf>,
     /// Files of an earlier output, removed once the new files are in place.
     pub stale_files: Vec<PathBuf>,
-    /// True if the CRC-32 of each file is computed while it is written.
-    pub checksums: bool,
+    /// What is computed of each file while it is written.
+    pub sums: FileSums,
 }
 
 /// File with weights, laid out but not written.
@@ -98,6 +98,13 @@ impl OutputFiles<'_> {
     }
 }
 
+/// Sums of the bytes of each file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileSums {
+    pub crc32: bool,
+    pub sha256: bool,
+}
+
 /// Output that is committed.
 #[derive(Clone, Copy)]
 pub struct CommitTarget<'t> {
@@ -106,7 +113,7 @@ pub struct CommitTarget<'t> {
     pub destination: &'t Destination,
 }
 
-/// Writes the files of the output `target`, and returns their paths and checksums. `check_inputs` is called once everything is written, and fails if one of the
+/// Writes the files of the output `target`, and returns their paths and sums. `check_inputs` is called once everything is written, and fails if one of the
 /// inputs changed meanwhile.
 ///
 /// # Errors
@@ -129,20 +136,20 @@ pub fn commit(
     let mut written: Vec<OutputFile> = Vec::with_capacity(files.weights.len());
     let (total, mut before) = (files.weights_nbytes(), 0_u64);
     for file in &files.weights {
-        let mut output = stream::create(destination, (&file.path, file.len), files.checksums)?;
+        let mut output = stream::create(destination, (&file.path, file.len), files.sums)?;
         let work = ProgressReporter::new(observer, &file.name, Action::Write, Some(total)).resumed_at(before);
         file.content.write(&mut output, &file.path, work)?;
         before = before.saturating_add(file.len);
         written.push(output);
     }
-    written.extend(files.documents.write(destination, files.checksums)?);
+    written.extend(files.documents.write(destination, files.sums)?);
     let unchanged = || files.weights.iter().try_for_each(|file| file.content.check_unchanged());
     check_inputs().and_then(|()| unchanged()).map_err(|reason| stream::read_error(target, reason))?;
     let mut committed = Vec::with_capacity(written.len());
     for (output, path) in written.into_iter().zip(files.paths()) {
-        let crc32 = output.checksum();
+        let (crc32, sha256) = (output.checksum(), output.sha256());
         output.commit(if_exists)?;
-        committed.push(WrittenFile { path: path.to_owned(), crc32 });
+        committed.push(WrittenFile { path: path.to_owned(), crc32, sha256 });
     }
     remove_stale_files(&files.stale_files)?;
     folders.keep_on_drop();

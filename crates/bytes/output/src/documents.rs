@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::stream::create;
-use crate::{Destination, Error, OutputFile, Result};
+use crate::{Destination, Error, FileSums, OutputFile, Result};
 
 /// Documents of a model, laid out but not written.
 #[derive(Debug, Default)]
@@ -42,14 +42,14 @@ impl OutputDocuments {
     }
 
     /// Writes all documents to temporary files, which the caller moves into place, or to uploads.
-    pub(crate) fn write(&self, destination: &Destination, with_checksums: bool) -> Result<Vec<OutputFile>> {
+    pub(crate) fn write(&self, destination: &Destination, sums: FileSums) -> Result<Vec<OutputFile>> {
         let mut written = Vec::with_capacity(self.copies.len());
         for (from, to) in &self.copies {
             let bytes = std::fs::read(from).map_err(|error| Error::from(error).in_file(from))?;
-            written.push(write_temporary(destination, (to, &bytes), with_checksums)?);
+            written.push(write_temporary(destination, (to, &bytes), sums)?);
         }
         for (path, text) in &self.texts {
-            written.push(write_temporary(destination, (path, text.as_bytes()), with_checksums)?);
+            written.push(write_temporary(destination, (path, text.as_bytes()), sums)?);
         }
         Ok(written)
     }
@@ -59,9 +59,9 @@ impl OutputDocuments {
 fn write_temporary(
     destination: &Destination,
     (path, bytes): (&Path, &[u8]),
-    with_checksum: bool,
+    sums: FileSums,
 ) -> Result<OutputFile> {
-    let mut output = create(destination, (path, bytes.len() as u64), with_checksum)?;
+    let mut output = create(destination, (path, bytes.len() as u64), sums)?;
     output
         .write_all(bytes)
         .map_err(|reason| byte_source::FileError::Write { path: path.to_owned(), reason })?;

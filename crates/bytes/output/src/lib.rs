@@ -52,7 +52,7 @@ mod writeback;
 
 pub use abandoned::remove_abandoned;
 pub use byte_source::{Error, Result};
-pub use commit::{CommitTarget, FileContent, OutputFiles, PlannedFile, commit};
+pub use commit::{CommitTarget, FileContent, FileSums, OutputFiles, PlannedFile, commit};
 pub use destination::Destination;
 pub use documents::OutputDocuments;
 pub use error::Problem;

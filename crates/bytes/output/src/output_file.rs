@@ -4,12 +4,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::{Crc32, Store, Upload};
+use byte_source::{Crc32, Sha256, Store, Upload};
 
 use crate::destination::{replaced, upload_error};
 use crate::local::LocalOutput;
 use crate::unfinished::RegisteredUpload;
-use crate::{IfExists, Result};
+use crate::{FileSums, IfExists, Result};
 
 /// Output that replaces its target when it is committed: a temporary file next to the target, or an upload to a store.
 ///
@@ -23,6 +23,8 @@ pub struct OutputFile {
     medium: Medium,
     /// CRC-32 of the bytes written so far, if it is computed.
     checksum: Option<Crc32>,
+    /// SHA-256 of the bytes written so far, if it is computed.
+    hash: Option<Sha256>,
 }
 
 #[derive(Debug)]
@@ -37,7 +39,11 @@ impl OutputFile {
     /// # Errors
     /// [`Problem::NoSpace`](crate::Problem::NoSpace), or [`Problem::CreateIn`](crate::Problem::CreateIn) when the folder cannot be written.
     pub fn create(target: impl Into<PathBuf>, needed: u64) -> Result<Self> {
-        Ok(Self { medium: Medium::Local(LocalOutput::create(target.into(), needed, true)?), checksum: None })
+        Ok(Self {
+            medium: Medium::Local(LocalOutput::create(target.into(), needed, true)?),
+            checksum: None,
+            hash: None,
+        })
     }
 
     /// Creates the temporary file like [`create`](Self::create), for a commit that does not wait until the disk has the file: a
@@ -46,23 +52,32 @@ impl OutputFile {
     /// # Errors
     /// Those of [`create`](Self::create).
     pub fn create_unsynced(target: impl Into<PathBuf>, needed: u64) -> Result<Self> {
-        Ok(Self { medium: Medium::Local(LocalOutput::create(target.into(), needed, false)?), checksum: None })
+        Ok(Self {
+            medium: Medium::Local(LocalOutput::create(target.into(), needed, false)?),
+            checksum: None,
+            hash: None,
+        })
     }
 
     pub(crate) fn from_upload(target: PathBuf, store: Arc<dyn Store>, upload: Box<dyn Upload>) -> Self {
         let registered = RegisteredUpload::register(upload.abort_handle());
-        Self { medium: Medium::Upload { target, store, upload, registered }, checksum: None }
+        Self { medium: Medium::Upload { target, store, upload, registered }, checksum: None, hash: None }
     }
 
-    /// Computes the CRC-32 of all bytes that are written from now on.
+    /// Computes these sums of all bytes that are written from now on.
     #[must_use]
-    pub fn with_checksum(self) -> Self {
-        Self { checksum: Some(Crc32::default()), ..self }
+    pub fn with_sums(self, sums: FileSums) -> Self {
+        Self { checksum: sums.crc32.then(Crc32::default), hash: sums.sha256.then(Sha256::default), ..self }
     }
 
-    /// Returns the CRC-32 of the bytes written so far, if it [is computed](Self::with_checksum).
+    /// Returns the CRC-32 of the bytes written so far, if it [is computed](Self::with_sums).
     pub fn checksum(&self) -> Option<u32> {
         self.checksum.clone().map(Crc32::sum)
+    }
+
+    /// Returns the SHA-256 of the bytes written so far, if it [is computed](Self::with_sums).
+    pub fn sha256(&self) -> Option<[u8; 32]> {
+        self.hash.clone().map(Sha256::digest)
     }
 
     /// Syncs the file, renames it to the target and syncs the folder, or completes the upload. A file that is replaced passes its
@@ -108,8 +123,12 @@ impl io::Write for OutputFile {
             Medium::Local(file) => file.write(bytes)?,
             Medium::Upload { upload, .. } => upload.write(bytes)?,
         };
+        let written = bytes.get(..count).unwrap_or_default();
         if let Some(checksum) = &mut self.checksum {
-            checksum.add_bytes(bytes.get(..count).unwrap_or_default());
+            checksum.add_bytes(written);
+        }
+        if let Some(hash) = &mut self.hash {
+            hash.update(written);
         }
         Ok(count)
     }

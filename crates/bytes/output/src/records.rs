@@ -63,6 +63,8 @@ pub struct WrittenFile {
     pub path: PathBuf,
     /// CRC-32 of its bytes, if it was computed.
     pub crc32: Option<u32>,
+    /// SHA-256 of its bytes, if it was computed.
+    pub sha256: Option<[u8; 32]>,
 }
 
 /// Records of the outputs in one folder, by the name of the output.

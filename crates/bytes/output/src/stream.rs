@@ -6,16 +6,15 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use byte_source::{Blob, ProgressReporter, Sink, WINDOW, Window};
 
-use crate::{Destination, Error, OutputFile, Problem, Result};
+use crate::{Destination, Error, FileSums, OutputFile, Problem, Result};
 
 /// Starts the output `path`, which will have `len` bytes.
 pub(crate) fn create(
     destination: &Destination,
     (path, len): (&Path, u64),
-    with_checksum: bool,
+    sums: FileSums,
 ) -> Result<OutputFile> {
-    let output = destination.create(path, len)?;
-    Ok(if with_checksum { output.with_checksum() } else { output })
+    Ok(destination.create(path, len)?.with_sums(sums))
 }
 
 /// Maximum number of windows queued between the two threads.

@@ -98,7 +98,8 @@ pub fn inputs_digest(task: &str, inputs: &[Location], content: InputContent) -> 
 /// Returns the options that change an output, as JSON.
 fn options_text(options: &ConvertOptions) -> String {
     /// Options of which the bytes of an output do not depend.
-    const OTHERS: &[&str] = &["output", "no_clobber", "force", "dry_run", "no_sync", "max_expansion"];
+    const OTHERS: &[&str] =
+        &["output", "no_clobber", "force", "dry_run", "no_sync", "statement", "max_expansion"];
     let mut changing = to_object(options);
     changing.retain(|name, _| !OTHERS.contains(&name.as_str()));
     if !options.target.output().has_digest() {

@@ -137,6 +137,7 @@ pub fn convert_each(
     let jobs = batch.jobs.min(NonZeroUsize::new(inputs.len()).unwrap_or(NonZeroUsize::MIN));
     let outputs = EachOutputs {
         taken: Mutex::default(),
+        folder: options.output.clone(),
         records: RecordsNextToOutputs::new(batch.resume != Resume::ConvertAll, options.dry_run),
         resume: batch.resume,
     };
@@ -171,6 +172,8 @@ pub fn convert_each(
 /// Outputs of a batch, and of earlier ones.
 struct EachOutputs {
     taken: Mutex<TakenOutputs>,
+    /// Folder of the outputs, if there is one.
+    folder: Option<PathBuf>,
     records: RecordsNextToOutputs,
     resume: Resume,
 }
@@ -204,7 +207,7 @@ impl EachOutputs {
         let taken =
             self.taken.lock().unwrap_or_else(PoisonError::into_inner).take(planned.own_output(), input);
         taken?;
-        let output = BatchOutput::new(planned);
+        let output = BatchOutput::new(planned, self.folder.as_deref());
         let record = self.records.find(&output);
         if let Some(record) = record.map_err(|reason| reason.in_file(output.path()))? {
             let existing = check_existing(&output, &record, self.resume, observer)?;

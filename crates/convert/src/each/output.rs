@@ -1,13 +1,14 @@
 //! Conversion of a batch: what its output is made from, and whether that of an earlier batch is complete.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use batch::{JobOutput, record_output};
 use byte_source::{Cancelled, ErrorKind, Location, Observer};
 use output::{Destination, OutputRecord};
 
 use super::made_from;
-use crate::{ConvertReport, PlannedConversion, Result};
+use crate::statement::write::statement_path;
+use crate::{ConvertOptions, ConvertReport, PlannedConversion, Result};
 
 /// Output of one conversion of a batch.
 #[derive(Debug)]
@@ -20,10 +21,16 @@ pub struct BatchOutput {
 }
 
 impl BatchOutput {
-    /// Finds what the output of `conversion` is made from.
-    pub fn new(conversion: PlannedConversion) -> Self {
-        let conversion = PlannedConversion { checksums: true, ..conversion };
+    /// Finds what the output of `conversion` is made from. `folder` is that of the batch's outputs, if there is one. The statement goes
+    /// into the folder of statements, with the path of the output in its folder.
+    pub fn new(mut conversion: PlannedConversion, folder: Option<&Path>) -> Self {
+        conversion.checksums = true;
         let path = conversion.own_output();
+        if let Some(statement) = &mut conversion.options.statement {
+            let inside = folder.and_then(|folder| path.strip_prefix(folder).ok()).unwrap_or(&path);
+            let names = inside.components().filter(|part| matches!(part, Component::Normal(_)));
+            *statement = statement_path(&statement.join(names.collect::<PathBuf>()));
+        }
         // An input that cannot be read is reported when it is converted.
         let made_from = made_from::made_from_digest(&conversion).ok();
         Self { conversion, path, made_from }
@@ -68,7 +75,13 @@ impl JobOutput for BatchOutput {
 
     /// In a store, the versions of the files are enough.
     fn is_complete(&self) -> bool {
-        self.is_stored() || self.conversion.options.target.output().is_complete(&self.path)
+        let ConvertOptions { statement, target, destination, .. } = &self.conversion.options;
+        let is_there = |path: &PathBuf| match destination.store_of(path) {
+            Ok(Some(store)) => matches!(store.stat(path), Ok(Some(_))),
+            _ => path.is_file(),
+        };
+        statement.as_ref().is_none_or(is_there)
+            && (self.is_stored() || target.output().is_complete(&self.path))
     }
 
     fn verify(&self, observer: &dyn Observer) -> Result<bool, Cancelled> {

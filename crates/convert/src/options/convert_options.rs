@@ -61,6 +61,11 @@ pub struct ConvertOptions {
     /// Compute the digest of the tensors, for the summary and for carton.toml; reads them once more
     #[cfg_attr(feature = "cli", arg(long))]
     pub digest: bool,
+    /// Write what the output was made from to FILE, so that `verify --statement` can repeat the conversion: an in-toto statement
+    /// with SLSA provenance; with --each, FILE is the folder for the statements
+    #[serde(with = "path_json::option")]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath))]
+    pub statement: Option<PathBuf>,
     /// Convert one shard of a checkpoint alone
     #[cfg_attr(feature = "cli", arg(long))]
     pub single: bool,
@@ -133,6 +138,7 @@ impl Default for ConvertOptions {
             dry_run: false,
             no_sync: false,
             digest: false,
+            statement: None,
             single: false,
             incomplete: false,
             allow_dangerous: false,

@@ -8,5 +8,6 @@ mod no_output;
 mod options;
 mod plan;
 mod remote;
+mod statement;
 mod stored_outputs;
 mod value_limits;

@@ -203,6 +203,20 @@ impl CheckpointSources {
         Ok((self.copied.get_or_init(|| copied).1.clone(), notes))
     }
 
+    /// Returns the locations of the documents and tokenizers next to the files, in their store.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub fn companion_locations(&self) -> Result<Vec<Location>> {
+        let (companions, _) = companions(&self.documents_next_to)?;
+        Ok(companions.into_iter().map(|(_, path)| self.documents_next_to.at(path)).collect())
+    }
+
+    /// Returns the location of a document next to the files, which need not exist.
+    pub fn document(&self, name: &str) -> Location {
+        self.documents_next_to.at(self.documents_next_to.path().with_file_name(name))
+    }
+
     /// Rejects a set in which two paths lead to one file: its tensors would be merged with themselves.
     fn reject_duplicate_files(&self) -> Result<()> {
         if self.files.len() < 2 || !self.store.is_local() {
