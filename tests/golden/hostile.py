@@ -224,7 +224,7 @@ PICKLES = {
 OTHER_ZIPS = {
     "npz.pth": (archive([Entry("x.npy", b"\x93NUMPY")]), "a NumPy archive"),
     "mar.pth": (archive([Entry("MAR-INF/MANIFEST.json", b"{}"), Entry("model.pt", b"")]), "a TorchServe archive"),
-    "pt2.pth": (archive([Entry("x/archive_format", b"pt2"), Entry("x/models/model.json", b"{}")]), "an exported program"),
+    "pt2.pth": (archive([Entry("x/archive_format", b"pt2"), Entry("x/models/model.json", b"{}")]), "an exported program without the document of its weights"),
     "zipped.pth": (archive([Entry("best/model.pth", b"")]), "a checkpoint in a zip archive"),
 }
 

@@ -12,19 +12,20 @@ use byte_source::Observer;
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt, HashSet};
 use pickle_vm::{Heap, ObjectId, Pickle};
-use safetensors_format::{EntryError, METADATA_KEY};
+use safetensors_format::METADATA_KEY;
 use self_cell::self_cell;
 use tensor::{CompoundTensor, Tensor, TensorEntry, Tensors};
 
 use crate::compound::CompoundItem;
-use crate::container::{ContainerContents, HeaderTensors, line_ends};
+use crate::container::{ContainerContents, HeaderTensors, PartContent, PickledPart, UnreadTensor, line_ends};
 use crate::find_omissions;
 use crate::item::{CheckpointItem, CheckpointValue, ItemContent, KeyEnds};
 use crate::limits::CheckpointLimits;
-use crate::omission::Omissions;
+use crate::omission::{OmissionReason, Omissions};
+use crate::pickled_parts;
 use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
-use crate::{CheckpointNote, Container, Error, Global, Problem, Result, wrapper};
+use crate::{CheckpointNote, Container, Error, Global, Problem, Result, Risk, wrapper};
 
 /// Maximum number of tensors that are listed with a number, because an earlier one has their name.
 const TWINS_MAX: usize = 8;
@@ -115,7 +116,7 @@ impl Checkpoint {
     /// Those of [`read_with_observer`](Self::read_with_observer), for all else.
     pub fn read_readable(container: &Container, observer: &dyn Observer) -> Result<Self> {
         match container.contents().as_named() {
-            Some(named) => Self::read_named(container, named),
+            Some(named) => Self::read_named(container, named, observer),
             None => Self::read_pickled(container, observer)
                 .map_err(|error| line_ends::explain(error, &**container.source())),
         }
@@ -132,7 +133,8 @@ impl Checkpoint {
     /// Lists the metadata and then the tensors of a container whose header names its tensors.
     fn read_named(
         container: &Container,
-        HeaderTensors { tensors, metadata, unread, .. }: &HeaderTensors,
+        HeaderTensors { tensors, metadata, unread, parts, .. }: &HeaderTensors,
+        observer: &dyn Observer,
     ) -> Result<Self> {
         let mut metadata_key = KeyEnds::NONE;
         metadata_key.set(0, Some(METADATA_KEY.len()));
@@ -145,11 +147,77 @@ impl Checkpoint {
         let located = located.map(|(name, tensor)| CheckpointItem::from_tensor(name, tensor));
         let mut items: Vec<CheckpointItem> = metadata.iter().map(value).chain(located).collect();
         items.extend(tensors.entries().filter_map(item_of));
-        let reason = |(name, reason): &(String, EntryError)| {
-            let reason = safetensors_format::Error::Entry { name: name.clone(), reason: reason.clone() };
-            (name.clone(), Problem::OtherDtype { tensor: name.clone(), reason }.into())
+        let reason = |(name, reason): &(String, UnreadTensor)| (name.clone(), reason.problem(name).into());
+        let mut checkpoint =
+            Self { items, unreadable: unread.iter().map(reason).collect(), ..Self::default() };
+        for omission in container.unread_omissions() {
+            checkpoint.left_out.add(omission.clone());
+            if omission.reason == OmissionReason::Pickled {
+                checkpoint
+                    .notes
+                    .push(pickled_parts::left_out_note(&omission.name, "it is an object, not a tensor"));
+            }
+        }
+        for part in parts {
+            checkpoint.add_part(part, observer)?;
+        }
+        if !parts.is_empty()
+            && let Some((name, _)) = find_duplicate_name(&checkpoint.items)
+        {
+            return Err(Problem::DuplicateInParts { name }.into());
+        }
+        Ok(checkpoint)
+    }
+
+    /// Adds the tensors of an archive in an exported program. What is not the dict of the weights cannot keep them from being read.
+    fn add_part(&mut self, part: &PickledPart, observer: &dyn Observer) -> Result<()> {
+        let is_state = part.content == PartContent::StateDict;
+        let container = match Container::from_part(part, observer) {
+            Ok(container) => container,
+            Err(error) if is_state => return Err(error),
+            Err(error) => {
+                observer.check()?;
+                let reason =
+                    UnreadTensor::Damaged(format!("record `{}`: {error}", part.record.escape_debug()));
+                let unread = part.names().map(|name| (name.to_owned(), reason.problem(name).into()));
+                self.unreadable.extend(unread);
+                return Ok(());
+            }
         };
-        Ok(Self { items, unreadable: unread.iter().map(reason).collect(), ..Self::default() })
+        match Self::read_pickled(&container, observer) {
+            Ok(inner) if is_state => {
+                self.add_globals(inner.globals().iter().cloned());
+                self.add_items(part, inner);
+            }
+            Ok(inner) => match inner.globals().iter().find(|global| global.risk() == Risk::Dangerous) {
+                Some(global) => self.leave_out(part, &format!("its pickle names `{global}`")),
+                None => self.add_items(part, inner),
+            },
+            Err(error) if is_state => return Err(error),
+            Err(error) => {
+                observer.check()?;
+                self.leave_out(part, &format!("its pickle makes none: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, part: &PickledPart, why: &str) {
+        for name in part.names() {
+            self.notes.push(pickled_parts::left_out_note(name, why));
+            self.left_out.add(pickled_parts::omission(name));
+        }
+    }
+
+    fn add_items(&mut self, part: &PickledPart, inner: Self) {
+        self.notes.extend(inner.notes);
+        let added = pickled_parts::named_items(part, inner.items);
+        for name in added.objects {
+            self.notes.push(pickled_parts::left_out_note(&name, "it is an object, not a tensor"));
+            self.left_out.add(pickled_parts::omission(&name));
+        }
+        self.items.extend(added.items);
+        self.unreadable.extend(added.unread.into_iter().map(|(name, problem)| (name, problem.into())));
     }
 
     fn read_pickled(container: &Container, observer: &dyn Observer) -> Result<Self> {

@@ -266,6 +266,12 @@ pub enum Problem {
     /// A tensor of a safetensors file has a dtype that PyTorch and the format do not share.
     #[error("{reason}")]
     OtherDtype { tensor: String, reason: safetensors_format::Error },
+    /// What an exported program says about a tensor contradicts its records.
+    #[error("tensor `{}`: {reason}", tensor.escape_debug())]
+    DamagedTensor { tensor: String, reason: String },
+    /// A tensor of an exported program has no numbers that could be read.
+    #[error("tensor `{}`: {reason}", tensor.escape_debug())]
+    UnsupportedTensor { tensor: String, reason: String },
     /// The file is damaged, as by a program that changes the line ends of texts.
     #[error(
         "{reason}; {how}, so that a transfer as text, or Git, has changed its line ends: copy it again as binary"
@@ -334,9 +340,9 @@ details! {
         Option: NoPickle;
         Input: Format, Archive, PickleCount, Duplicate, DuplicateInParts, MissingShard, ExtraShard, MissingTensor, PartsDisagree,
             CopiesDiffer, EqualShards, WrongSplit, TensorInTwoFiles, IndexDisagrees, Unlisted;
-        Unsupported: Limit, CompressedPickle, Expansion, Expanded, UnknownSplit, OtherDtype;
+        Unsupported: Limit, CompressedPickle, Expansion, Expanded, UnknownSplit, OtherDtype, UnsupportedTensor;
         Damaged: CaseInsensitiveDuplicate, Link, MissingRecord, Inflate, ByteOrder, MissingStorage, TruncatedFile,
-            Layout, Tar, PersistentId, ShortRecord, Rebuild, Document, LineEnds;
+            Layout, Tar, PersistentId, ShortRecord, Rebuild, Document, LineEnds, DamagedTensor;
         [0]: Zip, TemporaryFile;
         {pickle_kind => reason}: Pickle;
     }
@@ -359,6 +365,8 @@ impl Problem {
             | Self::PartsDisagree { tensor, .. }
             | Self::CopiesDiffer { tensor, .. }
             | Self::Expanded { tensor, .. }
+            | Self::DamagedTensor { tensor, .. }
+            | Self::UnsupportedTensor { tensor, .. }
             | Self::WrongSplit { tensor, .. }
             | Self::UnknownSplit { tensor, .. } => Place::tensor(tensor),
             _ => Place::default(),

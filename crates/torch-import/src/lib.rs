@@ -39,6 +39,7 @@ mod objects;
 mod omission;
 mod path;
 mod persistent;
+mod pickled_parts;
 mod pickles;
 mod rebuild;
 mod risk;
@@ -58,7 +59,9 @@ pub use checkpoint::{Checkpoint, TwinName};
 pub use compound::CompoundItem;
 pub use container::formats::zip::archive_member;
 pub use container::formats::{CONTAINERS, containers, is_checkpoint_extension, register_container};
-pub use container::{Container, ContainerContents, ContainerFormat};
+pub use container::{
+    Container, ContainerContents, ContainerFormat, ExportedModel, GraphArgument, GraphSignature,
+};
 pub use encoded::EncodedBytes;
 pub use error::{Problem, pickle_kind};
 pub use globals::Global;

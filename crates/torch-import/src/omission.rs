@@ -91,6 +91,10 @@ pub enum OmissionReason {
     ExtraFile,
     /// Part of the inputs with which a TorchScript model was traced.
     TracedInput,
+    /// Object of an exported program that is no tensor, or whose pickle makes none.
+    Pickled,
+    /// Compiled code of an exported program, which may have weights in it.
+    CompiledCode,
     /// Record of an archive that PyTorch does not write.
     UnknownRecord,
 }

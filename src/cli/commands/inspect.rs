@@ -10,7 +10,7 @@ use byte_source::{format_bytes, format_count, format_things};
 use carton_format::Carton;
 use inspect::{InspectReport, RowStatistics, TensorHash, TensorRow};
 use open::{AdapterOverview, ValueRows};
-use torch_import::is_checkpoint_extension;
+use torch_import::{GraphArgument, GraphSignature, is_checkpoint_extension};
 
 use super::convert_report::with_error_object;
 use super::{inspect_tree, inspect_values};
@@ -238,6 +238,9 @@ fn print_totals(out: &mut dyn Write, report: &InspectReport) -> io::Result<()> {
     ] {
         writeln!(out, "{DIM}{label:<12}{DIM:#}{value}")?;
     }
+    for program in &report.programs {
+        writeln!(out, "{DIM}{:<12}{DIM:#}{}", "program", escape_hidden(program_text(program)))?;
+    }
     for note in &report.notes {
         writeln!(
             out,
@@ -247,6 +250,24 @@ fn print_totals(out: &mut dyn Write, report: &InspectReport) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Returns the arguments and results of a program, and how many tensors it has.
+fn program_text(program: &GraphSignature) -> String {
+    let of_kind = |arguments: &'_ [GraphArgument], kind: &'_ str| -> Vec<String> {
+        let text = |argument: &GraphArgument| {
+            let shape = argument.shape.as_ref().map(|shape| format!(" [{}]", shape.join(", ")));
+            let dtype = argument.dtype.map(|dtype| format!(" {dtype}"));
+            [Some(argument.name.clone()), dtype, shape].into_iter().flatten().collect()
+        };
+        arguments.iter().filter(|argument| argument.kind == kind).map(text).collect()
+    };
+    let inputs = of_kind(&program.inputs, "user_input").join(", ");
+    let outputs = of_kind(&program.outputs, "user_output").join(", ");
+    let counts = [("parameter", "parameter"), ("buffer", "buffer"), ("tensor_constant", "constant")];
+    let counts = counts.map(|(kind, thing)| format_things(of_kind(&program.inputs, kind).len(), thing));
+    let version = program.torch_version.as_deref().map_or_else(String::new, |it| format!("; PyTorch {it}"));
+    format!("{}: inputs {inputs}; outputs {outputs}; {}{version}", program.model, counts.join(", "))
 }
 
 /// Counts the known globals, and lists the names of all others by risk.

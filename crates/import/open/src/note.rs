@@ -307,11 +307,13 @@ fn out_of_range_effect(to: Dtype) -> &'static str {
 }
 
 impl Note {
-    /// Creates a note for each reason for which something is left out, except constants, which the notes of the container
-    /// report.
+    /// Creates a note for each reason for which something is left out, except constants and the objects of exported programs, which
+    /// the notes of the container and of the checkpoint report.
     pub fn omission_notes(left_out: &Omissions) -> Vec<Self> {
         const SHOWN: usize = 3;
-        let totals = left_out.totals.iter().filter(|total| total.reason != OmissionReason::Constant);
+        let totals = left_out.totals.iter();
+        let totals = totals
+            .filter(|total| !matches!(total.reason, OmissionReason::Constant | OmissionReason::Pickled));
         let note = |total: &OmissionTotal| {
             let same = |omission: &&Omission| (omission.kind, omission.reason) == (total.kind, total.reason);
             let names = left_out.listed.iter().filter(same).filter(|omission| !omission.name.is_empty());
@@ -349,6 +351,7 @@ fn omission_reason_text(total: &OmissionTotal) -> &'static str {
         OmissionReason::Unreferenced => "which nothing in the checkpoint refers to",
         OmissionReason::Constant => "used by the archive's code",
         OmissionReason::MobileCode => "with code for mobile devices",
+        OmissionReason::CompiledCode => "compiled code, which may have weights in it",
         OmissionReason::ExtraFile => either("an extra file", "extra files"),
         OmissionReason::TracedInput => "the inputs that the model was traced with",
         OmissionReason::UnknownRecord => "not part of a checkpoint",

@@ -12,7 +12,9 @@ use safetensors_format::{EntryError, TensorLocation};
 use tensor::{ByteOrder, Storage, StorageRecords, Tensors};
 use zip_format::ZipIndex;
 
+use super::formats::exported::signature::ExportedModel;
 use super::inflate::RecordBytes;
+use super::pickled_part::PickledPart;
 use crate::omission::Omission;
 use crate::persistent::PersistentTensor;
 use crate::script_modules::ScriptModules;
@@ -38,7 +40,7 @@ pub(super) enum TensorSource {
     /// Pickle whose tensors are views of storages.
     PickleNames(Box<PickledTensors>),
     /// Header without a pickle, such as that of a safetensors file.
-    HeaderNames(HeaderTensors),
+    HeaderNames(Box<HeaderTensors>),
 }
 
 /// A pickle, and the data needed to find the storages that it refers to.
@@ -102,7 +104,37 @@ pub(crate) struct HeaderTensors {
     /// Metadata without the entries that became `ties`, in the header's order.
     pub(crate) metadata: Vec<(String, CheckpointValue)>,
     /// Tensors that cannot be read, and why.
-    pub(crate) unread: Vec<(String, EntryError)>,
+    pub(crate) unread: Vec<(String, UnreadTensor)>,
+    /// Archives in the file that hold further tensors.
+    pub(crate) parts: Vec<PickledPart>,
+    /// Models of an exported program.
+    pub(super) models: Vec<ExportedModel>,
+}
+
+/// Reason for which a tensor that a document names cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) enum UnreadTensor {
+    /// Entry of the header of a safetensors file.
+    Entry(EntryError),
+    /// The file contradicts itself; with the reason, as the end of a sentence.
+    Damaged(String),
+    /// Tensor of a kind that is not read; with the reason, as the end of a sentence.
+    Unsupported(String),
+}
+
+impl UnreadTensor {
+    /// Creates the error for a tensor of this name.
+    pub(crate) fn problem(&self, tensor: &str) -> Problem {
+        let tensor = tensor.to_owned();
+        match self.clone() {
+            Self::Entry(reason) => {
+                let reason = safetensors_format::Error::Entry { name: tensor.clone(), reason };
+                Problem::OtherDtype { tensor, reason }
+            }
+            Self::Damaged(reason) => Problem::DamagedTensor { tensor, reason },
+            Self::Unsupported(reason) => Problem::UnsupportedTensor { tensor, reason },
+        }
+    }
 }
 
 /// Converts texts with their keys to values.
@@ -218,7 +250,7 @@ impl ContainerContents {
             storages: Arc::default(),
             unread_records: Vec::new(),
             notes: Vec::new(),
-            tensor_source: TensorSource::HeaderNames(named),
+            tensor_source: TensorSource::HeaderNames(Box::new(named)),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::Result;
 
 /// Extensions of the files that `torch.save` writes, whatever their format.
 pub(super) const TORCH_EXTENSIONS: &[&str] =
-    &["pth", "pt", "bin", "ckpt", "th", "torch", "pth.tar", "pt.tar"];
+    &["pth", "pt", "bin", "ckpt", "th", "torch", "pth.tar", "pt.tar", "pt2"];
 
 /// A container format of checkpoints. [`register_container`](crate::register_container) adds one of another crate.
 ///

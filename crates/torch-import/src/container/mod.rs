@@ -7,6 +7,7 @@ pub(crate) mod formats;
 pub(crate) mod inflate;
 mod joined;
 pub(crate) mod line_ends;
+pub(crate) mod pickled_part;
 pub(crate) mod sniff;
 pub(crate) mod tar_members;
 
@@ -22,9 +23,11 @@ use zip_format::{CompressionMethod, Entry};
 
 pub use contents::ContainerContents;
 use contents::PickledTensors;
-pub(crate) use contents::{HeaderTensors, to_u64_range};
+pub(crate) use contents::{HeaderTensors, UnreadTensor, to_u64_range};
 pub use format::ContainerFormat;
+pub use formats::exported::signature::{ExportedModel, GraphArgument, GraphSignature};
 use formats::safetensors;
+pub(crate) use pickled_part::{PartContent, PickledPart};
 
 use crate::omission::Omission;
 use crate::persistent::{PersistentTensor, StorageRef, key_text};
@@ -89,6 +92,20 @@ impl Container {
     /// When a file cannot be read, or `byteorder` is wrong.
     pub fn from_unpacked(path: &Path, files: Vec<(String, Arc<dyn Source>)>) -> Result<Self> {
         Ok(Self(Arc::new(formats::unpacked::open(path, files)?)))
+    }
+
+    /// Opens an archive in the file of an exported program.
+    ///
+    /// # Errors
+    /// When it is no archive that `torch.save` wrote, or is damaged.
+    pub(crate) fn from_part(part: &PickledPart, observer: &dyn Observer) -> Result<Self> {
+        let checks = Checks::for_source(&*part.file);
+        Ok(Self(Arc::new(formats::zip::open_saved(Arc::clone(&part.file), checks, observer)?)))
+    }
+
+    /// Returns the models of an exported program; empty for other formats.
+    pub fn exported_models(&self) -> &[ExportedModel] {
+        self.0.as_named().map_or(&[], |named| &named.models)
     }
 
     /// Opens a file of parts of tensors, which another file names, such as `__0_0.distcp`. As a checkpoint, it has no

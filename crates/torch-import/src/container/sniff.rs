@@ -205,7 +205,10 @@ pub(super) fn open(
         let reason = "it starts with a pickle, and PyTorch would read the tar archive";
         return Err(Problem::Tar(reason.to_owned()).into());
     }
-    Ok(ContainerContents { format: format.name(), ..format.open(file, checks, observer)? })
+    let contents = format.open(file, checks, observer)?;
+    // The archive of an exported program says so itself.
+    let name = if contents.format.is_empty() { format.name() } else { contents.format };
+    Ok(ContainerContents { format: name, ..contents })
 }
 
 /// Returns the format of a file whose header names its tensors, so that it has no pickle.

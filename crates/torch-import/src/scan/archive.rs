@@ -12,7 +12,7 @@ use super::numpy::NPY_MAGIC;
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
 use crate::Problem;
-use crate::container::formats::{legacy, tar, zip};
+use crate::container::formats::{legacy, tar, zip_archive};
 use crate::container::{inflate, tar_members};
 use crate::scan::budget::ScanBudget;
 use crate::script_modules::ScriptModules;
@@ -63,6 +63,8 @@ fn is_apple_double<B: AsRef<[u8]>>(name: &str, start: impl FnOnce() -> B) -> boo
 #[derive(Clone, Copy)]
 pub(super) struct ArchiveTraits {
     pub(super) is_checkpoint: bool,
+    /// True if it is the archive of an exported program.
+    is_exported: bool,
     has_checksums: bool,
     /// True if the archive ends before its central directory.
     is_cut: bool,
@@ -163,7 +165,7 @@ impl<'a> Scanner<'a, '_> {
                 format!("{place}`{first}` and `{second}` are both the root of a checkpoint")
             });
         }
-        let twins = archive_root(entries).and_then(|root| zip::find_case_duplicate(entries, root));
+        let twins = archive_root(entries).and_then(|root| zip_archive::find_case_duplicate(entries, root));
         if let Some((first, second)) = twins.filter(|_| roots.len() == 1) {
             let error =
                 Problem::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() };
@@ -214,7 +216,8 @@ impl<'a> Scanner<'a, '_> {
                 format!("{place}a compiled model ({compiled} records), whose code and flags for a compiler are not scanned")
             });
         }
-        ArchiveTraits { is_checkpoint, has_checksums: sums, is_cut: false, depth: 0 }
+        let is_exported = entries.iter().any(|entry| is_named(&entry.name, "archive_format"));
+        ArchiveTraits { is_checkpoint, is_exported, has_checksums: sums, is_cut: false, depth: 0 }
     }
 
     /// Scans one entry, whose bytes in the archive are `stored`.
@@ -225,7 +228,7 @@ impl<'a> Scanner<'a, '_> {
         stored: Cow<'a, [u8]>,
         archive: ArchiveTraits,
     ) {
-        let ArchiveTraits { is_checkpoint, has_checksums: sums, is_cut, depth } = archive;
+        let ArchiveTraits { is_checkpoint, is_exported, has_checksums: sums, is_cut, depth } = archive;
         if stored.is_empty() {
             return;
         }
@@ -238,7 +241,8 @@ impl<'a> Scanner<'a, '_> {
             self.compare_checksum(&record, entry, &stored);
         }
         let is_code = is_code(&entry.name);
-        let holds_numbers = is_checkpoint && is_storage(&entry.name);
+        let holds_numbers =
+            is_checkpoint && is_storage(&entry.name) || is_exported && is_exported_storage(&entry.name);
         let document = DocumentKind::in_archive(&entry.name, || content_start(&stored, entry.method))
             .filter(|_| !holds_numbers);
         let is_scanned = pickle
@@ -391,7 +395,8 @@ impl<'a> Scanner<'a, '_> {
 
 /// Returns true if an entry is a pickle by its name.
 fn is_pickle(name: &str) -> bool {
-    PICKLES.iter().any(|end| is_named(name, end))
+    name.contains("/data/constants/opaque_obj_")
+        || PICKLES.iter().any(|end| is_named(name, end))
         || ["pkl", "pickle"].iter().any(|extension| has_extension(name, extension))
 }
 
@@ -427,7 +432,7 @@ fn is_package(entries: &[Entry]) -> bool {
 /// Finds a record of a checkpoint whose name PyTorch writes with other capitals. Returns its name and, in part, the usual one.
 fn find_other_case(entries: &[Entry]) -> Option<(&str, &'static str)> {
     let root = entries.first()?.name.split_inclusive('/').next()?;
-    let starts = zip::starts_with_ignoring_case;
+    let starts = zip_archive::starts_with_ignoring_case;
     let named = || {
         let names = entries.iter().map(|entry| entry.name.as_str());
         names.filter(|name| starts(name, root)).filter_map(|whole| Some((whole, whole.get(root.len()..)?)))
@@ -454,6 +459,18 @@ fn is_storage(name: &str) -> bool {
     let mut parts = name.rsplit('/');
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     parts.next().is_some_and(is_number) && matches!(parts.next(), Some("data" | "constants" | "tensors"))
+}
+
+/// Returns true if an entry of an exported program is a storage, unless it is pickled: `ROOT/data/weights/weight_0`.
+fn is_exported_storage(name: &str) -> bool {
+    let number = |(folder, file): (&str, &str)| {
+        let kinds = [("data/weights", "weight_"), ("data/constants", "tensor_")];
+        kinds
+            .iter()
+            .find_map(|(end, start)| file.strip_prefix(start).filter(|_| folder.ends_with(end)))
+            .map(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    name.rsplit_once('/').and_then(number).unwrap_or(false)
 }
 
 /// Returns the first bytes of a record's content.

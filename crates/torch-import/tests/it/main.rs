@@ -5,6 +5,7 @@ mod cancelled;
 mod compressed_bombs;
 mod containers;
 mod documents;
+mod exported;
 mod gadgets;
 mod gguf;
 mod rebuilds;

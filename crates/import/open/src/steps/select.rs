@@ -7,7 +7,8 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use serde::{Deserialize, Serialize};
 use tensor::{CompoundTensor, StorageId, Tensor, TensorEntry, Tensors};
 use torch_import::{
-    Checkpoint, CheckpointItem, CompoundItem, CompoundKind, ItemContent, OmissionReason, OmissionTotal,
+    Checkpoint, CheckpointItem, CompoundItem, CompoundKind, Container, ItemContent, OmissionReason,
+    OmissionTotal,
 };
 
 use super::name_patterns::{NamePatterns, unused_patterns};
@@ -92,7 +93,9 @@ impl Selection {
         model.checkpoint.unreadable.retain(is_selected);
         model.checkpoint.refuse_unreadable()?;
         let mut origins = model.origins.is_some().then(Vec::new);
-        let tensors = select(self, &model.checkpoint, &mut model.notes, origins.as_mut())?;
+        let everything = self.names_only_program(model).then(|| self.clone().key(""));
+        let selection = everything.as_ref().unwrap_or(self);
+        let tensors = select(selection, &model.checkpoint, &mut model.notes, origins.as_mut())?;
         if self.strip_prefix.is_none() {
             let names: Vec<&str> = tensors.names().collect();
             let note = wrapper_note(&names, || has_own_prefix(model));
@@ -101,6 +104,18 @@ impl Selection {
         model.notes.extend(adapter::factor_form(tensors.names()).map(|form| Note::AdapterFactors { form }));
         model.set_tensors(tensors, origins);
         Ok(())
+    }
+
+    /// Returns true if the key is the name of the only model of an exported program, whose tensors have their own names.
+    fn names_only_program(&self, model: &Model) -> bool {
+        let mut programs = model.containers.iter().flat_map(Container::exported_models);
+        let Some(key) =
+            self.key.as_deref().filter(|key| programs.next().is_some_and(|only| only.name == *key))
+        else {
+            return false;
+        };
+        let is_below = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
+        programs.next().is_none() && !model.checkpoint.items.iter().any(|item| is_below(&item.name))
     }
 
     /// Selects among tensors that are taken from the checkpoint already, by the names that they have now and had there.

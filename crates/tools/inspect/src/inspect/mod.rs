@@ -9,7 +9,7 @@ pub(crate) mod statistics;
 
 use byte_source::Location;
 use foldhash::{HashMap, HashMapExt, HashSet};
-use open::files::ShardPolicy;
+use open::files::{FilesNote, ShardPolicy};
 use open::{
     AdapterOverview, Model, NamePatterns, Note, OpenOptions, Totals, ValueRow, ValueRows, encode_descriptions,
 };
@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use tensor::Tensors;
 use torch_import::{
-    Checkpoint, CheckpointItem, CheckpointValue, Container, ItemContent, Omission, OmissionReason, Risk,
-    ValueExtent,
+    Checkpoint, CheckpointItem, CheckpointNote, CheckpointValue, Container, GraphSignature, ItemContent,
+    Omission, OmissionReason, Risk, ValueExtent,
 };
 
 use self::hashes::hash_rows;
@@ -128,6 +128,9 @@ pub struct InspectReport {
     /// Settings of the adapter whose tensors these are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter: Option<AdapterOverview>,
+    /// Arguments and results of the programs in an archive of `torch.export`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<GraphSignature>,
     /// Tensors in the requested order.
     pub tensors: Vec<TensorRow>,
     /// Modules and tensors as a tree, if the options ask for it.
@@ -177,6 +180,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     let value_count = items.iter().filter(|item| matches!(item.content, ItemContent::Value(_))).count();
     let value_count = rows.as_ref().map_or(value_count, Vec::len);
     let left_out = Note::omission_notes(&checkpoint.left_out);
+    let (programs, damaged) = signatures(&containers);
     let risk = |risk: Risk| Json::from(risk.name());
     // Those of a carton are about the module that was made of the tensors.
     let globals = if rows.is_some() { &[] } else { checkpoint.globals() }.iter();
@@ -187,13 +191,14 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         files: if names.len() > 1 { names } else { Vec::new() },
         nbytes,
         adapter: AdapterOverview::read(&sources).ok().flatten(),
+        programs,
         globals: globals.clone().map(ToString::to_string).collect(),
         risks: globals.map(|global| (global.to_string(), risk(global.risk()))).collect(),
         values: None,
         value_count,
         totals: Totals::default(),
         left_out_count: checkpoint.left_out.count(),
-        notes: notes.into_iter().chain(left_out).chain(quantization_notes).collect(),
+        notes: notes.into_iter().chain(left_out).chain(damaged).chain(quantization_notes).collect(),
         left_out: std::mem::take(&mut checkpoint.left_out.listed),
         tensors: Vec::new(),
         tree: None,
@@ -231,6 +236,21 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     Ok(report)
 }
 
+/// Returns the signatures of the programs in the files, and a note for each that is damaged: the tensors can be read without it.
+fn signatures(containers: &[Container]) -> (Vec<GraphSignature>, Vec<Note>) {
+    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    for model in containers.iter().flat_map(Container::exported_models) {
+        match model.signature() {
+            Ok(signature) => found.extend(signature),
+            Err(error) => {
+                let note = CheckpointNote::Format { text: error.to_string() };
+                notes.push(Note::Sources(FilesNote::Container { files: Vec::new(), note }));
+            }
+        }
+    }
+    (found, notes)
+}
+
 /// Lists tensors that are not from a checkpoint, such as those that a program holds. `nbytes` is the length of their file, and
 /// `options` are those of an inspection; values are not listed.
 ///
@@ -252,6 +272,7 @@ pub fn inspect_tensors(
         files: Vec::new(),
         nbytes,
         adapter: None,
+        programs: Vec::new(),
         globals: Vec::new(),
         risks: Map::new(),
         values: None,

@@ -1,5 +1,6 @@
 //! The container formats: those of this crate, each in a file of its own, and those that other crates register.
 
+pub(crate) mod exported;
 pub(crate) mod gguf;
 pub(crate) mod legacy;
 pub(crate) mod pickle;
@@ -7,6 +8,7 @@ pub(super) mod safetensors;
 pub(crate) mod tar;
 pub(super) mod unpacked;
 pub(crate) mod zip;
+pub(crate) mod zip_archive;
 
 use std::sync::{PoisonError, RwLock};
 

@@ -11,7 +11,7 @@ use safetensors_format::{FORMAT_KEY, Header, METADATA_KEY, TensorLocation, is_sa
 use tensor::{Storage, Tensor, contiguous_strides};
 
 use crate::Result;
-use crate::container::contents::{ContainerContents, HeaderTensors, text_values};
+use crate::container::contents::{ContainerContents, HeaderTensors, UnreadTensor, text_values};
 use crate::container::format::ContainerFormat;
 use crate::error::safetensors_error;
 
@@ -42,6 +42,7 @@ impl ContainerFormat for SafetensorsFormat {
         let Header { metadata, tensors, not_texts, unread } = header;
         let (ties, metadata) = split_ties(metadata, &tensors);
         let metadata = text_values(metadata);
+        let unread = unread.into_iter().map(|(name, reason)| (name, UnreadTensor::Entry(reason))).collect();
         let named = HeaderTensors { located: tensors, ties, metadata, unread, ..HeaderTensors::default() };
         let contents = ContainerContents::named(file, named);
         Ok(match not_texts_note(&not_texts) {

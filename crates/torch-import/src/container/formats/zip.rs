@@ -3,21 +3,19 @@
 //! Facts: `caffe2/serialize/inline_container.cc`. The root folder is the file's stem, `archive`, `consolidated` or any
 //! other name. Records not mentioned here are ignored.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::{Checks, Observer, Prefetched, Region, Source};
+use byte_source::{Checks, Observer, Prefetched, Source};
 use pickle_vm::PickleLimits;
-use tensor::{ByteOrder, StorageRecord, StorageRecords};
-use zip_format::{CompressionMethod, Entry, ZipIndex};
+use tensor::ByteOrder;
+use zip_format::{Entry, ZipIndex};
 
-use crate::container::contents::{
-    ContainerContents, PickledTensors, RECORDS_PER_CHECK, index_error, pickle_error,
-};
+use super::exported::{self, ExportedLayout};
+use super::zip_archive::{ZipArchive, member, read_whole};
+use crate::container::contents::{ContainerContents, PickledTensors, index_error, pickle_error};
 use crate::container::format::{ContainerFormat, TORCH_EXTENSIONS};
-use crate::container::inflate::{self, RecordBytes};
+use crate::container::inflate;
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{CheckpointNote, Error, Problem, Result};
 
@@ -57,28 +55,45 @@ pub(crate) fn recognises(bytes: &[u8]) -> bool {
 
 fn open(file: Arc<dyn Source>, checks: Checks, observer: &dyn Observer) -> Result<ContainerContents> {
     let (index, file) = ZipIndex::open(file, checks, observer).map_err(index_error)?;
-    let root = checkpoint_root(&index)?;
-    if let Some((first, second)) = find_case_duplicate(&index.entries, root) {
-        return Err(
-            Problem::CaseInsensitiveDuplicate { first: first.to_owned(), second: second.to_owned() }.into()
-        );
+    match ExportedLayout::find(&index) {
+        Some(layout) => exported::open(&ZipArchive::new(index, file, layout.root())?, &layout, observer),
+        None => open_checkpoint(index, file, checks, observer),
     }
-    if let Some(link) = index.entries.iter().find(|entry| entry.is_link) {
-        return Err(Problem::Link { record: link.name.clone() }.into());
-    }
-    // An archive saved without checksums has CRC-32 0 everywhere; a single 0 is a checksum.
-    let checksums = index.entries.iter().any(|entry| entry.crc != 0);
-    let mut notes = Vec::new();
-    if !checksums {
-        notes.push(CheckpointNote::NoChecksums);
-    }
+}
+
+/// Opens an archive that `torch.save` wrote, such as one in an exported program, and no other archive.
+///
+/// # Errors
+/// When the archive is another one, or is damaged.
+pub(crate) fn open_saved(
+    file: Arc<dyn Source>,
+    checks: Checks,
+    observer: &dyn Observer,
+) -> Result<ContainerContents> {
+    let (index, file) = ZipIndex::open(file, checks, observer).map_err(index_error)?;
+    let contents = open_checkpoint(index, file, checks, observer)?;
+    Ok(ContainerContents { format: ZipFormat.name(), ..contents })
+}
+
+fn open_checkpoint(
+    index: ZipIndex,
+    file: Arc<dyn Source>,
+    checks: Checks,
+    observer: &dyn Observer,
+) -> Result<ContainerContents> {
+    let root = checkpoint_root(&index)?.to_owned();
+    let root = root.as_str();
+    let archive = ZipArchive::new(index, file, root)?;
+    let mut notes = archive.notes();
+    let ZipArchive { index, file, checksums } = &archive;
+    let checksums = *checksums;
     let pickle_record = format!("{root}{PICKLE}");
     let constants_record = format!("{root}constants.pkl");
-    let byte_order_record = find_ignoring_case(&index, format!("{root}byteorder"));
+    let byte_order_record = find_ignoring_case(index, format!("{root}byteorder"));
     let near = match checks {
-        Checks::AtOnce => Arc::clone(&file),
+        Checks::AtOnce => Arc::clone(file),
         Checks::WhenRead => {
-            prefetch_small_records(&file, &index, &[&pickle_record, &constants_record, &byte_order_record])?
+            prefetch_small_records(file, index, &[&pickle_record, &constants_record, &byte_order_record])?
         }
     };
     let whole = |name: &str| index.find(name).map(|entry| read_whole(&near, entry, checksums)).transpose();
@@ -99,31 +114,13 @@ fn open(file: Arc<dyn Source>, checks: Checks, observer: &dyn Observer) -> Resul
     let has_constants = notes.iter().any(|note| matches!(note, CheckpointNote::Constants { .. }));
     let others = index.entries.iter().filter(|entry| !is_storage(entry) && entry.len > 0);
     let unread = others.filter_map(|entry| unread_omission(root, entry, has_constants)).collect();
-    inflate::check_storages(file.len(), index.entries.iter().filter(|entry| is_storage(entry)))?;
-    let inflated =
-        inflate::inflate_to_file(&*file, index.entries.iter().filter(|entry| is_storage(entry)), checksums)?;
-    let mut storages = StorageRecords::with_capacity(&prefix, index.entries.len());
-    let mut next = 0_u64;
-    for (number, entry) in index.entries.iter().filter(|entry| is_storage(entry)).enumerate() {
-        if number.is_multiple_of(RECORDS_PER_CHECK) {
-            observer.check()?;
-        }
-        let record = if entry.method == CompressionMethod::Stored {
-            StorageRecord::new(entry.data.clone(), checksums.then_some(entry.crc))
-        } else {
-            // `spill` wrote the inflated records one after the other, in this order.
-            let start = next;
-            next = next.saturating_add(entry.len);
-            StorageRecord::inflated(start..next)
-        };
-        // The index has each name once.
-        storages.insert(entry.name.strip_prefix(&prefix).unwrap_or_default(), record);
-    }
+    let (storages, inflated) = archive.storages(&prefix, |_| true, observer)?;
+    let ZipArchive { index, file, .. } = archive;
     let index = (checks == Checks::WhenRead).then_some(index);
     let pickled = PickledTensors {
         is_torchscript: constants.is_some(),
         counted_len,
-        inflated: inflated.map(|file| Arc::new(file) as Arc<dyn Source>),
+        inflated,
         index,
         pickle_record,
         prefix,
@@ -183,32 +180,6 @@ fn constants_note(pickle: &[u8], counted: u64, record: String) -> Result<Option<
     Ok((count > 0).then_some(CheckpointNote::Constants { count, tensors }))
 }
 
-/// Finds two records that PyTorch reads and whose names differ only in case. miniz ignores case: PyTorch 2.0.1 reads
-/// one of the two records and 2.15 the other.
-pub(crate) fn find_case_duplicate<'e>(entries: &'e [Entry], root: &str) -> Option<(&'e str, &'e str)> {
-    const READ: &[&str] = &[PICKLE, "constants.pkl", "byteorder", "version", ".data/version"];
-    let inner = |name: &str| {
-        name.get(root.len()..).filter(|_| starts_with_ignoring_case(name, root)).map(str::to_ascii_lowercase)
-    };
-    let is_read = |name: &str| {
-        inner(name).is_some_and(|name| name.starts_with("data/") || READ.contains(&name.as_str()))
-    };
-    // Nearly all names have no capital letter after the root folder, and there may be a million.
-    let is_usual = |name: &str| {
-        let inner = name.strip_prefix(root);
-        inner.is_some_and(|inner| !inner.bytes().any(|byte| byte.is_ascii_uppercase()))
-    };
-    if !entries.iter().any(|entry| !is_usual(&entry.name) && is_read(&entry.name)) {
-        return None;
-    }
-    let mut names = HashMap::new();
-    entries.iter().filter(|entry| is_read(&entry.name)).find_map(|entry| {
-        let name = entry.name.as_str();
-        let first = *names.entry(name.to_ascii_lowercase()).or_insert(name);
-        (first != name).then_some((first, name))
-    })
-}
-
 /// Returns the name of the record that PyTorch reads for `name`.
 fn find_ignoring_case(index: &ZipIndex, name: String) -> String {
     if index.find(&name).is_some() {
@@ -216,10 +187,6 @@ fn find_ignoring_case(index: &ZipIndex, name: String) -> String {
     }
     let found = index.entries.iter().find(|entry| entry.name.eq_ignore_ascii_case(&name));
     found.map_or(name, |entry| entry.name.clone())
-}
-
-pub(crate) fn starts_with_ignoring_case(name: &str, start: &str) -> bool {
-    name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
 }
 
 /// Returns the folder of the only `data.pkl`, with its slash.
@@ -247,16 +214,6 @@ const KNOWN_ARCHIVES: &[(&str, &str, &str)] = &[
         "unpack it with `unzip`, then pass the checkpoint in it",
     ),
     (
-        "archive_format",
-        "an exported program (.pt2)",
-        "save its weights in Python: `torch.save(torch.export.load(PATH).state_dict, 'weights.pt')`",
-    ),
-    (
-        "serialized_exported_program.json",
-        "an exported program (.pt2)",
-        "save its weights in Python: `torch.save(torch.export.load(PATH).state_dict, 'weights.pt')`",
-    ),
-    (
         "model.json",
         "a TorchScript archive of PyTorch 1.0 to 1.2",
         "load it in Python with `torch.jit.load` and save it with `torch.jit.save`",
@@ -281,14 +238,8 @@ pub fn archive_member(archive: &Arc<dyn Source>, name: &str) -> Result<Option<Ar
     for name in name.split("::") {
         let checks = Checks::for_source(&*found);
         let (index, file) = ZipIndex::open(Arc::clone(&found), checks, &()).map_err(index_error)?;
-        let path = PathBuf::from(format!("{}::{name}", found.path().display()));
         let Some(entry) = index.find(name) else { return Ok(None) };
-        found = if entry.method == CompressionMethod::Stored {
-            let Some(region) = Region::new(&file, entry.data.clone()) else { return Ok(None) };
-            Arc::new(region.named(&path))
-        } else {
-            read_whole(&file, entry, true)?.into_source(path)
-        };
+        found = member(&file, entry)?;
     }
     Ok(Some(found))
 }
@@ -322,19 +273,6 @@ fn prefetch_small_records(
     let mut ranges: Vec<Range<u64>> = small.map(|entry| entry.data.clone()).collect();
     ranges.sort_by_key(|range| range.start);
     Ok(Arc::new(Prefetched::new(Arc::clone(file), &ranges)?))
-}
-
-/// Reads a whole record and compares its checksum.
-fn read_whole(file: &Arc<dyn Source>, entry: &Entry, checksums: bool) -> Result<RecordBytes> {
-    if entry.method != CompressionMethod::Stored {
-        inflate::check_pickle(file.len(), entry)?;
-        return inflate::inflate_record(&**file, entry, checksums);
-    }
-    let bytes = RecordBytes::read(file, entry.data.clone())?;
-    if checksums {
-        inflate::check_crc(entry, crc32fast::hash(&bytes))?;
-    }
-    Ok(bytes)
 }
 
 pub(super) fn parse_byte_order(bytes: &[u8]) -> Result<ByteOrder> {
