@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
+use memmap2::{Mmap, MmapOptions};
 
 use crate::stamp::{FileChange, FileChanged, FileStamp};
 use crate::{Error, Place, Source, WINDOW, details, slice_range};
@@ -284,6 +284,7 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 }
 
 /// Size in bytes of the aligned block of cached pages that Linux maps around a touched page.
+#[cfg(unix)]
 const FAULT_AROUND: usize = 64 << 10;
 
 /// Maximum length in bytes of a file whose pages are not released.
@@ -301,6 +302,7 @@ fn map(file: &File, len: usize) -> io::Result<Mmap> {
     unsafe { options.map(file) }
 }
 
+#[cfg(unix)]
 #[expect(unsafe_code, reason = "MADV_DONTNEED is unsafe for private dirty pages, of which there are none")]
 fn release(map: &Mmap, range: Range<usize>) {
     let start = range.start.saturating_sub(range.start % FAULT_AROUND);
@@ -309,10 +311,15 @@ fn release(map: &Mmap, range: Range<usize>) {
         // SAFETY: the map is read-only and backed by a file, so dropped pages are read again with the
         // same contents; nothing was written that could be lost. A failure costs memory, not data.
         let _ = unsafe {
-            map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end.saturating_sub(start))
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            map.unchecked_advise_range(advice, start, end.saturating_sub(start))
         };
     }
 }
+
+/// Leaves the pages of a mapped file to Windows, which takes them when it needs memory.
+#[cfg(not(unix))]
+fn release(_: &Mmap, _: Range<usize>) {}
 
 #[cfg(test)]
 mod tests {

@@ -57,6 +57,13 @@ pub enum Problem {
     /// An output exists without a mark that this program wrote it.
     #[error("cannot replace {}: it was not written by torch2carton, or was changed or copied since", path.display())]
     NotOwnOutput { path: PathBuf },
+    /// A part of the path to an output is no name of a file on Windows.
+    #[error("cannot write {}: Windows gives no file the name {name:?}", path.display())]
+    WindowsName {
+        path: PathBuf,
+        /// The part of the path.
+        name: String,
+    },
     /// No file or folder can be created in a folder.
     #[error("cannot write into {}: {kind}", folder.display())]
     CreateIn {
@@ -93,7 +100,7 @@ details! {
     Problem => Problem::place {
         Input: Remote, RemoteOutput;
         Option: SameFile;
-        Io: NoFolder, IsFolder, NotAFile, Exists, NotOwnOutput, CreateIn, NoSpace;
+        Io: NoFolder, IsFolder, NotAFile, Exists, NotOwnOutput, WindowsName, CreateIn, NoSpace;
         [reason]: ReadInputs, Sync, FreeSpace;
     }
 }
@@ -109,6 +116,7 @@ impl Problem {
         | Self::SameFile { output: path, .. }
         | Self::Exists { path }
         | Self::NotOwnOutput { path }
+        | Self::WindowsName { path, .. }
         | Self::CreateIn { folder: path, .. }
         | Self::Sync { folder: path, .. }
         | Self::FreeSpace { folder: path, .. }

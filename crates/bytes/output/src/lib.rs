@@ -48,6 +48,7 @@ mod remote;
 mod stored_record;
 mod stream;
 mod unfinished;
+mod windows_name;
 mod writeback;
 
 pub use abandoned::remove_abandoned;
@@ -67,3 +68,4 @@ pub use records::{FileRecord, OutputRecord, OutputRecords, WrittenFile};
 pub use remote::{RemoteAddress, UrlScheme};
 pub use stream::read_error;
 pub use unfinished::{OutputHalt, remove_unfinished};
+pub use windows_name::check_system_name;

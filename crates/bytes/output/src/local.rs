@@ -15,7 +15,7 @@ use crate::mark::{is_own_output, mark_own_output, record_own_output};
 use crate::permissions::{self, Permissions};
 use crate::unfinished::RegisteredPath;
 use crate::writeback::Writeback;
-use crate::{Error, IfExists, Problem, RemoteAddress, Result, parent_folder};
+use crate::{Error, IfExists, Problem, RemoteAddress, Result, check_system_name, parent_folder};
 
 /// Bytes of a file that is written past the page cache. Smaller ones are likely to be read again while they are in it.
 const DIRECT_MIN: u64 = 1 << 30;
@@ -24,13 +24,14 @@ const DIRECT_MIN: u64 = 1 << 30;
 /// file that `if_exists` keeps.
 ///
 /// # Errors
-/// [`Problem::RemoteOutput`], [`Problem::NoFolder`], [`Problem::IsFolder`], [`Problem::SameFile`], [`Problem::NotAFile`], [`Problem::Exists`] or
+/// [`Problem::RemoteOutput`], [`Problem::WindowsName`], [`Problem::NoFolder`], [`Problem::IsFolder`], [`Problem::SameFile`], [`Problem::NotAFile`], [`Problem::Exists`] or
 /// [`Problem::NotOwnOutput`].
 pub fn check_target(target: &Path, inputs: &[&Path], if_exists: IfExists) -> Result<()> {
     let path = || target.to_owned();
     if RemoteAddress::from_path(target).is_some() {
         return Err(Problem::RemoteOutput { path: path() }.into());
     }
+    check_system_name(target)?;
     // Folders that do not exist are created with the output.
     let existing = target.ancestors().skip(1).find(|folder| folder.exists());
     if let Some(folder) = existing.filter(|folder| !folder.is_dir()) {
@@ -79,8 +80,9 @@ impl LocalOutput {
     /// written into the page cache, and the commit does not wait for the disk.
     ///
     /// # Errors
-    /// [`Problem::NoSpace`], or [`Problem::CreateIn`] when the folder cannot be written.
+    /// [`Problem::WindowsName`], [`Problem::NoSpace`], or [`Problem::CreateIn`] when the folder cannot be written.
     pub(crate) fn create(target: PathBuf, needed: u64, is_synced: bool) -> Result<Self> {
+        check_system_name(&target)?;
         let parent = parent_folder(&target);
         std::fs::create_dir_all(parent).map_err(|error| cannot_create(parent, &error))?;
         remove_abandoned(parent);
@@ -120,7 +122,7 @@ impl LocalOutput {
             record_own_output(&target);
         }
         // Makes the rename durable. Best effort: some filesystems cannot sync folders.
-        if is_synced && let Ok(parent) = File::open(parent) {
+        if is_synced && let Ok(parent) = open_folder(&parent) {
             let _ = parent.sync_all();
         }
         Ok(())
@@ -218,7 +220,7 @@ impl Scratch {
         std::fs::create_dir_all(parent).map_err(|error| cannot_create(parent, &error))?;
         remove_abandoned(parent);
         let make = || Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(parent);
-        let create = || create_locked(make, |folder| File::open(folder.path()));
+        let create = || create_locked(make, |folder| open_folder(folder.path()));
         let ((folder, held), unfinished) = RegisteredPath::register(create, |(folder, _)| folder.path())
             .map_err(|error| cannot_create(parent, &error))?;
         Ok(Self { folder, _unfinished: unfinished, _held: held })
@@ -251,8 +253,7 @@ pub fn require_free_space(needed: u64, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of free bytes in `folder`. Systems other than Unix are not asked: there it is `u64::MAX`, and the
-/// write itself fails when the disk is full.
+/// Returns the number of bytes in `folder` that this user may fill.
 ///
 /// # Errors
 /// [`Problem::FreeSpace`] when the system does not report the free space.
@@ -262,6 +263,19 @@ pub fn free_space(folder: &Path) -> Result<u64> {
 
 fn cannot_create(folder: &Path, error: &io::Error) -> Error {
     Problem::CreateIn { folder: folder.to_owned(), kind: error.kind() }.into()
+}
+
+#[cfg(not(windows))]
+fn open_folder(folder: &Path) -> io::Result<File> {
+    File::open(folder)
+}
+
+/// Opens a folder, for which Windows wants to be told that it may be one.
+#[cfg(windows)]
+fn open_folder(folder: &Path) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+    const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
+    File::options().read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(folder)
 }
 
 #[cfg(target_os = "linux")]
@@ -298,8 +312,8 @@ fn available_bytes(folder: &Path) -> io::Result<u64> {
 }
 
 #[cfg(not(unix))]
-fn available_bytes(_: &Path) -> io::Result<u64> {
-    Ok(u64::MAX)
+fn available_bytes(folder: &Path) -> io::Result<u64> {
+    fs4::available_space(folder)
 }
 
 #[cfg(test)]

@@ -10,14 +10,17 @@ use tempfile::Builder;
 /// Mode of a new file before the system applies the umask.
 pub(crate) const NEW: u32 = 0o666;
 /// Bits of a mode that are kept. The bits that run a file as another user or group are not.
+#[cfg(unix)]
 const KEPT: u32 = 0o777;
 /// Bits of a mode that are about the group.
+#[cfg(unix)]
 const GROUP: u32 = 0o070;
 
 /// Permissions of a file that an output replaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permissions {
     mode: u32,
+    #[cfg(unix)]
     group: u32,
 }
 

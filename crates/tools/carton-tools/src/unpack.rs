@@ -172,6 +172,7 @@ impl FolderWriter<'_> {
     }
 
     fn create_folder(&mut self, path: &Path) -> Result<()> {
+        output::check_system_name(path)?;
         std::fs::create_dir(path).map_err(|reason| FileError::Create { path: path.to_owned(), reason })?;
         self.created_paths.push(path.to_owned());
         Ok(())

@@ -109,6 +109,7 @@ fn copy_documents(carton: &Carton) -> Result<Scratch> {
             continue;
         };
         let path = copied.path().join(name);
+        output::check_system_name(&path)?;
         let mut file = File::create(&path).map_err(|error| Error::from(error).in_file(&path))?;
         let copy = carton.copy(&entry.path, &mut file, ProgressReporter::unobserved());
         copy.map_err(|error| error.in_file(carton.path()))?;

@@ -392,6 +392,7 @@ pub(crate) fn copy_to_local(store: &dyn Store, files: Vec<Companion>) -> Result<
     let mut copied = Vec::with_capacity(names.len());
     for (name, source) in names.into_iter().zip(sources) {
         let path = local.path().join(&name);
+        output::check_system_name(&path)?;
         std::fs::create_dir_all(parent_folder(&path))?;
         let mut file = File::create(&path).map_err(|error| byte_source::Error::from(error).in_file(&path))?;
         let mut reader = SourceReader::new(&*source, 0..source.len());
