@@ -18,13 +18,14 @@ Examples:
   torch2carton serve --repository models           models/NAME/VERSION.carton
   torch2carton serve s3://bucket/llama.carton      from a copy in a temporary file
 
-The protocol is KServe v2 over HTTP with Triton's binary tensor data extension, so
-that tritonclient.http works unchanged. A line on standard output has the address:
+The protocols are KServe v2 over HTTP with Triton's binary tensor data extension, so
+that tritonclient.http works unchanged, and OpenAI's, below /v1, for texts. A browser
+gets a page to talk to the models. A line on standard output has the address:
 with --port 0, the system chooses a port. GET / lists the routes and the models.
 Log lines go to standard error.
 
-There is no gRPC, no TLS and no password: whoever reaches the port can use the
-models, so put a proxy in front of it before you choose another --host. A request
+There is no gRPC and no TLS, and without --api-key whoever reaches the port can use
+the models: put a proxy in front of it before you choose another --host. A request
 names the server by an IP address, localhost or a name of --allow-host: a web page
 whose name resolves to this machine is refused.
 
@@ -52,6 +53,12 @@ pub(crate) struct Serve {
     /// A name that requests may have in `Host`, besides localhost and IP addresses; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
+    /// Answer only requests that have this key, `Authorization: Bearer KEY`; repeatable. Users of the machine see the key in the list of processes, but not in TORCH2CARTON_API_KEY or a file
+    #[arg(long, value_name = "KEY")]
+    pub(crate) api_key: Vec<String>,
+    /// Read such keys from FILE, one a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) api_key_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) open: RunnableOptions,
     /// How log lines look

@@ -1,20 +1,20 @@
 //! `torch2carton serve`: answers inference requests for cartons over HTTP.
 
-use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 use byte_source::{Location, Observer, Stores};
 use carton_format::Carton;
 use runtime::{Runnable, RunnableOptions};
 use serve::{
-    InferModel, LoadError, ModelSource, ModelVersion, RepositoryFolder, RequestLimits, ServeLimits,
+    ApiKeys, InferModel, LoadError, ModelSource, ModelVersion, RepositoryFolder, RequestLimits, ServeLimits,
     ServeOptions, Server, Timeouts,
 };
 
@@ -29,10 +29,16 @@ use crate::cli::ui::{signals, stdin};
 /// File extension of the models in a repository.
 const MODEL_EXTENSION: &str = "carton";
 
+/// Variable of the environment with a key.
+const API_KEY: &str = "TORCH2CARTON_API_KEY";
+
+/// Most bytes of a file with keys that are read.
+const KEYS_MAX: u64 = 1 << 20;
+
 pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     args.cartons.iter().try_for_each(|carton| stdin::reject(carton, "serve"))?;
     signals::raise_file_limit();
-    let options = options(args);
+    let options = options(args)?;
     let (log, observer) = Log::new(args.log_format, quiet)?;
     let request = RequestLimits {
         memory: options.limits.memory,
@@ -56,7 +62,7 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
     writeln!(out, "http://{}", server.address())?;
     out.flush()?;
     drop(out);
-    warn_about_start(&log, server.address(), quiet);
+    warn_about_start(&log, server.address(), !options.api_keys.is_empty(), quiet);
     let report = server.run();
     log.finish();
     if report.unfinished == 0 {
@@ -67,10 +73,11 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
 }
 
 /// Logs what may surprise the person who started the server: who can reach it, and that Ctrl-C does not end it.
-fn warn_about_start(log: &Log, address: SocketAddr, quiet: bool) {
+fn warn_about_start(log: &Log, address: SocketAddr, has_keys: bool, quiet: bool) {
     if !address.ip().to_canonical().is_loopback() {
+        let lacks = if has_keys { "no TLS" } else { "no password and no TLS" };
         log.warn(format!(
-            "other machines can reach {address}: the server has no password and no TLS, so put a proxy in front of it, or leave \
+            "other machines can reach {address}: the server has {lacks}, so put a proxy in front of it, or leave \
              out --host"
         ));
     }
@@ -82,12 +89,13 @@ fn warn_about_start(log: &Log, address: SocketAddr, quiet: bool) {
     }
 }
 
-fn options(args: &Serve) -> ServeOptions {
+fn options(args: &Serve) -> Result<ServeOptions> {
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    ServeOptions {
+    Ok(ServeOptions {
         host: args.host.clone(),
         port: args.port,
         allowed_hosts: args.allow_host.clone(),
+        api_keys: api_keys(args)?,
         name: env!("CARGO_PKG_NAME").to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         limits: ServeLimits {
@@ -106,7 +114,28 @@ fn options(args: &Serve) -> ServeOptions {
             compute: Duration::from_secs(args.compute_timeout),
             ..Timeouts::default()
         },
+    })
+}
+
+/// Returns the keys of the arguments, of the environment and of the file. No error shows a key.
+fn api_keys(args: &Serve) -> Result<ApiKeys> {
+    let mut keys = args.api_key.clone();
+    if let Some(key) = env::var_os(API_KEY) {
+        keys.push(key.to_string_lossy().into_owned());
     }
+    if let Some(path) = &args.api_key_file {
+        let shown = path.display();
+        let mut text = String::new();
+        let file = fs::File::open(path).with_context(|| format!("cannot read {shown}"))?;
+        file.take(KEYS_MAX).read_to_string(&mut text).with_context(|| format!("cannot read {shown}"))?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let before = keys.len();
+        keys.extend(lines.map(str::to_owned));
+        if keys.len() == before {
+            bail!("{shown} has no key: expected one on each line");
+        }
+    }
+    Ok(ApiKeys::new(keys.iter().map(String::as_str))?)
 }
 
 /// Returns the repository in a folder or at an address, whose models are loaded when the server starts, with `progress`, and when a

@@ -24,6 +24,9 @@ pub enum Error {
         name.escape_debug()
     )]
     HostName { name: String },
+    /// A key that clients send has characters that no header can carry, or none. Its text does not show the key.
+    #[error("an API key takes ASCII letters, digits and punctuation, without spaces")]
+    ApiKey,
     /// The system refused a thread, a socket or a timer.
     #[error("cannot start the server: {0}")]
     System(#[source] io::Error),

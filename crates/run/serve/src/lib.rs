@@ -8,6 +8,7 @@
 //!
 //! Facts: the Open Inference Protocol, Triton's extensions of it, and responses of Triton 2.51; RFC 9110 and 9112.
 
+mod api_keys;
 mod body;
 mod budget;
 mod carton;
@@ -26,6 +27,7 @@ mod openai;
 mod options;
 mod overview;
 mod pace;
+mod page;
 mod panics;
 mod process_metrics;
 mod queue;
@@ -40,6 +42,7 @@ mod service;
 mod state;
 mod text;
 
+pub use api_keys::ApiKeys;
 pub use carton::carton_model;
 pub use error::{Error, LoadError, Result};
 pub use folder::{ModelVersion, RepositoryFolder};

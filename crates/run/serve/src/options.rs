@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::api_keys::ApiKeys;
+
 /// Options for serving models.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -12,6 +14,8 @@ pub struct ServeOptions {
     /// Names that requests may have in `Host`, besides `localhost` and IP addresses. A request with another name is refused,
     /// because it may come from a web page that resolves its own name to this machine.
     pub allowed_hosts: Vec<String>,
+    /// Keys of which each request has to send one, except for the health of the server.
+    pub api_keys: ApiKeys,
     /// Name of the server in `GET /v2`.
     pub name: String,
     /// Version of the server in `GET /v2`.
@@ -26,6 +30,7 @@ impl Default for ServeOptions {
             host: "127.0.0.1".to_owned(),
             port: 8000,
             allowed_hosts: Vec::new(),
+            api_keys: ApiKeys::default(),
             name: env!("CARGO_PKG_NAME").to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             limits: ServeLimits::default(),

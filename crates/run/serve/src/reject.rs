@@ -1,7 +1,9 @@
 //! Error responses: a status, an error text, and the reason for the statistics.
 
 use bytes::Bytes;
-use hyper::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{
+    ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+};
 use hyper::{Method, Response, StatusCode};
 use kserve::ErrorBody;
 use serde::Serialize;
@@ -45,6 +47,11 @@ impl Reject {
 
     pub(crate) fn with_code(self, code: &'static str) -> Self {
         Self { code: Some(code), ..self }
+    }
+
+    pub(crate) fn unauthorized(error: &str) -> Self {
+        let header = Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+        Self { header, ..Self::new(StatusCode::UNAUTHORIZED, error).with_code("invalid_api_key") }
     }
 
     pub(crate) fn method(allowed: &Method) -> Self {

@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use hyper::Method;
 use percent_encoding::percent_decode_str;
 
+use crate::page::PageFile;
+
 /// Stands for a model's name in [`ROUTES`].
 pub(crate) const MODEL_PLACEHOLDER: &str = "{model}";
 
@@ -22,11 +24,13 @@ pub(crate) struct RouteDescription {
 }
 
 /// Descriptions of all routes. The paths of a model also exist below `/versions/{version}`.
-pub(crate) const ROUTES: [RouteDescription; 17] = [
-    RouteDescription::new("GET", "/", "this list"),
+pub(crate) const ROUTES: [RouteDescription; 21] = [
+    RouteDescription::new("GET", "/", "this list; for browsers, a page to talk to the models"),
     RouteDescription::new("GET", "/v1/models", "the models that generate texts"),
     RouteDescription::new("GET", "/v1/models/{model}", "the model, if it generates texts"),
     RouteDescription::new("POST", "/v1/completions", "continues texts, as OpenAI's clients ask"),
+    RouteDescription::new("POST", "/v1/chat/completions", "answers conversations"),
+    RouteDescription::new("POST", "/v1/responses", "answers conversations, and keeps nothing"),
     RouteDescription::new("GET", "/v2", "name, version and extensions of the server"),
     RouteDescription::new("GET", "/v2/health/live", "200 while the server runs"),
     RouteDescription::new("GET", "/v2/health/ready", "200 while the server takes requests"),
@@ -36,6 +40,8 @@ pub(crate) const ROUTES: [RouteDescription; 17] = [
     RouteDescription::new("GET", "/v2/models/{model}/stats", "counts and times of the model's requests"),
     RouteDescription::new("GET", "/v2/models/stats", "counts and times of all models' requests"),
     RouteDescription::new("POST", "/v2/models/{model}/infer", "inference: tensors in, tensors out"),
+    RouteDescription::new("POST", "/v2/models/{model}/generate", "continues a text"),
+    RouteDescription::new("POST", "/v2/models/{model}/generate_stream", "continues a text, as a stream"),
     RouteDescription::new("POST", "/v2/repository/index", "the models and their versions"),
     RouteDescription {
         needs_repository: true,
@@ -63,6 +69,8 @@ impl RouteDescription {
 pub(crate) enum Route {
     /// List of routes and models, at `/`.
     Overview,
+    /// File of the page for browsers, which is at `/`.
+    Page(PageFile),
     /// Metadata of the server, at `/v2`.
     Server,
     Live,
@@ -83,6 +91,8 @@ pub(crate) enum OpenAiRoute {
     Models,
     Model(String),
     Completions,
+    Chat,
+    Responses,
 }
 
 /// Model named by a path.
@@ -100,6 +110,8 @@ pub(crate) enum ModelEndpoint {
     Config,
     Statistics,
     Infer,
+    Generate,
+    GenerateStream,
 }
 
 /// Reason for which a request has no route.
@@ -127,11 +139,15 @@ impl Route {
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
         Some(match *parts.as_slice() {
             [""] => Self::Overview,
+            ["page.js"] => Self::Page(PageFile::Script),
+            ["page.css"] => Self::Page(PageFile::Style),
             ["metrics"] => Self::Metrics,
             ["v1", "models"] => Self::OpenAi(OpenAiRoute::Models),
             ["v1", "models", ref name @ ..] if !name.concat().is_empty() => {
                 Self::OpenAi(OpenAiRoute::Model(name.join("/")))
             }
+            ["v1", "chat", "completions"] => Self::OpenAi(OpenAiRoute::Chat),
+            ["v1", "responses"] => Self::OpenAi(OpenAiRoute::Responses),
             ["v1", "completions"] => Self::OpenAi(OpenAiRoute::Completions),
             ["v2"] => Self::Server,
             ["v2", "health", "live"] => Self::Live,
@@ -157,10 +173,17 @@ impl Route {
             ["config"] => ModelEndpoint::Config,
             ["stats"] => ModelEndpoint::Statistics,
             ["infer"] => ModelEndpoint::Infer,
+            ["generate"] => ModelEndpoint::Generate,
+            ["generate_stream"] => ModelEndpoint::GenerateStream,
             _ => return None,
         };
         let target = ModelTarget { name: name.to_owned(), version: version.map(str::to_owned) };
         (!name.is_empty()).then_some(Self::Model(target, about))
+    }
+
+    /// Returns true for what clients without a key may ask: if the server lives, and the files of the page, which have no data.
+    pub(crate) fn is_public(&self) -> bool {
+        matches!(self, Self::Live | Self::Ready | Self::Page(_))
     }
 
     fn method(&self) -> Method {
@@ -168,8 +191,13 @@ impl Route {
             Self::Index
             | Self::Load(_)
             | Self::Unload(_)
-            | Self::Model(_, ModelEndpoint::Infer)
-            | Self::OpenAi(OpenAiRoute::Completions) => Method::POST,
+            | Self::Model(
+                _,
+                ModelEndpoint::Infer | ModelEndpoint::Generate | ModelEndpoint::GenerateStream,
+            )
+            | Self::OpenAi(OpenAiRoute::Completions | OpenAiRoute::Chat | OpenAiRoute::Responses) => {
+                Method::POST
+            }
             _ => Method::GET,
         }
     }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{
-    CONNECTION, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue, ORIGIN, TRANSFER_ENCODING,
+    CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, TRANSFER_ENCODING,
 };
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
@@ -25,7 +25,7 @@ use crate::registry::ChangeError;
 use crate::reject::Reject;
 use crate::route::{ModelEndpoint, ModelTarget, Route, RouteError, is_openai};
 use crate::state::{RouteResult, ServerState, run_blocking};
-use crate::{infer, metrics, openai};
+use crate::{infer, metrics, openai, page};
 
 /// Answers a request. A panic becomes a response with status 500.
 pub(crate) async fn answer(
@@ -92,7 +92,15 @@ async fn route(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> 
     {
         return Err(Reject::new(StatusCode::NOT_IMPLEMENTED, "the only Transfer-Encoding is chunked"));
     }
-    let route = Route::find(&parts.method, parts.uri.path()).map_err(|no_route| match no_route {
+    let route = Route::find(&parts.method, parts.uri.path());
+    let is_page = route == Ok(Route::Overview) && page::wants_page(&parts.headers);
+    if is_page {
+        return Ok(page::page());
+    }
+    if !route.as_ref().is_ok_and(Route::is_public) {
+        state.keys.check(&parts.headers)?;
+    }
+    let route = route.map_err(|no_route| match no_route {
         RouteError::NotFound => {
             let text = overview::not_found_text(state, parts.uri.path());
             Reject::new(StatusCode::NOT_FOUND, text).with_code("unknown_url")
@@ -100,6 +108,7 @@ async fn route(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> 
         RouteError::Method(allowed) => Reject::method(&allowed),
     })?;
     match route {
+        Route::Page(file) => Ok(file.response()),
         Route::Overview => pretty_json(&ServerOverview::new(state)),
         Route::Server => json(&state.metadata),
         Route::Ready if state.is_draining() => Ok(empty(StatusCode::BAD_REQUEST)),
@@ -120,6 +129,12 @@ async fn route(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> 
         Route::Unload(name) => unload(state, parts, upload, name).await,
         Route::Model(target, ModelEndpoint::Infer) => infer::infer(state, parts, upload, &target).await,
         Route::OpenAi(route) => openai::answer(state, parts, upload, route).await,
+        Route::Model(target, ModelEndpoint::Generate) => {
+            openai::generate(state, parts, upload, &target, false).await
+        }
+        Route::Model(target, ModelEndpoint::GenerateStream) => {
+            openai::generate(state, parts, upload, &target, true).await
+        }
         Route::Model(target, about) => answer_model_endpoint(state, &target, about),
     }
 }
@@ -140,7 +155,10 @@ fn answer_model_endpoint(state: &ServerState, target: &ModelTarget, about: Model
         ModelEndpoint::Ready => Ok(empty(StatusCode::OK)),
         ModelEndpoint::Config => json(&*served.config),
         ModelEndpoint::Statistics => json(&Statistics { model_stats: vec![served.statistics()] }),
-        ModelEndpoint::Metadata | ModelEndpoint::Infer => {
+        ModelEndpoint::Metadata
+        | ModelEndpoint::Infer
+        | ModelEndpoint::Generate
+        | ModelEndpoint::GenerateStream => {
             json(&served.config.metadata(state.registry.versions(&served.name)))
         }
     }
@@ -247,12 +265,18 @@ fn empty(status: StatusCode) -> Response<Payload> {
     response
 }
 
-/// Refuses requests sent by web pages, which could otherwise reach servers that listen only on this machine. Browsers mark
-/// such requests with `Origin` or `Sec-Fetch-Site`.
+/// Refuses requests sent by web pages, which could otherwise reach servers that listen only on this machine; the server's own page may
+/// send some. Browsers mark such requests with `Origin` or `Sec-Fetch-Site`, and pages cannot change either.
 fn refuse_web_pages(headers: &HeaderMap) -> Result<(), Reject> {
     const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-    let is_typed = headers.get(FETCH_SITE).is_none_or(|site| site == "none");
-    if headers.contains_key(ORIGIN) || !is_typed {
+    let is_own = |origin: &HeaderValue| {
+        let origin = origin.as_bytes();
+        let origin = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+        origin.is_some_and(|origin| headers.get(HOST).is_some_and(|host| host.as_bytes() == origin))
+    };
+    let has_other_origin = !headers.get_all(ORIGIN).iter().all(is_own);
+    let has_other_site = headers.get(FETCH_SITE).is_some_and(|site| site != "none" && site != "same-origin");
+    if has_other_origin || has_other_site {
         return Err(Reject::new(StatusCode::FORBIDDEN, "requests of web pages are refused"));
     }
     Ok(())

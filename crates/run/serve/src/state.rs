@@ -12,6 +12,7 @@ use kserve::{EXTENSIONS, ServerMetadata};
 use tokio::sync::watch;
 
 use crate::ServeOptions;
+use crate::api_keys::ApiKeys;
 use crate::body::{Payload, Upload};
 use crate::budget::MemoryBudget;
 use crate::encoding::ContentEncoding;
@@ -35,6 +36,7 @@ pub(crate) struct ServerState {
     pub(crate) in_flight: watch::Sender<usize>,
     pub(crate) metadata: ServerMetadata,
     pub(crate) hosts: AllowedHosts,
+    pub(crate) keys: ApiKeys,
     is_draining: AtomicBool,
     /// Seconds since 1970 when the server started.
     pub(crate) started: u64,
@@ -57,6 +59,7 @@ impl ServerState {
             observer,
             in_flight: watch::Sender::new(0),
             hosts,
+            keys: options.api_keys.clone(),
             metadata: ServerMetadata {
                 name: options.name.clone(),
                 version: options.version.clone(),

@@ -140,13 +140,25 @@ impl Tokenizer {
     /// # Errors
     /// Returns an error if the tokenizer fails, or if the text is too long for it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.encode_with(text, true)
+    }
+
+    /// Encodes a text that has its special tokens already, such as one that a chat template wrote.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    pub fn encode_rendered(&self, text: &str) -> Result<Vec<u32>> {
+        self.encode_with(text, false)
+    }
+
+    fn encode_with(&self, text: &str, adds_special: bool) -> Result<Vec<u32>> {
         self.limits.check_text(&self.file, text)?;
         let mut pieces = catch_panics(&self.file, || self.patterns.split(&self.inner, text))??;
         self.limits.work.check(&self.file, self.inner.get_model(), &pieces, text.len())?;
         // The rest of `encode_fast`, which would make the pieces once more.
         let encoding = catch_panics(&self.file, || {
             self.inner.get_model().tokenize_in_pretokenized(&mut pieces, None)?;
-            self.inner.post_process(pieces.into_encoding(None, 0, OffsetType::None)?, None, true)
+            self.inner.post_process(pieces.into_encoding(None, 0, OffsetType::None)?, None, adds_special)
         })?;
         Ok(encoding.get_ids().to_vec())
     }

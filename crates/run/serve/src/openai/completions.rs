@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::common::{CommonFields, TOP_MAX, out_of_range};
 use super::fields::fields;
-use super::form::{AnswerForm, EventWriter, read, respond};
+use super::form::{AnswerForm, EventWriter, Read, read, respond};
 use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, encode, find_model, required};
 use super::logprobs::CompletionLogprobs;
 use super::prompt::Prompts;
@@ -35,15 +35,15 @@ fields! {
 
 /// Answers a request for completions.
 pub(super) async fn answer(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> RouteResult {
-    let request: CompletionRequest = read(state, parts, upload).await?;
-    let served = find_model(state, request.common.model_name()?)?;
+    let request: Read<CompletionRequest> = read(state, parts, upload).await?;
+    let served = find_model(state, request.fields.common.model_name()?)?;
     let model = served.name.clone();
     respond(state, &served, move |text| plan(text, request, model)).await
 }
 
 fn plan(
     text: &TextModel,
-    mut request: CompletionRequest,
+    Read { fields: mut request, .. }: Read<CompletionRequest>,
     model: String,
 ) -> Result<(GenerationPlan, CompletionForm), Reject> {
     let sampling = request.common.sampling(text.forward.vocab())?;

@@ -72,10 +72,11 @@ pub(super) fn parse<F: Fields>(body: &[u8]) -> Result<F, Reject> {
     }
 }
 
-struct ObjectSeed<'f, F> {
-    fields: &'f mut F,
+/// Fills a struct with the members of an object.
+pub(super) struct ObjectSeed<'f, F> {
+    pub(super) fields: &'f mut F,
     /// Member that is read.
-    param: &'f mut Option<String>,
+    pub(super) param: &'f mut Option<String>,
 }
 
 impl<'de, F: Fields> DeserializeSeed<'de> for ObjectSeed<'_, F> {

@@ -13,6 +13,7 @@ use super::error::ErrorBody;
 use super::fields::{self, Fields};
 use super::generation::{Answer, Generation, GenerationPlan, Usage, engine};
 use crate::body::{Payload, Upload};
+use crate::budget::Charge;
 use crate::reject::Reject;
 use crate::served_model::{ServedModel, Ticket};
 use crate::state::{RouteResult, ServerState, run_blocking, run_by_size};
@@ -31,6 +32,20 @@ pub(super) trait AnswerForm: Send + 'static {
 
     /// Writes what is sent at the end of a stream.
     fn end(&mut self, usage: Usage, out: &mut EventWriter);
+
+    /// Writes what is sent when the model fails in a stream.
+    fn fail(&mut self, reject: &Reject, out: &mut EventWriter) {
+        out.json(&ErrorBody::new(reject));
+    }
+}
+
+/// Most bytes that a byte of JSON takes as values: an empty list in a list.
+const PARSED_GROWTH: usize = 16;
+
+/// Members of a request, whose memory is charged.
+pub(super) struct Read<F> {
+    pub(super) fields: F,
+    _charge: Charge,
 }
 
 /// Reads and parses the body of a request.
@@ -41,12 +56,18 @@ pub(super) async fn read<F: Fields + Send + 'static>(
     state: &ServerState,
     parts: &Parts,
     upload: &mut Upload,
-) -> Result<F, Reject> {
+) -> Result<Read<F>, Reject> {
     if state.is_draining() {
         return Err(Reject::draining());
     }
     let body = state.body(parts, upload).await?;
-    run_by_size(body.len(), move || fields::parse(&body)).await?
+    // What a small text describes may take more memory than the text.
+    let mut charge = state.budget.charge();
+    if !charge.grow(body.len().saturating_mul(PARSED_GROWTH)) {
+        return Err(Reject::no_memory(&state.limits));
+    }
+    let fields = run_by_size(body.len(), move || fields::parse(&body)).await??;
+    Ok(Read { fields, _charge: charge })
 }
 
 /// Generates what `prepare` plans, and answers in its form.
@@ -110,6 +131,14 @@ impl EventWriter {
         self.0.extend_from_slice(b"\n\n");
     }
 
+    /// Writes an event with a name.
+    pub(super) fn named(&mut self, name: &str, data: &impl Serialize) {
+        self.0.extend_from_slice(b"event: ");
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.push(b'\n');
+        self.json(data);
+    }
+
     /// Writes the event that ends a stream.
     pub(super) fn done(&mut self) {
         self.0.extend_from_slice(b"data: [DONE]\n\n");
@@ -135,7 +164,10 @@ fn stream(mut generation: Generation, mut form: impl AnswerForm, ticket: Ticket)
                     }
                 }
                 Poll::Ready(Err(reject)) => {
-                    fail(&reject, ticket.as_mut(), &mut out);
+                    if let Some(ticket) = &mut ticket {
+                        ticket.set_failure_reason(reject.reason);
+                    }
+                    form.fail(&reject, &mut out);
                     is_over = true;
                 }
                 Poll::Pending if out.0.is_empty() => return Poll::Pending,
@@ -149,11 +181,4 @@ fn stream(mut generation: Generation, mut form: impl AnswerForm, ticket: Ticket)
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-fn fail(reject: &Reject, ticket: Option<&mut Ticket>, out: &mut EventWriter) {
-    if let Some(ticket) = ticket {
-        ticket.set_failure_reason(reject.reason);
-    }
-    out.json(&ErrorBody::new(reject));
 }

@@ -1,4 +1,4 @@
-//! Probabilities of tokens, as completions write them.
+//! Probabilities of tokens, as completions and chats write them.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,8 +39,53 @@ impl CompletionLogprobs {
     }
 }
 
-pub(super) fn finite(logprob: f64) -> f64 {
+fn finite(logprob: f64) -> f64 {
     logprob.max(LEAST)
+}
+
+/// `logprobs` of a chat's answer.
+#[derive(Debug, Serialize)]
+pub(super) struct ChatLogprobs {
+    content: Vec<ScoredToken>,
+    refusal: (),
+}
+
+#[derive(Debug, Serialize)]
+struct ScoredToken {
+    #[serde(flatten)]
+    token: TokenLogprob,
+    top_logprobs: Vec<TokenLogprob>,
+}
+
+#[derive(Debug, Serialize)]
+struct TokenLogprob {
+    token: String,
+    logprob: f64,
+    bytes: Vec<u8>,
+}
+
+impl TokenLogprob {
+    fn new(bytes: &[u8], logprob: f64) -> Self {
+        Self {
+            token: String::from_utf8_lossy(bytes).into_owned(),
+            logprob: finite(logprob),
+            bytes: bytes.to_vec(),
+        }
+    }
+}
+
+impl ChatLogprobs {
+    pub(super) fn new(scores: &[TokenScore]) -> Self {
+        let scored = |score: &TokenScore| ScoredToken {
+            token: TokenLogprob::new(&score.bytes, score.logprob.unwrap_or_default()),
+            top_logprobs: score
+                .top
+                .iter()
+                .map(|(bytes, logprob)| TokenLogprob::new(bytes, *logprob))
+                .collect(),
+        };
+        Self { content: scores.iter().map(scored).collect(), refusal: () }
+    }
 }
 
 /// Returns the text of a token; its bytes if they are not whole characters.

@@ -1,16 +1,19 @@
-//! OpenAI's protocol: models, completions and chats, below `/v1`.
+//! OpenAI's protocol: models, completions, chats and responses, below `/v1`; and Triton's `generate`, which asks for the same.
 //!
 //! Facts: OpenAI's API reference, and what the clients `openai` for Python and JavaScript and lm-eval's `local-completions` send.
 
+mod chat;
 mod common;
 mod completions;
 mod error;
 mod fields;
 mod form;
+mod generate;
 mod generation;
 mod logprobs;
 mod models;
 mod prompt;
+mod responses;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,6 +25,7 @@ use crate::route::OpenAiRoute;
 use crate::state::{RouteResult, ServerState};
 
 pub(crate) use error::error_response;
+pub(crate) use generate::answer as generate;
 
 /// Answers a request below `/v1`.
 pub(crate) async fn answer(
@@ -34,6 +38,8 @@ pub(crate) async fn answer(
         OpenAiRoute::Models => models::list(state),
         OpenAiRoute::Model(name) => models::show(state, &name),
         OpenAiRoute::Completions => completions::answer(state, parts, upload).await,
+        OpenAiRoute::Chat => chat::answer(state, parts, upload).await,
+        OpenAiRoute::Responses => responses::answer(state, parts, upload).await,
     }
 }
 

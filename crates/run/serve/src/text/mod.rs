@@ -9,6 +9,7 @@ mod sequence;
 
 use std::sync::Arc;
 
+use chat_template::ChatTemplate;
 use forward::ForwardModel;
 use generate::{StopTokens, TOKENIZER_FILE_MAX, Tokenizer};
 use runtime::{Runnable, RunnableKind};
@@ -18,6 +19,9 @@ use crate::options::{DEFAULT_MAX_POSITIONS, RequestLimits};
 pub(crate) use engine::{Place, TextEngine};
 pub(crate) use event::{Finish, TextEvent, TokenScore};
 pub(crate) use request::{ChoiceOptions, PromptRequest};
+
+/// Largest document with chat templates, in bytes.
+const TEMPLATES_MAX: u64 = 64 << 20;
 
 /// Tokens whose keys and values have memory together.
 const BLOCK: usize = 64;
@@ -30,6 +34,8 @@ const DOCUMENT_MAX: u64 = 1 << 20;
 pub struct TextModel {
     pub(crate) forward: Arc<ForwardModel>,
     pub(crate) tokenizer: Tokenizer,
+    /// Template of conversations; `None` if the model has none, an error if it cannot be used.
+    pub(crate) template: Result<Option<ChatTemplate>, String>,
     /// Tokens that end a text.
     pub(crate) stops: Vec<u32>,
     /// Most tokens of a prompt with its answer.
@@ -51,7 +57,10 @@ impl TextModel {
         let positions =
             limits.positions.or_else(|| runnable.max_positions()).unwrap_or(DEFAULT_MAX_POSITIONS);
         let positions = usize::try_from(positions).unwrap_or(usize::MAX);
-        Some(Self { forward: forward.clone(), tokenizer, stops, positions, memory: limits.memory })
+        let mut read = |name: &str| runnable.misc(name, TEMPLATES_MAX);
+        let template =
+            ChatTemplate::from_documents::<byte_source::Error>(&mut read).map_err(|error| error.to_string());
+        Some(Self { forward: forward.clone(), tokenizer, template, stops, positions, memory: limits.memory })
     }
 
     /// Returns the most tokens of a prompt with its answer: the model's positions, if the keys and values of as many fit in memory.

@@ -5,11 +5,13 @@
 #![expect(clippy::indexing_slicing, reason = "a missing member is a failed test")]
 
 mod cartons;
+mod chats;
 mod client;
 mod drain;
 mod harness;
 mod hosts;
 mod inference;
+mod keys;
 mod limits;
 mod overview;
 mod repository;

@@ -28,10 +28,15 @@ fn tokenizer() -> String {
     .to_string()
 }
 
+const TEMPLATE: &str = "{% if tools %}{{ tools | length }} tools {% endif %}{% for message in messages %}{% if message.role == 'x' %}\
+                        {{ raise_exception('no x') }}{% endif %}<{{ message.role }}>{{ message.content }}{% endfor %}\
+                        {% if add_generation_prompt %}<assistant>{% endif %}";
+
 /// A server of the model `m`, and of `none`, which generates no texts.
-fn serve(change: impl FnOnce(&mut ServeOptions)) -> Running {
+pub(crate) fn serve(change: impl FnOnce(&mut ServeOptions)) -> Running {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join("tokenizer.json"), tokenizer()).expect("it is written");
+    std::fs::write(folder.path().join("chat_template.jinja"), TEMPLATE).expect("it is written");
     let carton = decoder(folder.path());
     let runnable = Runnable::open(&carton, &RunnableOptions::default(), &()).expect("a carton of ours");
     let limits = RequestLimits { positions: Some(4096), ..RequestLimits::default() };
@@ -43,14 +48,22 @@ fn serve(change: impl FnOnce(&mut ServeOptions)) -> Running {
 }
 
 fn ask(client: &mut Client, body: &Value) -> Value {
-    let reply = client.post("/v1/completions", &[], body.to_string().as_bytes());
+    ask_at(client, "/v1/completions", body)
+}
+
+pub(crate) fn ask_at(client: &mut Client, path: &str, body: &Value) -> Value {
+    let reply = client.post(path, &[], body.to_string().as_bytes());
     assert_eq!(reply.status, 200, "{}", reply.json());
     reply.json()
 }
 
 /// The data of the events of a stream.
 fn events(client: &mut Client, body: &Value) -> Vec<Value> {
-    let reply = client.post("/v1/completions", &[], body.to_string().as_bytes());
+    events_at(client, "/v1/completions", body)
+}
+
+pub(crate) fn events_at(client: &mut Client, path: &str, body: &Value) -> Vec<Value> {
+    let reply = client.post(path, &[], body.to_string().as_bytes());
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")));
     let text = String::from_utf8(reply.body).expect("it is text");
     let mut data: Vec<&str> =
@@ -59,7 +72,7 @@ fn events(client: &mut Client, body: &Value) -> Vec<Value> {
     data.into_iter().map(|data| serde_json::from_str(data).expect("JSON")).collect()
 }
 
-fn with(body: &Value, members: &Value) -> Value {
+pub(crate) fn with(body: &Value, members: &Value) -> Value {
     let mut body = body.clone();
     body.as_object_mut().expect("an object").extend(members.as_object().expect("an object").clone());
     body
@@ -69,7 +82,7 @@ fn text_of(answer: &Value, choice: usize) -> &str {
     answer["choices"][choice]["text"].as_str().expect("a text")
 }
 
-fn greedy() -> Value {
+pub(crate) fn greedy() -> Value {
     json!({"model": "m", "prompt": "Once upon", "temperature": 0, "max_tokens": 12})
 }
 

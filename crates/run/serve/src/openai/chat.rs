@@ -1,0 +1,240 @@
+//! `POST /v1/chat/completions`.
+
+use std::sync::Arc;
+
+use chat_template::{Conversation, Message};
+use hyper::http::request::Parts;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::common::{CommonFields, TOP_MAX, out_of_range};
+use super::fields::fields;
+use super::form::{AnswerForm, EventWriter, Read, read, respond};
+use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, find_model, required};
+use super::logprobs::ChatLogprobs;
+use super::{new_id, now};
+use crate::body::Upload;
+use crate::reject::Reject;
+use crate::service::json;
+use crate::state::{RouteResult, ServerState};
+use crate::text::{Finish, TextEvent, TextModel, TokenScore};
+
+fields! {
+    /// Body of a request.
+    ChatRequest {
+        messages: Vec<Message>,
+        max_tokens: u64,
+        max_completion_tokens: u64,
+        logprobs: bool,
+        top_logprobs: u64,
+        tools: Vec<Value>,
+        tool_choice: ToolChoice,
+        parallel_tool_calls: bool,
+        response_format: TextFormat,
+        chat_template_kwargs: Map<String, Value>,
+        store: bool,
+    }
+    common: CommonFields
+}
+
+/// How an answer uses tools: as the template tells the model, or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ToolChoice {
+    Auto,
+    None,
+}
+
+/// Form of an answer, which is a text.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum TextFormat {
+    Text {},
+}
+
+/// Answers a request for chats.
+pub(super) async fn answer(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> RouteResult {
+    let request: Read<ChatRequest> = read(state, parts, upload).await?;
+    let served = find_model(state, request.fields.common.model_name()?)?;
+    let model = served.name.clone();
+    respond(state, &served, move |text| plan(text, request, model)).await
+}
+
+fn plan(
+    text: &TextModel,
+    Read { fields: mut request, .. }: Read<ChatRequest>,
+    model: String,
+) -> Result<(GenerationPlan, ChatForm), Reject> {
+    let sampling = request.common.sampling(text.forward.vocab())?;
+    if request.store == Some(true) {
+        return Err(Reject::param("store", "this server stores no answers"));
+    }
+    let has_scores = request.logprobs.unwrap_or(false);
+    let top = request.top_logprobs;
+    if top.is_some() && !has_scores {
+        return Err(Reject::param("top_logprobs", "`top_logprobs` is allowed only with `logprobs`"));
+    }
+    if let Some(top) = top.filter(|top| *top > TOP_MAX) {
+        return Err(out_of_range("top_logprobs", top, &format!("at most {TOP_MAX}")));
+    }
+    let mut conversation = Conversation::new(required("messages", request.messages)?);
+    conversation.tools = request.tools.filter(|_| request.tool_choice != Some(ToolChoice::None));
+    conversation.variables = request.chat_template_kwargs.unwrap_or_default();
+    let (max_tokens, max_tokens_param) = match request.max_completion_tokens {
+        Some(tokens) => (Some(tokens), "max_completion_tokens"),
+        None => (request.max_tokens, "max_tokens"),
+    };
+    let prompts = vec![conversation_prompt(text, &conversation, "messages")?];
+    let scores = has_scores.then(|| usize::try_from(top.unwrap_or(0)).unwrap_or(usize::MAX));
+    let form = ChatForm {
+        id: new_id("chatcmpl"),
+        created: now(),
+        model,
+        has_scores,
+        includes_usage: sampling.includes_usage,
+        started: vec![false; sampling.choices],
+    };
+    Ok((GenerationPlan { prompts, max_tokens, max_tokens_param, sampling, scores }, form))
+}
+
+/// Returns the prompt of a conversation, which is the member `param` of a request.
+///
+/// # Errors
+/// Returns an error if the model has no chat template, or the template does not take the conversation.
+pub(super) fn conversation_prompt(
+    text: &TextModel,
+    conversation: &Conversation,
+    param: &str,
+) -> Result<PromptPlan, Reject> {
+    let template = text.template.as_ref().map_err(|error| Reject::param("model", error.as_str()))?;
+    let template = template.as_ref().ok_or_else(|| {
+        Reject::param("model", "this model has no chat template; /v1/completions continues texts")
+    })?;
+    if conversation.messages.iter().any(|message| !message.get("role").is_some_and(Value::is_string)) {
+        return Err(Reject::param(param, format!("a message of `{param}` has no `role`")));
+    }
+    let rendered = template.render(conversation).map_err(|error| Reject::param(param, error.to_string()))?;
+    let tokens =
+        text.tokenizer.encode_rendered(&rendered).map_err(|error| Reject::param(param, error.to_string()))?;
+    Ok(PromptPlan { tokens, echo: None })
+}
+
+/// Form of the answers to a request.
+struct ChatForm {
+    id: String,
+    created: u64,
+    model: String,
+    has_scores: bool,
+    includes_usage: bool,
+    /// True for each choice whose role was sent.
+    started: Vec<bool>,
+}
+
+#[derive(Serialize)]
+struct Chat<'f, C> {
+    id: &'f str,
+    object: &'static str,
+    created: u64,
+    model: &'f str,
+    choices: Vec<C>,
+    /// Absent, null or the usage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Option<Usage>>,
+}
+
+#[derive(Serialize)]
+struct WholeChoice {
+    index: usize,
+    message: AssistantMessage,
+    logprobs: Option<ChatLogprobs>,
+    finish_reason: Option<Finish>,
+}
+
+#[derive(Serialize)]
+struct AssistantMessage {
+    role: &'static str,
+    content: String,
+    refusal: (),
+}
+
+#[derive(Serialize)]
+struct ChunkChoice {
+    index: usize,
+    delta: Delta,
+    logprobs: Option<ChatLogprobs>,
+    finish_reason: Option<Finish>,
+}
+
+#[derive(Default, Serialize)]
+struct Delta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+}
+
+const ASSISTANT: &str = "assistant";
+
+impl ChatForm {
+    fn body<C>(&self, object: &'static str, choices: Vec<C>, usage: Option<Option<Usage>>) -> Chat<'_, C> {
+        Chat { id: &self.id, object, created: self.created, model: &self.model, choices, usage }
+    }
+
+    fn logprobs(&self, scores: &[TokenScore]) -> Option<ChatLogprobs> {
+        self.has_scores.then(|| ChatLogprobs::new(scores))
+    }
+
+    fn chunk(&self, choices: Vec<ChunkChoice>, usage: Option<Option<Usage>>, out: &mut EventWriter) {
+        out.json(&self.body("chat.completion.chunk", choices, usage));
+    }
+
+    fn send(
+        &mut self,
+        index: usize,
+        delta: Delta,
+        logprobs: Option<ChatLogprobs>,
+        finish_reason: Option<Finish>,
+        out: &mut EventWriter,
+    ) {
+        let usage = self.includes_usage.then_some(None);
+        if let Some(started) = self.started.get_mut(index).filter(|started| !**started) {
+            *started = true;
+            let delta = Delta { role: Some(ASSISTANT), content: Some(String::new()) };
+            self.chunk(vec![ChunkChoice { index, delta, logprobs: None, finish_reason: None }], usage, out);
+        }
+        self.chunk(vec![ChunkChoice { index, delta, logprobs, finish_reason }], usage, out);
+    }
+}
+
+impl AnswerForm for ChatForm {
+    fn whole(&self, answers: Vec<Answer>, usage: Usage) -> RouteResult {
+        let choice = |(index, answer): (usize, Answer)| WholeChoice {
+            index,
+            logprobs: self.logprobs(&answer.scores),
+            message: AssistantMessage { role: ASSISTANT, content: answer.text, refusal: () },
+            finish_reason: answer.finish,
+        };
+        let choices = answers.into_iter().enumerate().map(choice).collect();
+        json(&self.body("chat.completion", choices, Some(Some(usage))))
+    }
+
+    fn event(&mut self, event: TextEvent, out: &mut EventWriter) {
+        match event {
+            TextEvent::Text { choice, text, scores } => {
+                let logprobs = self.logprobs(&scores);
+                self.send(choice, Delta { role: None, content: Some(text) }, logprobs, None, out);
+            }
+            TextEvent::End { choice, finish, .. } => {
+                self.send(choice, Delta::default(), None, Some(finish), out);
+            }
+            TextEvent::Failed(_) => {}
+        }
+    }
+
+    fn end(&mut self, usage: Usage, out: &mut EventWriter) {
+        if self.includes_usage {
+            self.chunk(Vec::new(), Some(Some(usage)), out);
+        }
+        out.done();
+    }
+}
