@@ -694,3 +694,14 @@ HOSTILE = {
     "closure": "{% set ns = namespace(n=0) %}{% macro f() %}{% for a in range(1000) %}{% set ns.n = ns.n + 1 %}{% endfor %}{% endmacro %}{% for a in range(100000) %}{{ f() }}{% endfor %}",
     "sorted": "{% for a in range(1000) %}{{ range(100000)|sort|length }}{% endfor %}", "pieces": "{% for a in range(10000) %}{{ ('a ' * 100000).split()|length }}{% endfor %}",
 }
+
+# What Python refuses and we render, what prints an address, and what no template of a model has.
+DIFFERENT = {
+    "range(3)", "lipsum", "cycler", "joiner", "1e100|int", "strftime_now('%Q')", "x|wordcount", "x|truncate(5)", "x|urlencode", "x|pprint", "x|attr('a')",
+    "x is odd", "x is even", "x is divisibleby 7", "x|map(attribute='k')|list", "x|sum(attribute='n')", "x|groupby('n')", "x < 3", "2.5 in x", "x|sort", "x|sort(reverse=true)",
+    "x|sort(attribute='n')", "x|unique|list", "x|indent", "x|indent(2, true)", "x|indent(1, blank=true)", "x|min", "x|max", "x > 'a'", "x|dictsort(by='value')", "x|round(0, 'floor')",
+    "+x", "x is filter", "x is lower", "x|map('string')|list", "x|abs", "x|round", "x|round(2)", "-x", "x|list", "x|join", "x|join(', ')", "x|join(d='-')", "x|sum", "x|batch(2)|list", "x|slice(2)|list",
+    "x[1:]", "x[:-1]", "x[::-1]", "x[::2]", "x[1:3]|list", "x[99:]", "dict(x)", "'x'|float(2.0)",
+    STATEMENTS[0], STATEMENTS[3], STATEMENTS[4], "{% block a %}in {{ x }}{% endblock %}", "{% set ns = namespace(_a=1) %}{{ ns._a }}", "{{ self }}",
+    "{% autoescape true %}{{ '<' }}{% endautoescape %}", "{% for a in x|groupby('n') %}{{ a.grouper }}{{ a.list|length }}{% endfor %}",
+}

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use crate::carton_tools::{ok, run, scratch, write};
 use crate::made::{Value, dict, tensor, write_pth};
 
-const SUBCOMMANDS: [&str; 18] = [
+const SUBCOMMANDS: [&str; 19] = [
     "convert",
     "batch",
     "inspect",
@@ -19,6 +19,7 @@ const SUBCOMMANDS: [&str; 18] = [
     "diff",
     "digest",
     "run",
+    "chat",
     "verify",
     "pack",
     "unpack",

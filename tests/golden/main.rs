@@ -10,6 +10,7 @@ mod carton_refusals;
 mod carton_tools;
 mod cartons;
 mod casts;
+mod chat;
 mod checkpoints;
 mod cli;
 mod compare;

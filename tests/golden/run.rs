@@ -112,7 +112,7 @@ fn tokens_texts_and_numbers_that_are_refused() {
     case("a token that the model does not know", &["--tokens", "1,256"]);
     case("no number", &["--tokens", "1,x"]);
     case("a text without a tokenizer", &["Once"]);
-    case("no temperature", &["--tokens", "1", "--temperature", "0"]);
+    case("no temperature", &["--tokens", "1", "--temperature=-1"]);
     case("a sum of probabilities above 1", &["--tokens", "1", "--temperature", "1", "--top-p", "1.5"]);
     case("a sum without a temperature", &["--tokens", "1", "--top-p", "0.5"]);
     case("an output without a tensor", &["--tokens", "1", "-o", "x.npy"]);
@@ -332,8 +332,8 @@ fn a_chat_template_and_an_end_at_once_are_noted() {
     let scratch = scratch();
     let root = scratch.path();
     let text = |args: &[&str]| output(root, &[&["run", "x.carton", "a b"], args].concat()).2;
-    let template =
-        "note: the carton has a chat template, which is not applied: the text is continued as it is\n";
+    let template = "note: the carton has a chat template, which is not applied: the text is continued as it is; \
+         `torch2carton chat` applies it\n";
     model(root, &[("tokenizer.json", WORDS)]);
     assert!(!text(&["-n", "1"]).contains("note"), "{}", text(&["-n", "1"]));
     let top: Value =

@@ -2,6 +2,8 @@
 
 mod batch;
 mod carton;
+#[cfg(feature = "tokenizer")]
+mod chat;
 mod check;
 mod compare;
 mod convert;
@@ -12,6 +14,7 @@ mod report;
 #[cfg(test)]
 mod requests;
 mod run;
+mod sampling;
 #[cfg(feature = "serve")]
 mod serve;
 
@@ -25,6 +28,8 @@ pub(crate) use batch::BatchArgs;
 #[cfg(feature = "download")]
 pub(crate) use carton::Resolve;
 pub(crate) use carton::{Pack, Shrink, Unpack, Verify};
+#[cfg(feature = "tokenizer")]
+pub(crate) use chat::Chat;
 pub(crate) use check::Check;
 pub(crate) use compare::{Diff, Digest};
 pub(crate) use convert::Convert;
@@ -32,6 +37,7 @@ pub(crate) use inspect::{FailOn, Inspect};
 pub(crate) use remote::{RemoteArgs, into_io_error};
 pub(crate) use report::Report;
 pub(crate) use run::Run;
+pub(crate) use sampling::SamplingArgs;
 #[cfg(feature = "serve")]
 pub(crate) use serve::{LogFormat, Serve};
 
@@ -122,6 +128,9 @@ pub(crate) enum Command {
     Digest(Digest),
     /// Run a carton on the CPU: continue a text, list the most probable tokens, run its self tests
     Run(Run),
+    /// Talk with a chat model in the terminal, or answer each line of a pipe
+    #[cfg(feature = "tokenizer")]
+    Chat(Chat),
     /// Check every hash and every rule of a carton
     Verify(Verify),
     /// Make a carton from a folder

@@ -1,14 +1,12 @@
 //! Arguments of the subcommand `run`.
 
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use generate::TokenChoice;
 use output::IfExists;
 use runtime::{RunnableOptions, SelfTestOptions, Tolerance};
 
-use super::RemoteArgs;
+use super::{RemoteArgs, SamplingArgs};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -43,20 +41,10 @@ pub(crate) struct Run {
     /// Generate at most N tokens [default with a text: 128]
     #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["get", "self_test"])]
     pub(crate) max_tokens: Option<u32>,
-    /// Choose tokens at random; below 1 favours probable ones
-    #[arg(long, value_name = "T", conflicts_with_all = ["get", "self_test"])]
-    pub(crate) temperature: Option<f64>,
-    /// Choose only from the K most probable tokens
-    #[arg(long, value_name = "K", requires = "temperature", value_parser = parse_top_k)]
-    pub(crate) top_k: Option<NonZeroU32>,
-    /// Choose only from the most probable tokens whose probabilities add up to P
-    #[arg(long, value_name = "P", requires = "temperature")]
-    pub(crate) top_p: Option<f64>,
-    /// Where the random numbers start [default: a new seed each time, which is printed]
-    #[arg(long, value_name = "N", requires = "temperature")]
-    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
     /// Write the tensor NAME as a NumPy array
-    #[arg(long, value_name = "NAME", requires = "output", conflicts_with = "self_test")]
+    #[arg(long, value_name = "NAME", requires = "output", conflicts_with_all = ["self_test", "temperature"])]
     pub(crate) get: Option<String>,
     /// Where to write the array; `-` is standard output
     #[arg(short, long, value_name = "FILE.npy", requires = "get", value_hint = ValueHint::FilePath)]
@@ -67,7 +55,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) if_exists: IfExists,
     /// Run the self tests that are stored in the carton
-    #[arg(long)]
+    #[arg(long, conflicts_with = "temperature")]
     pub(crate) self_test: bool,
     /// Allow outputs of self tests to differ by TOL + TOL * |expected| [default: as numpy.allclose, and for a model at least 1e-4 of the largest expected number]
     #[arg(long, value_name = "TOL", requires = "self_test")]
@@ -89,27 +77,10 @@ fn parse_token(text: &str) -> Result<u32, String> {
     text.trim().parse().map_err(|_| not_an_id())
 }
 
-fn parse_top_k(text: &str) -> Result<NonZeroU32, String> {
-    text.parse().map_err(|_| "expected a whole number above 0".to_owned())
-}
-
 impl Run {
     pub(crate) fn self_test_options(&self) -> SelfTestOptions {
         let mut options = SelfTestOptions::default();
         options.tolerance = self.tolerance.map(Tolerance::relative_and_absolute);
         options
-    }
-
-    /// Returns the sampling of tokens; `new_seed` is called if no seed was given.
-    pub(crate) fn token_choice(&self, new_seed: impl FnOnce() -> u64) -> TokenChoice {
-        match self.temperature {
-            None => TokenChoice::Greedy,
-            Some(temperature) => TokenChoice::Random {
-                temperature,
-                top_k: self.top_k,
-                top_p: self.top_p.unwrap_or(1.0),
-                seed: self.seed.unwrap_or_else(new_seed),
-            },
-        }
     }
 }

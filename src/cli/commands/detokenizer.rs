@@ -31,6 +31,10 @@ mod with {
             Ok(self.0.encode(text)?)
         }
 
+        pub(crate) fn encode_rendered(&self, text: &str) -> Result<Vec<u32>> {
+            Ok(self.0.encode_rendered(text)?)
+        }
+
         pub(crate) fn text_of(&self, token: u32) -> Result<String> {
             Ok(self.0.decode_one(token)?)
         }

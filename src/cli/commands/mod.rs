@@ -2,6 +2,10 @@
 
 mod batch;
 mod carton_commands;
+#[cfg(feature = "tokenizer")]
+mod chat;
+#[cfg(feature = "tokenizer")]
+mod chat_input;
 mod check;
 mod completions;
 mod convert;
@@ -44,6 +48,8 @@ use serde::Serialize;
 use crate::cli::args::RemoteArgs;
 
 pub(crate) use batch::{batch, encode_batch_line};
+#[cfg(feature = "tokenizer")]
+pub(crate) use chat::chat;
 pub(crate) use check::check;
 pub(crate) use completions::completions;
 pub(crate) use convert::convert;

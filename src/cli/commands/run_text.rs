@@ -55,12 +55,12 @@ pub(super) fn run(
     let has_template = words.is_some() && has_chat_template(runnable);
     if has_template && !(quiet || args.json) {
         terminal::note(
-            "the carton has a chat template, which is not applied: the text is continued as it is",
+            "the carton has a chat template, which is not applied: the text is continued as it is; `torch2carton chat` applies it",
         );
     }
     let context = ModelContext { tokens: runnable.max_positions(), is_reported: !(quiet || args.json) };
     context.note_long_prompt(prompt.len());
-    let generates = args.max_tokens.is_some() || args.temperature.is_some();
+    let generates = args.max_tokens.is_some() || args.sampling.temperature.is_some();
     let lists = args.top.is_some() || (args.text.is_none() && !generates);
     if lists {
         let count = args.top.unwrap_or(DEFAULT_CANDIDATES);
@@ -206,7 +206,7 @@ fn run_continuation(
     words: Option<&Detokenizer>,
     (session, interruption): (&mut Session, &Interruption),
 ) -> Result<ExitCode> {
-    let choice = args.token_choice(|| RandomState::new().build_hasher().finish() >> 32);
+    let choice = args.sampling.token_choice(new_seed);
     let max_tokens = args.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
     let options = generate::GenerateOptions {
         max_tokens: usize::try_from(max_tokens).unwrap_or(usize::MAX),
@@ -269,7 +269,7 @@ fn run_continuation(
         };
         super::write_json_line(&mut io::stdout().lock(), &report)?;
     } else if !quiet && max_tokens > 0 {
-        let seed = match seed.filter(|_| args.seed.is_none()) {
+        let seed = match seed.filter(|_| args.sampling.seed.is_none()) {
             Some(seed) => format!("; --seed {seed} repeats it"),
             None => String::new(),
         };
@@ -281,6 +281,11 @@ fn run_continuation(
         terminal::summary(format_args!("{times}{seed}"));
     }
     Ok(if interruption.is_set() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// Returns a seed that is short enough to type.
+pub(super) fn new_seed() -> u64 {
+    RandomState::new().build_hasher().finish() >> 32
 }
 
 /// Returns true if a document says how the turns of a chat are written. One that is too long or damaged is as good as none.
@@ -296,7 +301,7 @@ fn has_chat_template(runnable: &Runnable) -> bool {
 }
 
 /// Returns the stop tokens: from the carton's documents, else from the tokenizer's format.
-fn stop_tokens(runnable: &Runnable, words: Option<&Detokenizer>) -> Result<Vec<u32>> {
+pub(super) fn stop_tokens(runnable: &Runnable, words: Option<&Detokenizer>) -> Result<Vec<u32>> {
     let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX);
     let StopTokens(stops) = StopTokens::from_documents::<byte_source::Error>(&mut read)?;
     Ok(if stops.is_empty() { words.map(Detokenizer::stops).unwrap_or_default() } else { stops })

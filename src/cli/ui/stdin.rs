@@ -86,6 +86,14 @@ pub(crate) fn with_name(text: String) -> String {
 /// When standard input is a terminal, cannot be read, is too long, or is not UTF-8.
 pub(crate) fn input_text() -> Result<String> {
     reject_terminal("a text")?;
+    whole_text()
+}
+
+/// Returns the text on standard input of a command that reads nothing else there, without the line feed at its end.
+///
+/// # Errors
+/// When standard input cannot be read, is too long, or is not UTF-8.
+pub(crate) fn whole_text() -> Result<String> {
     let mut text = String::new();
     let read = io::stdin().lock().take(TEXT_MAX.saturating_add(1)).read_to_string(&mut text);
     if read.context("cannot read the text on standard input")? as u64 > TEXT_MAX {

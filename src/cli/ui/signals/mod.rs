@@ -18,6 +18,8 @@ use self::unix as system;
 #[cfg(not(unix))]
 use self::windows as system;
 
+#[cfg(feature = "tokenizer")]
+pub(crate) use self::system::catch_ctrl_c;
 #[cfg(feature = "serve")]
 pub(crate) use self::system::{ignores_ctrl_c, on_first_signal, raise_file_limit};
 pub(crate) use self::system::{keep_running_at_size_limit, watch_ctrl_c, watch_signals};
@@ -29,6 +31,12 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
+    /// Forgets that Ctrl-C was pressed.
+    #[cfg(feature = "tokenizer")]
+    pub(crate) fn reset(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -60,6 +60,16 @@ pub(crate) fn watch_ctrl_c() -> Result<Interruption> {
     Ok(Interruption(flag))
 }
 
+/// Installs a handler for Ctrl-C that only sets the returned flag, each time. If the caller ignores Ctrl-C, it stays ignored.
+#[cfg(feature = "tokenizer")]
+pub(crate) fn catch_ctrl_c() -> Result<Interruption> {
+    let flag = Arc::new(AtomicBool::new(false));
+    if !ignores_ctrl_c() {
+        signal_hook::flag::register(SIGINT, Arc::clone(&flag)).context("cannot watch for signals")?;
+    }
+    Ok(Interruption(flag))
+}
+
 /// Raises the soft limit on open files to the hard limit: each connection is one.
 #[cfg(feature = "serve")]
 pub(crate) fn raise_file_limit() {

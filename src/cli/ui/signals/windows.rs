@@ -43,6 +43,15 @@ pub(crate) fn watch_ctrl_c() -> Result<Interruption> {
     Ok(Interruption(flag))
 }
 
+/// Installs a handler for Ctrl-C that only sets the returned flag, each time.
+#[cfg(feature = "tokenizer")]
+pub(crate) fn catch_ctrl_c() -> Result<Interruption> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = Arc::clone(&flag);
+    ctrlc::set_handler(move || set.store(true, Ordering::Relaxed)).context("cannot watch for Ctrl-C")?;
+    Ok(Interruption(flag))
+}
+
 /// Does nothing: there is no such limit.
 #[cfg(feature = "serve")]
 pub(crate) fn raise_file_limit() {}

@@ -1,0 +1,288 @@
+//! `torch2carton chat`: a conversation with a model.
+
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow};
+use byte_source::Observer;
+use chat_template::{ChatTemplate, Conversation, Message};
+use generate::{GenerateOptions, TokenChoice};
+use runtime::{Runnable, Session};
+use serde_json::Value;
+
+use super::chat_input::{ChatLine, HELP, on_one_line};
+use super::detokenizer::Detokenizer;
+use super::run_text::{new_seed, stop_tokens};
+use crate::cli::args::Chat;
+use crate::cli::ui::progress::Progress;
+use crate::cli::ui::signals::{self, Interruption};
+use crate::cli::ui::stdin;
+use crate::cli::ui::terminal::{self, write_text};
+
+/// Maximum size in bytes of a document that is read for the chat template.
+const DOCUMENT_MAX: u64 = 64 << 20;
+/// Tokens of a conversation whose model does not say for how many it was made.
+const DEFAULT_CONTEXT: u64 = 4096;
+/// Maximum size in bytes of a message.
+const MESSAGE_MAX: u64 = 16 << 20;
+
+pub(crate) fn chat(args: &Chat, quiet: bool) -> Result<ExitCode> {
+    stdin::reject(&args.file, "chat")?;
+    if args.print_prompt {
+        return print_prompt(args);
+    }
+    let input = args.remote.locate(&args.file)?;
+    let progress = Progress::new(quiet);
+    let carton = carton_tools::copy_carton(&input, &progress)?;
+    let runnable = Runnable::from_carton(carton, &args.open, &progress)?;
+    progress.clear();
+    let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX).map_err(anyhow::Error::from);
+    let template = ChatTemplate::from_documents(&mut read)?.ok_or_else(no_template)?;
+    let interruption = signals::catch_ctrl_c()?;
+    let words = Detokenizer::required(&runnable)?;
+    let mut talk = Talk {
+        session: runnable.session()?,
+        stops: stop_tokens(&runnable, Some(&words))?,
+        runnable: &runnable,
+        template,
+        words,
+        interruption,
+        fed: Vec::new(),
+        messages: Vec::new(),
+        system: args.system.clone(),
+        choice: args.sampling.token_choice(new_seed),
+        max_tokens: args.max_tokens,
+        output: Output::new(),
+    };
+    talk.run(quiet)
+}
+
+fn no_template() -> anyhow::Error {
+    anyhow!("the model has no chat template; `torch2carton run` continues a text")
+}
+
+/// Prints the text of a conversation, for which the documents of the model are enough.
+fn print_prompt(args: &Chat) -> Result<ExitCode> {
+    let template = if args.file.is_dir() && !args.file.join("carton.toml").exists() {
+        ChatTemplate::from_documents(&mut |name| read_document(&args.file.join(name)))?
+    } else {
+        let carton = carton_tools::open(&args.remote.locate(&args.file)?)?;
+        let mut read = |name: &str| -> Result<Option<Vec<u8>>> {
+            let path = format!("misc/{name}");
+            match carton.entry(&path) {
+                Ok(entry) if entry.len <= DOCUMENT_MAX => {
+                    let mut bytes = Vec::new();
+                    carton.read(&path)?.read_to_end(&mut bytes)?;
+                    Ok(Some(bytes))
+                }
+                _ => Ok(None),
+            }
+        };
+        ChatTemplate::from_documents(&mut read)?
+    };
+    let template = template.ok_or_else(no_template)?;
+    let text = stdin::whole_text()?;
+    let mut conversation: Conversation =
+        serde_json::from_str(&text).context("standard input is no conversation in JSON")?;
+    if let Some(system) = &args.system {
+        conversation.messages.insert(0, message("system", system));
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(template.render(&conversation)?.as_bytes())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a document of a model's folder; `None` if there is no such file.
+fn read_document(path: &std::path::Path) -> Result<Option<Vec<u8>>> {
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let mut bytes = Vec::new();
+    file.take(DOCUMENT_MAX)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(Some(bytes))
+}
+
+fn message(role: &str, content: &str) -> Message {
+    let text = |text: &str| Value::String(text.to_owned());
+    [("role".to_owned(), text(role)), ("content".to_owned(), text(content))].into_iter().collect()
+}
+
+/// A conversation with a model.
+struct Talk<'r> {
+    runnable: &'r Runnable,
+    template: ChatTemplate,
+    words: Detokenizer,
+    stops: Vec<u32>,
+    interruption: Interruption,
+    session: Session,
+    /// Tokens that the session has read.
+    fed: Vec<u32>,
+    messages: Vec<Message>,
+    system: Option<String>,
+    choice: TokenChoice,
+    max_tokens: Option<u32>,
+    output: Output,
+}
+
+impl Talk<'_> {
+    fn run(&mut self, quiet: bool) -> Result<ExitCode> {
+        let is_person = io::stdin().is_terminal();
+        if is_person && !quiet {
+            terminal::summary("/help lists the commands; Ctrl-D leaves");
+        }
+        loop {
+            if is_person {
+                let mut out = io::stderr().lock();
+                write!(out, ">>> ").and_then(|()| out.flush())?;
+            }
+            let Some(line) = read_line()? else {
+                if is_person {
+                    terminal::summary("");
+                }
+                return Ok(ExitCode::SUCCESS);
+            };
+            self.interruption.reset();
+            match ChatLine::parse(&line) {
+                ChatLine::Blank => {}
+                ChatLine::Exit => return Ok(ExitCode::SUCCESS),
+                ChatLine::Help => terminal::summary(HELP),
+                ChatLine::Clear => self.messages.clear(),
+                ChatLine::System(text) => self.system = (!text.is_empty()).then(|| text.to_owned()),
+                ChatLine::Undo => self.forget_last(),
+                ChatLine::Retry => {
+                    let last = self.last_message();
+                    self.forget_last();
+                    match last {
+                        Some(text) => self.send(&text, is_person)?,
+                        None => terminal::note("there is no message yet"),
+                    }
+                }
+                ChatLine::Unknown(command) => {
+                    terminal::note(format_args!("there is no command {command}; /help lists them"));
+                }
+                ChatLine::Message(text) => self.send(text, is_person)?,
+            }
+        }
+    }
+
+    /// Returns the position of the last message that is no answer.
+    fn last_position(&self) -> Option<usize> {
+        let is_user = |message: &Message| message.get("role").and_then(Value::as_str) == Some("user");
+        self.messages.iter().rposition(is_user)
+    }
+
+    fn last_message(&self) -> Option<String> {
+        let message = self.messages.get(self.last_position()?)?;
+        message.get("content").and_then(Value::as_str).map(str::to_owned)
+    }
+
+    fn forget_last(&mut self) {
+        self.messages.truncate(self.last_position().unwrap_or(0));
+    }
+
+    /// Sends a message and writes the answer. A person can go on after an error; the message is forgotten.
+    fn send(&mut self, text: &str, is_person: bool) -> Result<()> {
+        let before = self.messages.len();
+        self.messages.push(message("user", text));
+        match self.answer() {
+            Ok(answer) => self.messages.push(message("assistant", &answer)),
+            Err(error) if is_person && !terminal::is_broken_pipe(&error) => {
+                self.messages.truncate(before);
+                terminal::note(format_args!("{error:#}"));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Writes the answer to the messages, and returns it.
+    fn answer(&mut self) -> Result<String> {
+        let system = self.system.iter().map(|text| message("system", text));
+        let conversation = Conversation::new(system.chain(self.messages.iter().cloned()).collect());
+        let prompt = self.words.encode_rendered(&self.template.render(&conversation)?)?;
+        let context = self.runnable.max_positions().unwrap_or(DEFAULT_CONTEXT);
+        let room = context.saturating_sub(prompt.len() as u64);
+        if room == 0 || prompt.is_empty() {
+            return Err(anyhow!(
+                "the conversation has {} tokens, and the model was made for {context}; /clear forgets the messages",
+                prompt.len()
+            ));
+        }
+        let max_tokens = self.max_tokens.map_or(room, |limit| room.min(limit.into()));
+        let options = GenerateOptions {
+            max_tokens: usize::try_from(max_tokens).unwrap_or(usize::MAX),
+            choice: self.choice,
+            stops: self.stops.clone(),
+        };
+        // What the model has read already is not read again.
+        let is_read = prompt.len() > self.fed.len() && prompt.starts_with(&self.fed);
+        if !is_read {
+            self.session = self.runnable.session()?;
+            self.fed.clear();
+        }
+        let rest = prompt.get(self.fed.len()..).unwrap_or_default();
+        let mut stream = self.words.stream(&prompt)?;
+        let Self { session, fed, interruption, output, .. } = self;
+        let mut model = |tokens: &[u32]| -> Result<Vec<f32>> {
+            let logits = session.feed(tokens, &*interruption)?;
+            fed.extend(tokens);
+            Ok(logits)
+        };
+        let mut answer = String::new();
+        let done = generate::generate(rest, &options, &mut model, &mut |token| {
+            output.write(&mut answer, &stream.push(token)?)?;
+            Ok(if interruption.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
+        // Ctrl-C stops the model between two layers.
+        match done {
+            Err(error) if !interruption.is_set() => {
+                output.end()?;
+                return Err(error);
+            }
+            _ => {}
+        }
+        output.write(&mut answer, &stream.finish()?)?;
+        output.end()?;
+        Ok(answer)
+    }
+}
+
+/// Reads a line from standard input; `None` at its end.
+fn read_line() -> Result<Option<String>> {
+    let mut line = Vec::new();
+    let mut input = io::stdin().lock().take(MESSAGE_MAX);
+    let count = input.read_until(b'\n', &mut line).context("cannot read standard input")?;
+    Ok((count > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
+}
+
+/// Where answers go: a terminal, where they have lines, or a pipe, where each is one line.
+struct Output {
+    is_terminal: bool,
+    has_lines: bool,
+}
+
+impl Output {
+    fn new() -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        Self { is_terminal, has_lines: is_terminal && io::stdin().is_terminal() }
+    }
+
+    fn write(&self, answer: &mut String, text: &str) -> io::Result<()> {
+        answer.push_str(text);
+        match text {
+            "" => Ok(()),
+            text if self.has_lines => write_text(text, self.is_terminal),
+            text => write_text(&on_one_line(text), self.is_terminal),
+        }
+    }
+
+    fn end(&self) -> io::Result<()> {
+        write_text("\n", self.is_terminal)
+    }
+}

@@ -1,0 +1,22 @@
+"""The newest transformers: renders conversations with `apply_chat_template`."""
+
+import transformers
+from line_server import serve
+from tokenizers import Tokenizer, models
+
+transformers.logging.set_verbosity_error()
+
+
+def render(template, tokens, conversation):
+    """The text, or None if it raises."""
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), **tokens)
+    tokenizer.chat_template = template
+    rest = {"add_generation_prompt": True, **conversation}
+    variables = rest.pop("chat_template_kwargs", {})
+    try:
+        return {"text": tokenizer.apply_chat_template(rest.pop("messages"), tokenize=False, **rest, **variables)}
+    except Exception as error:  # whatever a template raises
+        return {"text": None, "error": f"{type(error).__name__}: {error}"}
+
+
+serve(render=render)
