@@ -10,7 +10,7 @@ use crate::made::{dict, tensor, write_pth};
 use crate::program::folder;
 
 /// A copy of the small LLaMA, whose weights are bfloat16.
-fn llama(root: &Path) {
+pub(crate) fn llama(root: &Path) {
     let from = folder().join("checkpoints/llama_tiny");
     for name in ["consolidated.00.pth", "params.json"] {
         write(root.join("llama").join(name), std::fs::read(from.join(name)).expect("it is checked in"));

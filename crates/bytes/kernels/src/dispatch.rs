@@ -1,11 +1,41 @@
 //! Choice of the instruction set for loops that are compiled once for each of them.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 
 use crate::nibbles::{NibbleKernel, NibbleLookup};
 use crate::simd::{Instructions, Portable, Simd, SimdWork};
 #[cfg(target_arch = "x86_64")]
 use crate::x86::{Avx2, Avx512};
+
+thread_local! {
+    /// True while this thread runs only portable code.
+    static IS_PORTABLE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs work on this thread with portable code alone, whose results are the same on every processor.
+pub fn with_portable_code<R>(work: impl FnOnce() -> R) -> R {
+    /// Guard that ends it, also after a panic.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            set_portable_code(self.0);
+        }
+    }
+    let _before = Before(uses_portable_code());
+    set_portable_code(true);
+    work()
+}
+
+/// Sets whether this thread runs only portable code, such as a thread that works for another one.
+pub fn set_portable_code(is_portable: bool) {
+    IS_PORTABLE.set(is_portable);
+}
+
+/// Returns true if this thread runs only portable code.
+pub fn uses_portable_code() -> bool {
+    IS_PORTABLE.get()
+}
 
 /// Vector loops over numbers of type `T`.
 pub trait Loops<T> {
@@ -52,6 +82,7 @@ where
     W: SimdWork<Portable, Output = R> + SimdWork<Avx2, Output = R> + SimdWork<Avx512, Output = R>,
 {
     match (Avx512::detect(), Avx2::detect()) {
+        _ if uses_portable_code() => Portable.run(work),
         (Some(simd), _) => simd.run(work),
         (_, Some(simd)) => simd.run(work),
         _ => Portable.run(work),

@@ -27,7 +27,10 @@ mod simd;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use dispatch::{Loops, run_f32, run_f64, run_nested, run_nibbles, vectorize};
+pub use dispatch::{
+    Loops, run_f32, run_f64, run_nested, run_nibbles, set_portable_code, uses_portable_code, vectorize,
+    with_portable_code,
+};
 pub use extension::{Extension, WITHOUT};
 pub use narrow_float::{from_bf16, from_f16, to_bf16, to_f16};
 pub use nibbles::{

@@ -1,6 +1,7 @@
 //! Statements of conversions: the same bytes wherever a conversion runs, and a repeated conversion that finds every change.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use byte_source::Location;
@@ -88,7 +89,10 @@ impl Made {
 
 #[test]
 fn two_runs_in_two_folders_write_the_same() {
-    let (one, two) = (Made::new(), Made::new());
+    let [one, two] = [1, 8].map(|threads| {
+        byte_source::set_core_share(NonZeroUsize::new(threads).expect("not zero"));
+        Made::new()
+    });
     for file in ["out.json", "out/model-00001-of-00002.safetensors", "x.carton"] {
         assert!(read(&one.at(file)) == read(&two.at(file)), "{file}");
     }

@@ -40,7 +40,7 @@ pub(crate) fn narrow(dtype: Dtype, numbers: &[f64], bytes: &mut [u8]) {
         }
         _ => {
             let doubles = bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers);
-            doubles.for_each(|(double, number)| *double = number.to_le_bytes());
+            doubles.for_each(|(double, number)| *double = round::to_f64(*number).to_le_bytes());
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Rounds a double to a narrower floating-point number in one step: to nearest, ties to even.
+//! Rounds a double to a narrower floating-point number in one step: to nearest, ties to even. Processors disagree on the sign and the
+//! payload of a NaN that they compute, so that each NaN becomes the same one.
 //!
 //! Facts: a value that is rounded to odd in a format with at least two more bits, and then to nearest, is rounded as if in
 //! one step (Boldo and Melquiond, "When double rounding is odd", 2004).
@@ -13,15 +14,19 @@ fn to_odd_f32(value: f64) -> f32 {
     let back = f64::from(nearest);
     // Towards zero: the bits of a float grow with its magnitude.
     let bits = nearest.to_bits().wrapping_sub(u32::from(back.abs() > value.abs()));
-    let odd = bits | u32::from(!is_exact && !value.is_nan());
-    f32::from_bits(if value.is_nan() { nearest.to_bits() } else { odd })
+    if value.is_nan() { f32::NAN } else { f32::from_bits(bits | u32::from(!is_exact)) }
 }
 
 #[inline(always)]
 pub(crate) fn to_f32(value: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "`as` rounds to nearest, ties to even")]
     let rounded = value as f32;
-    rounded.to_bits()
+    (if value.is_nan() { f32::NAN } else { rounded }).to_bits()
+}
+
+#[inline(always)]
+pub(crate) fn to_f64(value: f64) -> u64 {
+    (if value.is_nan() { f64::NAN } else { value }).to_bits()
 }
 
 #[inline(always)]
@@ -56,6 +61,14 @@ mod tests {
                     assert_eq!(round(value), bits, "{value}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn each_nan_is_the_same() {
+        for nan in [f64::NAN, -f64::NAN, f64::from_bits(0x7ff0_0000_0000_0001)] {
+            assert_eq!((to_bf16(nan), to_f16(nan)), (0x7fc0, 0x7e00));
+            assert_eq!((to_f32(nan), to_f64(nan)), (0x7fc0_0000, 0x7ff8_0000_0000_0000));
         }
     }
 

@@ -104,6 +104,8 @@ impl Encoder {
         if self.library != self.dtype && self.library != Dtype::Float32 {
             round_to(self.library, numbers);
         }
+        // Processors disagree on the sign and the payload of a NaN that they compute.
+        round_each(numbers, |number| if number.is_nan() { f32::NAN } else { number });
         self.dtype.encode_f32(numbers, out);
     }
 

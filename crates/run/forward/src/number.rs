@@ -133,11 +133,11 @@ impl Real for f64 {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as in f32")]
     fn exp(self) -> Self {
-        Self::exp(self)
+        libm::exp(self)
     }
 
     fn tanh(self) -> Self {
-        Self::tanh(self)
+        libm::tanh(self)
     }
 
     fn erf(self) -> Self {

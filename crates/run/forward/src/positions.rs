@@ -76,8 +76,8 @@ impl<T: Real> Frequencies<T> {
             (positions.start, of_length.is_some(), self.rotates_halves);
         let (mut cos, mut sin) = (Vec::new(), Vec::new());
         let mut add = |angle: f64| {
-            cos.push(T::from_f64(angle.cos() * self.magnitude));
-            sin.push(T::from_f64(angle.sin() * self.magnitude));
+            cos.push(T::from_f64(libm::cos(angle) * self.magnitude));
+            sin.push(T::from_f64(libm::sin(angle) * self.magnitude));
         };
         let pairs = match &self.kind {
             FrequencyKind::Rounded(each) => {
@@ -105,7 +105,7 @@ impl<T: Real> Frequencies<T> {
 fn unscaled_frequencies<T: Real>(theta: f64, rotated: u64) -> impl Iterator<Item = T> {
     let rounded = |number: f64| T::from_f64(number);
     let exponent = move |pair: u64| rounded((pair * 2) as f64) / rounded(rotated as f64);
-    let power = move |pair| rounded(rounded(theta).to_f64().powf(exponent(pair).to_f64()));
+    let power = move |pair| rounded(libm::pow(rounded(theta).to_f64(), exponent(pair).to_f64()));
     (0..rotated / 2).map(move |pair| T::ONE / power(pair))
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Xielu {
 impl Xielu {
     /// Creates the activation from the numbers of the checkpoint.
     pub(crate) fn new([positive, negative, beta, eps]: [f64; 4]) -> Self {
-        let softplus = |x: f64| if x > 20.0 { x } else { x.exp().ln_1p() };
+        let softplus = |x: f64| if x > 20.0 { x } else { libm::log1p(libm::exp(x)) };
         Self { positive: softplus(positive), negative: beta + softplus(negative), beta, eps }
     }
 

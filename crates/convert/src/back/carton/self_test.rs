@@ -106,7 +106,8 @@ impl<'j> PlannedSelfTest<'j> {
         // The file of the logits was added last.
         if let (Some(logits), Some((_, bytes))) = (&self.logits, self.files.last_mut()) {
             *bytes = Vec::new();
-            *bytes = logits.compute(observer)?;
+            // Those of another processor's instructions would have other last digits.
+            *bytes = kernels::with_portable_code(|| logits.compute(observer))?;
         }
         Ok(())
     }

@@ -34,6 +34,9 @@ impl Kernel {
 
     pub(crate) fn best() -> Self {
         static BEST: OnceLock<Kernel> = OnceLock::new();
+        if kernels::uses_portable_code() {
+            return Self::Portable;
+        }
         *BEST.get_or_init(|| {
             Self::ALL.into_iter().rev().find(|kernel| kernel.is_available()).unwrap_or(Self::Portable)
         })

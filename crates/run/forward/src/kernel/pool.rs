@@ -26,16 +26,18 @@ pub(crate) struct Pool {
 const POLLS_MAX: u32 = 64;
 
 impl Pool {
-    /// Creates a pool of this many threads, or of as many as the machine runs at once.
+    /// Creates a pool of this many threads, or of as many as the machine runs at once. They run portable code if this thread does.
     ///
     /// # Errors
     /// When the system does not start the threads.
     pub(crate) fn new(threads: Option<usize>) -> Result<Self> {
         let available = byte_source::core_share();
         let count = threads.unwrap_or(available).max(1);
+        let is_portable = kernels::uses_portable_code();
         let built = ThreadPoolBuilder::new()
             .num_threads(count)
             .thread_name(|number| format!("forward-{number}"))
+            .start_handler(move |_| kernels::set_portable_code(is_portable))
             .build();
         let threads =
             built.map_err(|error| Problem::Threads { threads: count, reason: error.to_string() })?;
