@@ -39,6 +39,7 @@ mod outputs;
 mod pickles;
 mod processes;
 mod program;
+mod proof;
 mod random_folders;
 mod remote;
 mod remote_folders;

@@ -64,7 +64,7 @@ pub use location::{
 };
 pub use mark::is_own_output;
 pub use output_file::OutputFile;
-pub use records::{FileRecord, OutputRecord, OutputRecords, WrittenFile};
+pub use records::{FileRecord, OutputRecord, OutputRecords, RECORDS_NAME, WrittenFile};
 pub use remote::{RemoteAddress, UrlScheme};
 pub use stream::read_error;
 pub use unfinished::{OutputHalt, remove_unfinished};

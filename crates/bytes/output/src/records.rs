@@ -17,7 +17,7 @@ use crate::{IfExists, OutputFile};
 
 /// Name of the file with the records, or in a store, of the folder with a file for each. It does not start with the prefix of
 /// temporary files, which later runs remove.
-pub(crate) const RECORDS_NAME: &str = ".torch2carton.outputs";
+pub const RECORDS_NAME: &str = ".torch2carton.outputs";
 /// Largest length in bytes of the file with the records. A longer one is ignored, and replaced by the next record.
 const RECORDS_MAX: u64 = 64 << 20;
 /// Number of replaced lines that stay in the file in any case.

@@ -38,9 +38,9 @@ pub(super) fn find_inputs(
     let wanted: Vec<(&str, &str)> =
         dependencies.iter().filter_map(|file| Some((file.name.as_str(), file.sha256()?))).collect();
     let hashes: BTreeSet<&str> = wanted.iter().map(|(_, sha256)| *sha256).collect();
-    let names: BTreeSet<&str> = wanted.iter().map(|(name, _)| last_part(name)).collect();
+    let last_parts: BTreeSet<&str> = wanted.iter().map(|(name, _)| last_part(name)).collect();
     let (named, others): (Vec<Location>, Vec<Location>) =
-        files.into_iter().partition(|file| names.contains(output::file_name(file.path()).as_str()));
+        files.into_iter().partition(|file| last_parts.contains(output::file_name(file.path()).as_str()));
     let named = hash_all(named, &hashes, observer)?;
     let mut found: BTreeMap<String, Location> = BTreeMap::new();
     found.extend(named.iter().rev().map(|(sha256, file)| (sha256.clone(), file.clone())));
@@ -100,7 +100,7 @@ fn hash_all(
     observer: &dyn Observer,
 ) -> Result<Vec<(String, Location)>> {
     let (next, state) = (AtomicUsize::new(0), Mutex::new((BTreeMap::new(), wanted.clone())));
-    let work = || {
+    let work = || -> Result<()> {
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
             if lock().1.is_empty() {
@@ -115,10 +115,8 @@ fn hash_all(
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..core_share().min(files.len())).map(|_| scope.spawn(work)).collect();
-        let ended = threads.into_iter();
-        ended
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<Result<()>>()
+        let mut ended = threads.into_iter();
+        ended.try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     let (hashed, _) = state.into_inner().unwrap_or_else(PoisonError::into_inner);
     let of = |file: Location| Some((hashed.get(file.path())?.clone(), file));

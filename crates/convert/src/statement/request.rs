@@ -80,8 +80,8 @@ impl Request {
             let Some(value) = changed.get_mut(option).filter(|_| !given.is_empty()) else { continue };
             let name = |path: &PathBuf| format!("@{option}/{}", file_name(path));
             files.extend(given.iter().map(|path| (name(path), Location::from(path))));
-            let names: Vec<String> = given.iter().map(name).collect();
-            *value = if value.is_array() { json!(names) } else { json!(names.first()) };
+            let all: Vec<String> = given.iter().map(name).collect();
+            *value = if value.is_array() { json!(all) } else { json!(all.first()) };
         }
         changed.sort_keys();
         parameters.extend(changed);

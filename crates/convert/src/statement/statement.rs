@@ -29,7 +29,7 @@ const TENSORS: &str = "torch2carton_digest";
 #[serde(deny_unknown_fields)]
 pub(super) struct Statement {
     #[serde(rename = "_type")]
-    statement_type: String,
+    kind: String,
     /// Files of the output, sorted by name.
     pub(super) subject: Vec<ResourceDescriptor>,
     #[serde(rename = "predicateType")]
@@ -123,7 +123,7 @@ impl Statement {
         let version = BTreeMap::from([(PROGRAM.to_owned(), VERSION.to_owned())]);
         let run_details = RunDetails { builder: Builder { id: BUILDER.to_owned(), version }, metadata: None };
         Self {
-            statement_type: STATEMENT_TYPE.to_owned(),
+            kind: STATEMENT_TYPE.to_owned(),
             subject,
             predicate_type: PREDICATE_TYPE.to_owned(),
             predicate: Provenance { build_definition, run_details },

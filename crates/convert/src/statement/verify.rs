@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{ErrorKind, Location, Observer, SourceReader, Stores};
-use output::{Destination, Scratch};
+use output::{Destination, RECORDS_NAME, Scratch};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
@@ -189,7 +189,9 @@ impl Compared {
             let file = folder.join(&name);
             let is_statement =
                 file.is_local() && same_file::is_same_file(file.path(), statement.path()).unwrap_or(false);
-            if !is_statement && !self.made.contains(file.path()) {
+            // Where the filesystem has no extended attributes, this file marks the outputs.
+            let is_record = output::file_name(file.path()) == RECORDS_NAME;
+            if !(is_statement || is_record || self.made.contains(file.path())) {
                 let name = file.path().strip_prefix(output.path()).unwrap_or(file.path());
                 let name = name.to_string_lossy().replace('\\', "/");
                 self.findings.push(StatementFinding::new(name, "is not part of the output"));

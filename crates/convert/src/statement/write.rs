@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use batch::clean_absolute;
 use byte_source::{FileError, Location, Observer, Region, core_share, hex, set_core_share};
 use open::{Context, Model, OpenOptions, Selection, digest_tensors};
 use output::WrittenFile;
@@ -30,6 +31,10 @@ pub(crate) fn convert_with_statement(
     } else {
         file.to_owned()
     };
+    if clean_absolute(file) == clean_absolute(&conversion.output) {
+        let (output, input) = (file.clone(), conversion.output.clone());
+        return Err(output::Problem::SameFile { output, input }.into());
+    }
     let request = Request::of(conversion)?;
     let inputs: Vec<&Path> =
         request.files.values().filter(|file| file.is_local()).map(Location::path).collect();

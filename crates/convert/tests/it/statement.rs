@@ -42,7 +42,7 @@ impl Made {
         write(&made.at("model/config.json"), b"{\"architectures\": [\"X\"]}");
         write(&made.at("model/LICENSE"), b"MIT");
         write_checkpoint(&made.at("tuned/tuned.safetensors"), 9);
-        let mut options = ConvertOptions::new(&made.at("model"));
+        let mut options = ConvertOptions::new(made.at("model"));
         options.target = SafetensorsOptions::default().max_shard_size(20).into();
         options.output = Some(made.at("out"));
         options.sum.add = vec!["tuned=0.5".parse().expect("a weight")];
@@ -52,7 +52,7 @@ impl Made {
             convert(&options, &()).expect("it fits").statement,
             Some(made.at("out.json").display().to_string())
         );
-        let mut options = ConvertOptions::new(&made.at("model/model.safetensors"));
+        let mut options = ConvertOptions::new(made.at("model/model.safetensors"));
         options.output = Some(made.at("x.carton"));
         options.statement = Some(made.at("x.json"));
         convert(&options, &()).expect("it fits");
@@ -64,7 +64,7 @@ impl Made {
     }
 
     fn verify(&self, statement: &str, output: &str) -> byte_source::Result<StatementReport> {
-        let mut options = StatementOptions::new(&self.at(statement), &self.at("model"), &self.at(output));
+        let mut options = StatementOptions::new(self.at(statement), self.at("model"), self.at(output));
         options.inputs.push(Location::from(&self.at("tuned")));
         verify_statement(&options, &())
     }
@@ -186,21 +186,22 @@ fn every_change_of_the_output_is_found() {
 
 #[test]
 fn every_change_of_a_statement_is_found() {
+    type Tampering = (&'static str, fn(&mut Json));
     let definition = "/predicate/buildDefinition";
-    let changes: [(&str, fn(&mut Json)); 8] = [
+    let changes: [Tampering; 8] = [
         ("/subject/0/name", |json| *json = "LICENCE".into()),
         ("/subject", |json| drop(json.as_array_mut().expect("a list").pop())),
         ("/subject", |json| {
-            json.as_array_mut().expect("a list").push(json!({ "name": "x", "digest": { "sha256": "" } }))
+            json.as_array_mut().expect("a list").push(json!({ "name": "x", "digest": { "sha256": "" } }));
         }),
         ("/predicate/buildDefinition/resolvedDependencies", |json| {
-            drop(json.as_array_mut().expect("a list").remove(2))
+            drop(json.as_array_mut().expect("a list").remove(2));
         }),
         ("/predicate/buildDefinition/resolvedDependencies", |json| {
-            drop(json.as_array_mut().expect("a list").remove(3))
+            drop(json.as_array_mut().expect("a list").remove(3));
         }),
         ("/predicate/buildDefinition/resolvedDependencies/4/digest/torch2carton_digest", |json| {
-            *json = "00".into()
+            *json = "00".into();
         }),
         ("/predicate/buildDefinition/externalParameters/add/0/weight", |json| *json = 0.25.into()),
         ("/predicate/buildDefinition/externalParameters", |json| json["dtype"] = "float16".into()),
@@ -208,7 +209,7 @@ fn every_change_of_a_statement_is_found() {
     for (number, (place, change)) in changes.into_iter().enumerate() {
         let made = Made::new();
         made.change_statement(|statement| {
-            change(statement.pointer_mut(place).unwrap_or_else(|| panic!("{place}")))
+            change(statement.pointer_mut(place).unwrap_or_else(|| panic!("{place}")));
         });
         assert!(!made.findings().is_empty(), "{number}: {place}");
     }
@@ -234,14 +235,14 @@ fn an_input_that_changed_is_a_finding_and_a_missing_one_an_error() {
 fn what_is_no_statement_of_this_version_is_an_error() {
     let made = Made::new();
     made.change_statement(|json| {
-        json["predicate"]["runDetails"]["builder"]["version"] = json!({ "torch2carton": "0.0.9" })
+        json["predicate"]["runDetails"]["builder"]["version"] = json!({ "torch2carton": "0.0.9" });
     });
     let error = made.verify("out.json", "out").expect_err("another version");
     assert!(
         matches!(error.detail(), Some(Problem::StatementVersion { version }) if version == "0.0.9"),
         "{error}"
     );
-    let mut options = StatementOptions::new(&made.at("out.json"), made.root.path(), &made.at("out"));
+    let mut options = StatementOptions::new(made.at("out.json"), made.root.path(), made.at("out"));
     options.any_version = true;
     assert!(verify_statement(&options, &()).expect("it is tried").ok);
     for text in
@@ -257,7 +258,7 @@ fn what_is_no_statement_of_this_version_is_an_error() {
 #[test]
 fn a_failed_conversion_leaves_no_statement() {
     let made = Made::new();
-    let mut options = ConvertOptions::new(&made.at("model/model.safetensors"));
+    let mut options = ConvertOptions::new(made.at("model/model.safetensors"));
     (options.output, options.statement) = (Some(made.at("y.pth")), Some(made.at("y.json")));
     options.selection.include = vec!["none".to_owned()];
     assert!(convert(&options, &()).is_err() && !made.at("y.json").exists());
@@ -275,7 +276,7 @@ fn each_output_of_a_batch_has_a_statement() {
     let made = Made::new();
     write_checkpoint(&made.at("many/a.safetensors"), 3);
     write_checkpoint(&made.at("many/b.safetensors"), 4);
-    let mut options = ConvertOptions::new(&made.at("many/a.safetensors"));
+    let mut options = ConvertOptions::new(made.at("many/a.safetensors"));
     options.inputs.push(Location::from(&made.at("many/b.safetensors")));
     options.target = convert::TorchOptions::default().into();
     (options.output, options.statement) = (Some(made.at("each")), Some(made.at("statements")));
@@ -292,8 +293,7 @@ fn each_output_of_a_batch_has_a_statement() {
     assert_eq!(run(), 0);
     for name in ["a.pth", "b.pth"] {
         let statement = format!("statements/{name}.intoto.json");
-        let options =
-            StatementOptions::new(&made.at(&statement), &made.at("many"), &made.at("each").join(name));
+        let options = StatementOptions::new(made.at(&statement), made.at("many"), made.at("each").join(name));
         assert!(verify_statement(&options, &()).expect("it can be judged").ok, "{name}");
     }
     fs::remove_file(made.at("statements/a.pth.intoto.json")).expect("it is there");
