@@ -101,6 +101,12 @@ QUANTIZED = Recipe(
     base="NEWEST",
     sources=("gptqmodel==7.7.0", "autoawq==0.2.9", "nvidia-modelopt==0.47.0", "hqq==0.2.8.post1", "torchao==0.15.0"),
 )
+MLX = Recipe(
+    name="mlx",  # quantizes weights, and computes what they stand for, on a CPU
+    pythons=("3.13", "3.12", "3.11", "3.10"),
+    steps=(("mlx==0.32.4", "mlx-cpu==0.32.4"),),
+    imports="import mlx.core",
+)
 DEEPSPEED = Recipe(
     name="deepspeed",  # joins the files of ranks; nothing of it is compiled
     pythons=(),
@@ -190,7 +196,7 @@ PROOF = Recipe(
 
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
        "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF,
-       "CONVERTER": CONVERTER, "PROOF": PROOF}
+       "CONVERTER": CONVERTER, "PROOF": PROOF, "MLX": MLX}
 
 
 class CannotMake(Exception):

@@ -76,7 +76,10 @@ impl CodeRows {
     }
 
     /// Reads the bytes of rows, counted through all matrices, from a column at a byte on.
-    fn load(
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(crate) fn load(
         &self,
         inputs: &mut Inputs<'_>,
         rows: Range<u64>,

@@ -54,8 +54,10 @@ impl<'t> Codes<'t> {
             return Some(companion);
         }
         let is_float8 = is_float8(dtype);
-        let is_code =
-            matches!(dtype, Dtype::Int8 | Dtype::UInt8 | Dtype::Int32 | Dtype::Float4E2M1FnX2) || is_float8;
+        let is_code = matches!(
+            dtype,
+            Dtype::Int8 | Dtype::UInt8 | Dtype::Int32 | Dtype::UInt32 | Dtype::Float4E2M1FnX2
+        ) || is_float8;
         if !is_code {
             return None;
         }

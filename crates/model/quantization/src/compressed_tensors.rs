@@ -232,7 +232,7 @@ fn add(survey: &mut Survey<'_>, module: &str, groups: &Groups, is_packed: bool) 
         let is_wider = !global.shape().is_empty() && global.dtype() == Dtype::Float32;
         let rounding = if is_wider { Dtype::Float32 } else { Dtype::BFloat16 };
         let operand = survey.operand(&mut draft, &global_name)?;
-        scales.global = Some(GlobalScale { operand, per_matrix: false, divides: true, rounding });
+        scales.global = Some(GlobalScale { operand, per_matrix: false, divides: true, unit: 1.0, rounding });
     } else if codes.format == "FP4" && scale.dtype() != Dtype::UInt8 {
         survey.companion(&weight, &global_name)?;
     }

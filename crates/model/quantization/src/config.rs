@@ -19,6 +19,8 @@ pub(crate) const GPTQ_FILE: &str = "quantize_config.json";
 pub(crate) const AWQ_FILE: &str = "quant_config.json";
 /// Members of `config.json` that describe the quantization.
 const MEMBERS: &[&str] = &["quantization_config", "compression_config"];
+/// Member of `config.json` in which MLX describes the quantization, and has a copy in `quantization_config`.
+const MLX_MEMBER: &str = "quantization";
 /// Members of `config.json` with the configuration of the language model in a larger one.
 const INNER_CONFIGS: &[&str] = &["text_config", "llm_config", "language_config"];
 
@@ -44,6 +46,7 @@ pub(crate) struct QuantizationConfig {
     pub(crate) members: Map<String, Value>,
     pub(crate) file: &'static str,
     pub(crate) hidden_size: Option<u64>,
+    pub(crate) model_type: Option<String>,
 }
 
 impl QuantizationDocuments {
@@ -53,6 +56,18 @@ impl QuantizationDocuments {
         let inner = INNER_CONFIGS.iter().filter_map(|key| config.get(*key)?.as_object());
         let objects: Vec<&Map<String, Value>> = std::iter::once(&config).chain(inner).collect();
         let hidden_size = objects.iter().find_map(|object| object.get("hidden_size")?.as_u64());
+        let model_type = config.get("model_type").and_then(Value::as_str).map(str::to_owned);
+        if let Some(members) = config.get(MLX_MEMBER).filter(|value| is_mlx(value)).and_then(Value::as_object)
+        {
+            let (method, members) = ("mlx".to_owned(), members.clone());
+            return Ok(Some(QuantizationConfig {
+                method,
+                members,
+                file: CONFIG_FILE,
+                hidden_size,
+                model_type,
+            }));
+        }
         let described = objects.iter().find_map(|object| {
             MEMBERS
                 .iter()
@@ -65,13 +80,13 @@ impl QuantizationDocuments {
             })?;
             let method = method(members, key);
             let (members, file) = (members.clone(), CONFIG_FILE);
-            return Ok(Some(QuantizationConfig { method, members, file, hidden_size }));
+            return Ok(Some(QuantizationConfig { method, members, file, hidden_size, model_type }));
         }
         let modelopt = parse(self.modelopt.as_deref(), MODELOPT_FILE)?;
         if let Some(members) = modelopt.get("quantization").and_then(Value::as_object) {
             let method = "modelopt".to_owned();
             let (members, file) = (members.clone(), MODELOPT_FILE);
-            return Ok(Some(QuantizationConfig { method, members, file, hidden_size }));
+            return Ok(Some(QuantizationConfig { method, members, file, hidden_size, model_type }));
         }
         for (text, file, method) in [
             (&self.quanto, QUANTO_FILE, "quanto"),
@@ -82,7 +97,7 @@ impl QuantizationDocuments {
                 let members = parse(text.as_deref(), file)?;
                 let named = members.get("quant_method").and_then(Value::as_str);
                 let method = named.unwrap_or(method).to_owned();
-                return Ok(Some(QuantizationConfig { method, members, file, hidden_size }));
+                return Ok(Some(QuantizationConfig { method, members, file, hidden_size, model_type }));
             }
         }
         Ok(None)
@@ -148,9 +163,26 @@ fn is_member(key: &str) -> bool {
     MEMBERS.contains(&key)
 }
 
+/// Returns true if a member of `config.json` has the settings of MLX.
+fn is_mlx(value: &Value) -> bool {
+    value.as_object().is_some_and(is_set_of_mlx)
+}
+
+fn is_set_of_mlx(members: &Map<String, Value>) -> bool {
+    members.contains_key("group_size")
+        && members.contains_key("bits")
+        && !members.contains_key("quant_method")
+}
+
+/// Returns true if a `config.json` describes weights that MLX quantized, next to which an index may be that of other files.
+pub fn is_mlx_config(text: &str) -> bool {
+    let config = parse(Some(text), CONFIG_FILE).unwrap_or_default();
+    [MLX_MEMBER, "quantization_config"].iter().any(|key| config.get(*key).is_some_and(is_mlx))
+}
+
 fn remove_members(object: &mut Map<String, Value>) -> bool {
     let before = object.len();
-    object.retain(|key, _| !is_member(key));
+    object.retain(|key, value| !(is_member(key) || key == MLX_MEMBER && is_mlx(value)));
     object.len() < before
 }
 
@@ -163,6 +195,9 @@ fn method(members: &Map<String, Value>, key: &str) -> String {
     }
     if is_set("load_in_4bit") || is_set("load_in_8bit") {
         return "bitsandbytes".to_owned();
+    }
+    if is_set_of_mlx(members) {
+        return "mlx".to_owned();
     }
     if text("quant_algo").is_some() {
         return "modelopt".to_owned();

@@ -225,7 +225,7 @@ fn global_scale(
         return Err(Problem::Shape { tensor: global_name, found, expected }.into());
     }
     let operand = survey.operand(draft, &global_name)?;
-    Ok(Some(GlobalScale { operand, per_matrix, divides: false, rounding: Dtype::Float32 }))
+    Ok(Some(GlobalScale { operand, per_matrix, divides: false, unit: 1.0, rounding: Dtype::Float32 }))
 }
 
 /// Grid of scales of each matrix, and the block of each scale.

@@ -37,6 +37,8 @@ mod gguf;
 mod gptq;
 mod hqq;
 mod hqq_description;
+mod mlx;
+mod mlx_names;
 mod modelopt;
 mod mxfp4;
 mod operand;
@@ -55,7 +57,7 @@ mod torchao_nf4;
 
 pub use byte_source::{Error, Result};
 pub use codes::Codes;
-pub use config::{QUANTIZATION_DOCUMENTS, QuantizationDocuments, config_with_dtype};
+pub use config::{QUANTIZATION_DOCUMENTS, QuantizationDocuments, config_with_dtype, is_mlx_config};
 pub use error::Problem;
 pub use quantized_model::{QuantizedModel, QuantizedTensor};
 pub use scheme::{described_layer, is_possible, method, not_quantized, recognise};

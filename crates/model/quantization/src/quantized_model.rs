@@ -18,6 +18,8 @@ pub struct QuantizedModel {
     pub tensors: Vec<QuantizedTensor>,
     /// Positions of stored tensors that describe activations or caches, and have no meaning without quantization.
     pub(crate) dropped: HashSet<usize>,
+    /// Tensors that are not quantized and come in the place of a stored one, by its position.
+    pub(crate) replaced: HashMap<usize, Vec<(String, Tensor)>>,
 }
 
 /// Tensor whose numbers are computed from codes, scales and zero points.
@@ -85,10 +87,13 @@ impl QuantizedModel {
         tensors: &Tensors,
         dtype: impl Fn(&QuantizedTensor) -> Dtype,
     ) -> Result<(Tensors, Vec<usize>)> {
-        let mut first_parts: HashMap<usize, &QuantizedTensor> = HashMap::with_capacity(self.tensors.len());
+        let mut first_parts: HashMap<usize, Vec<&QuantizedTensor>> =
+            HashMap::with_capacity(self.tensors.len());
         let mut used = self.dropped.clone();
         for tensor in &self.tensors {
-            first_parts.extend(tensor.stored.first().map(|first| (*first, tensor)));
+            if let Some(first) = tensor.stored.first() {
+                first_parts.entry(*first).or_default().push(tensor);
+            }
             used.extend(&tensor.stored);
         }
         let mut dequantized = Tensors::with_capacity(tensors.len());
@@ -102,12 +107,17 @@ impl QuantizedModel {
                 _ => (None, 1),
             };
             let places = position..position.saturating_add(parts);
-            let quantized = places.clone().filter_map(|place| first_parts.get(&place).map(|it| (place, *it)));
-            for (place, quantized) in quantized {
+            let quantized = places.clone().filter_map(|place| Some((place, first_parts.get(&place)?)));
+            for (place, quantized) in
+                quantized.flat_map(|(place, all)| all.iter().map(move |it| (place, *it)))
+            {
                 dequantized.push(quantized.name.clone(), quantized.tensor(dtype(quantized))?);
                 origins.push(place);
             }
-            if !places.clone().any(|place| used.contains(&place)) {
+            if let Some(replaced) = self.replaced.get(&position) {
+                dequantized.extend(replaced.iter().cloned());
+                origins.extend(replaced.iter().map(|_| position));
+            } else if !places.clone().any(|place| used.contains(&place)) {
                 match (compound, tensors.get_index(position)) {
                     (Some((compound, parts)), _) => {
                         let kind = (compound.kind.clone(), compound.dtype, compound.shape.clone());

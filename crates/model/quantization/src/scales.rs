@@ -79,6 +79,8 @@ pub(crate) struct GlobalScale {
     /// True if the tensor has one number for each matrix.
     pub(crate) per_matrix: bool,
     pub(crate) divides: bool,
+    /// Number that the scale is divided by before; 1 for most methods.
+    pub(crate) unit: f32,
     /// Dtype in which the library has the quotient or product.
     pub(crate) rounding: Dtype,
 }
@@ -277,7 +279,7 @@ impl GlobalScale {
     ) -> byte_source::Result<()> {
         let at = if self.per_matrix { matrix } else { 0 };
         let global = self.operand.read_floats(inputs, at..at + 1)?;
-        let global = global.first().copied().ok_or(io::ErrorKind::UnexpectedEof)?;
+        let global = global.first().copied().ok_or(io::ErrorKind::UnexpectedEof)? / self.unit;
         for scale in scales {
             *scale = if self.divides { *scale / global } else { *scale * global };
         }

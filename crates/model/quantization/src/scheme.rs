@@ -8,7 +8,7 @@ use crate::quantized_model::QuantizedModel;
 use crate::survey::Survey;
 use crate::{
     Codes, Problem, QuantizationDocuments, Result, awq, bitsandbytes, compressed_tensors, float8, gguf, gptq,
-    hqq, modelopt, mxfp4, pytorch, quanto, torchao,
+    hqq, mlx, modelopt, mxfp4, pytorch, quanto, torchao,
 };
 
 /// Row of the table.
@@ -94,6 +94,13 @@ const SCHEMES: &[Scheme] = &[
         is_present: torchao::is_present,
         markers: &["._weight_qdata"],
         companions: torchao::COMPANIONS,
+    },
+    Scheme {
+        methods: &["mlx"],
+        recognise: mlx::recognise,
+        is_present: mlx::is_present,
+        markers: &[".scales"],
+        companions: mlx::COMPANIONS,
     },
     Scheme {
         methods: &["gguf"],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use foldhash::{HashSet, HashSetExt};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use tensor::{Dtype, Tensor, Tensors};
 
 use crate::config::QuantizationConfig;
@@ -42,6 +42,8 @@ pub(crate) struct Survey<'t> {
     /// Positions of the tensors that a scheme uses.
     used: HashSet<usize>,
     found: Vec<QuantizedTensor>,
+    /// Tensors that are not quantized and come in the place of another one, by its position.
+    replaced: HashMap<usize, Vec<(String, Tensor)>>,
 }
 
 /// Quantized tensor under construction: its parts are marked as used once it is added.
@@ -50,6 +52,8 @@ pub(crate) struct Draft {
     pub(crate) name: String,
     pub(crate) stored: Vec<usize>,
     pub(crate) operands: Operands,
+    /// Number of tensors that the stored parts are shared by.
+    pub(crate) share: u64,
 }
 
 /// Result of a scheme for one tensor.
@@ -66,7 +70,7 @@ pub(crate) struct Recognised {
 
 impl<'t> Survey<'t> {
     pub(crate) fn new(tensors: &'t Tensors, config: QuantizationConfig) -> Self {
-        Self { tensors, config, used: HashSet::new(), found: Vec::new() }
+        Self { tensors, config, used: HashSet::new(), found: Vec::new(), replaced: HashMap::new() }
     }
 
     /// Returns the names of all tensors that end with `suffix`, without it.
@@ -109,15 +113,21 @@ impl<'t> Survey<'t> {
         self.used.extend(self.tensors.position(name));
     }
 
+    /// Puts tensors in the place of one that is not quantized.
+    pub(crate) fn replace(&mut self, name: &str, tensors: Vec<(String, Tensor)>) {
+        self.replaced.extend(self.tensors.position(name).map(|position| (position, tensors)));
+    }
+
     /// Returns an error that a tensor belongs to no quantized tensor.
     pub(crate) fn unused(&self, tensor: &str) -> Error {
         Problem::UnusedCompanion { method: self.config.method.clone(), tensor: tensor.to_owned() }.into()
     }
 
     pub(crate) fn add(&mut self, draft: Draft, recognised: Recognised) {
-        let Draft { name, stored, operands } = draft;
+        let Draft { name, stored, operands, share } = draft;
         let nbytes = |position: &usize| self.tensors.get_index(*position).map_or(0, |(_, it)| it.nbytes());
         let stored_nbytes = stored.iter().map(nbytes).fold(0, u64::saturating_add);
+        let stored_nbytes = stored_nbytes.checked_div(share).unwrap_or(stored_nbytes);
         self.used.extend(&stored);
         let Recognised { scheme, shape, library_dtype, default_dtype, kernel, matrices } = recognised;
         self.found.push(QuantizedTensor {
@@ -155,13 +165,18 @@ impl<'t> Survey<'t> {
             return Err(Problem::NothingQuantized { method: self.config.method }.into());
         }
         self.found.sort_by_key(|tensor| tensor.stored.first().copied());
-        Ok(QuantizedModel { method: self.config.method, tensors: self.found, dropped })
+        Ok(QuantizedModel {
+            method: self.config.method,
+            tensors: self.found,
+            dropped,
+            replaced: self.replaced,
+        })
     }
 }
 
 impl Draft {
     pub(crate) fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), stored: Vec::new(), operands: Operands::default() }
+        Self { name: name.into(), stored: Vec::new(), operands: Operands::default(), share: 1 }
     }
 
     /// Adds a tensor called `name` as an operand, stored or computed.

@@ -77,7 +77,7 @@ pub(crate) fn add(survey: &mut Survey<'_>, parts: &Microscaled<'_>) -> Result<()
         Some(found) if found.dtype() == Dtype::Float32 && [1, count].contains(&found.numel()) => {
             let per_matrix = found.numel() > 1;
             let operand = survey.operand(&mut draft, &parts.scale_of_scales)?;
-            Some(GlobalScale { operand, per_matrix, divides: false, rounding: Dtype::Float32 })
+            Some(GlobalScale { operand, per_matrix, divides: false, unit: 1.0, rounding: Dtype::Float32 })
         }
         Some(found) => {
             let expected = "one float32, or one for each matrix".to_owned();

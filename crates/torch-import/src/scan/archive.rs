@@ -61,6 +61,7 @@ fn is_apple_double<B: AsRef<[u8]>>(name: &str, start: impl FnOnce() -> B) -> boo
 
 /// Properties that the entries of an archive have in common.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent property")]
 pub(super) struct ArchiveTraits {
     pub(super) is_checkpoint: bool,
     /// True if it is the archive of an exported program.

@@ -67,6 +67,11 @@ impl WeightMapIndex {
         Ok(Self { name: name.to_owned(), files })
     }
 
+    /// Returns true if it lists a tensor whose name ends like this.
+    pub fn lists_end(&self, end: &str) -> bool {
+        self.files.keys().any(|name| name.ends_with(end))
+    }
+
     /// Returns the names of the files, sorted.
     pub fn files(&self) -> Vec<&str> {
         let mut files: Vec<&str> = self.files.values().map(String::as_str).collect();

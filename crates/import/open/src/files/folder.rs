@@ -16,7 +16,7 @@ use crate::files::numbering::NumberedFileName;
 use crate::files::rank_part::RANK_OF_MEGATRON;
 use crate::files::shard_set::{check_numbered_set, read_indexed_set};
 use crate::files::sources::SourcesKind;
-use crate::files::{CheckpointSources, FilesNote, Problem, Result};
+use crate::files::{CheckpointSources, DOCUMENT_MAX, FilesNote, Problem, Result, read_document};
 use crate::trainers::{RankFile, RankFiles, TrainerFolder, all_ranks, list};
 
 /// Checkpoint that was found in a folder.
@@ -300,12 +300,27 @@ fn find_deepspeed(folder: &Folder) -> Result<Option<TrainerFolder>> {
     Err(Problem::DeepSpeed { folder: folder.path().to_owned(), found, candidates }.into())
 }
 
+/// Returns true if the weights of a folder are those of MLX, which copies the index of the model that they were made from.
+fn is_of_mlx(folder: &Folder) -> bool {
+    let config = read_document(&folder.location.join("config.json"), DOCUMENT_MAX);
+    config.is_ok_and(|text| quantization::is_mlx_config(&text))
+}
+
+/// Returns true for an index in a folder of MLX that lists no scales. At an address, no request is made for that.
+fn is_stale_in_mlx(folder: &Folder, sources: &CheckpointSources) -> bool {
+    !sources.index_lists_end(".scales") && folder.location.is_local() && is_of_mlx(folder)
+}
+
 /// Returns all checkpoints in the folder.
 fn candidates(folder: &Folder) -> Result<Vec<FolderCandidate>> {
     let mut candidates = Vec::new();
     for index in indexes(&folder.listing) {
         let index = folder.location.join(index);
-        let sources = read_indexed_set(&index)?;
+        let sources = match read_indexed_set(&index) {
+            Ok(sources) if is_stale_in_mlx(folder, &sources) => continue,
+            Err(_) if is_of_mlx(folder) => continue,
+            sources => sources?,
+        };
         let members = sources.files.iter().map(|path| file_name(path)).collect();
         let whole = file_name(&sources.path);
         let kind = CandidateKind::Index(index.path().to_owned(), Box::new(sources));

@@ -79,6 +79,11 @@ impl CheckpointSources {
         }
     }
 
+    /// Returns true if an index lists a tensor whose name ends like this.
+    pub(crate) fn index_lists_end(&self, end: &str) -> bool {
+        matches!(&self.kind, SourcesKind::Indexed { index, .. } if index.lists_end(end))
+    }
+
     /// Creates the sources of `files`, which are in the store of `whole`, the checkpoint as a single file.
     pub(crate) fn new(files: Vec<PathBuf>, whole: &Location, kind: SourcesKind) -> Self {
         Self {

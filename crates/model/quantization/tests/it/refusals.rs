@@ -42,6 +42,79 @@ fn configured(name: &str, from: &str, to: &str) -> String {
 }
 
 #[test]
+fn models_of_mlx_name_what_is_wrong() {
+    let layer = "model.layers.0.self_attn.q_proj";
+    for tensor in ["weight", "biases"] {
+        let error = without("mlx_affine_float16", &format!("{layer}.{tensor}"));
+        assert!(error.contains(&format!("`{layer}.{tensor}` is missing")), "{error}");
+    }
+    let error = without("mlx_affine_float16", &format!("{layer}.scales"));
+    assert_eq!(error, format!("tensor `{layer}.biases` belongs to no tensor that is quantized with mlx"));
+    for (name, from, to, expected) in [
+        ("mlx_affine_float16", "\"bits\": 5", "\"bits\": 7", "mlx: `bits` is 7, expected 4, 2, 3, 5, 6, 8"),
+        (
+            "mlx_affine_float16",
+            "\"bits\": 5",
+            "\"bits\": 4",
+            "has the shape [8, 10], expected rows of groups of 32 codes of 4 bits",
+        ),
+        (
+            "mlx_affine_float16",
+            "\"affine\"",
+            "\"other\"",
+            "mlx: `mode` is \"other\", expected affine, nvfp4, mxfp4, mxfp8",
+        ),
+        (
+            "mlx_affine_float16",
+            "\"group_size\": 32",
+            "\"group_size\": 64",
+            "has the shape [8, 2], expected [8, 1]",
+        ),
+        ("mlx_affine_float16", "q_proj\": true", "q_proj\": false", "q_proj.scales` belongs to no tensor"),
+        (
+            "mlx_affine_float16",
+            "\"llama\"",
+            "\"gpt_oss\"",
+            "mlx: `model_type` is gpt_oss, expected one whose names are known",
+        ),
+        (
+            "mlx_mixtral",
+            "\"mixtral\"",
+            "\"llama\"",
+            "mlx: `model_type` is llama, expected one whose names are known",
+        ),
+    ] {
+        let error = configured(name, from, to);
+        assert!(error.contains(expected), "{error}");
+    }
+    let error = with("mlx_affine_float16", &format!("{layer}.biases"), Dtype::Float32, &[8, 2]);
+    assert_eq!(error, format!("tensor `{layer}.biases` is float32, expected float16"));
+    let error = with(
+        "mlx_mixtral",
+        "model.layers.0.block_sparse_moe.switch_mlp.gate_proj.global_scale",
+        Dtype::Float32,
+        &[3],
+    );
+    assert!(error.contains("global_scale` has the shape [3], expected [11]"), "{error}");
+    let error = with(
+        "mlx_mixtral",
+        "model.layers.0.block_sparse_moe.switch_mlp.up_proj.weight",
+        Dtype::BFloat16,
+        &[9, 0],
+    );
+    assert!(
+        error.contains("up_proj.weight` has the shape [9, 0], expected experts in the first dimension"),
+        "{error}"
+    );
+    let (documents, tensors) = model("mlx_affine_float16");
+    assert_eq!(method(&documents, &tensors).as_deref(), Some("mlx"));
+    let error = refused(&QuantizationDocuments::default(), &tensors);
+    assert_eq!(error, "mlx: `bits` is missing, expected the settings of MLX in `config.json`");
+    let text = documents.config_without_quantization().expect("it is an object").expect("there is one");
+    assert!(!text.contains("quantization"), "{text}");
+}
+
+#[test]
 fn a_missing_companion_is_named() {
     for (name, tensor) in [
         ("gptq_4_v1", "model.layers.0.q_proj.qzeros"),

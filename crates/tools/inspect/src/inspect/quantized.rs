@@ -77,7 +77,7 @@ pub(crate) fn replace_stored_parts(
         schemes.insert(quantized.name.clone(), scheme);
         let mut parts = quantized.stored.iter().filter_map(|position| places.get(*position).copied());
         if let Some(first) = parts.next() {
-            replaced.insert(first, (quantized.name.clone(), numbers));
+            replaced.entry(first).or_insert_with(Vec::new).push((quantized.name.clone(), numbers));
         }
         dropped.extend(parts);
     }
@@ -89,13 +89,16 @@ pub(crate) fn replace_stored_parts(
     replaced.retain(|place, _| !is_of_pytorch(place));
     dropped.retain(|place| !is_of_pytorch(place));
     let mut kept = Vec::with_capacity(items.len());
-    for (place, mut item) in items.drain(..).enumerate() {
-        if let Some((name, numbers)) = replaced.remove(&place) {
-            (item.name, item.content) = (name, ItemContent::Tensor(numbers));
-        } else if dropped.contains(&place) {
-            continue;
+    for (place, item) in items.drain(..).enumerate() {
+        match replaced.remove(&place) {
+            Some(numbers) => kept.extend(numbers.into_iter().map(|(name, numbers)| {
+                let mut item = item.clone();
+                (item.name, item.content) = (name, ItemContent::Tensor(numbers));
+                item
+            })),
+            None if dropped.contains(&place) => {}
+            None => kept.push(item),
         }
-        kept.push(item);
     }
     *items = kept;
     schemes

@@ -1,0 +1,337 @@
+//! Folders of MLX: integers with a scale and a bias for each group of input channels, MXFP4, NVFP4 and MXFP8.
+//!
+//! Facts: `mx.dequantize` of mlx 0.32.4 on the CPU, `nn.quantize`, and `load_model` of mlx-lm 0.32.2. The words of a row are a stream of
+//! codes, the lowest bits first. Integers are multiplied and then added in the dtype of the scales. Other codes are numbers, whose
+//! product with the scale is exact in bfloat16; with a global scale, the scale is multiplied by a 2688th of it in float32 first.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tensor::{Dtype, Inputs, Tensor, Tensors};
+
+use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
+use crate::code_values::{E2M1, dtype_values, nibble_values, offset_values};
+use crate::config::QuantizationConfig;
+use crate::dequantized::{Area, Kernel, Loaded, Matrices, round_to};
+use crate::gptq::{check, group_text};
+use crate::mlx_names::{MlxNames, expert};
+use crate::packed::{CodeOrder, unpack};
+use crate::scales::{GlobalScale, ScaleEncoding, ScaleGrid};
+use crate::survey::{Draft, Recognised, Survey};
+use crate::{Problem, Result};
+
+/// Suffixes of tensors that mean nothing without codes.
+pub(crate) const COMPANIONS: &[&str] = &[".scales", ".biases", ".global_scale"];
+/// Largest magnitude of a number of NVFP4 times that of its scale, by which a global scale is divided.
+const NVFP4_UNIT: f32 = 448.0 * 6.0;
+
+pub(crate) fn is_present(tensors: &Tensors) -> bool {
+    tensors.iter().any(|(name, tensor)| {
+        tensor.dtype() == Dtype::UInt32
+            && name
+                .strip_suffix(".weight")
+                .is_some_and(|module| tensors.contains(&format!("{module}.scales")))
+    })
+}
+
+/// Row of the table of modes.
+#[derive(Clone, Copy, Debug)]
+struct Mode {
+    name: &'static str,
+    shown: &'static str,
+    /// Bits of a code, the usual ones first.
+    bits: &'static [u64],
+    /// Channels of a group, the usual ones first.
+    groups: &'static [u64],
+}
+
+const AFFINE: Mode =
+    Mode { name: "affine", shown: "affine", bits: &[4, 2, 3, 5, 6, 8], groups: &[64, 32, 128, 16] };
+const NVFP4: Mode = Mode { name: "nvfp4", shown: "NVFP4", bits: &[4], groups: &[16] };
+const MODES: &[Mode] = &[
+    AFFINE,
+    NVFP4,
+    Mode { name: "mxfp4", shown: "MXFP4", bits: &[4], groups: &[32] },
+    Mode { name: "mxfp8", shown: "MXFP8", bits: &[8], groups: &[32] },
+];
+
+/// How the codes of a layer are stored.
+#[derive(Clone, Copy, Debug)]
+struct Format {
+    mode: Mode,
+    bits: u32,
+    group: u64,
+}
+
+impl Format {
+    /// Reads the settings of the model, or of a layer.
+    ///
+    /// # Errors
+    /// When they are not those of a mode.
+    fn read(config: &QuantizationConfig, settings: &Map<String, Value>) -> Result<Self> {
+        let unsupported = |key: &str, expected: String| {
+            let found = settings.get(key).map_or_else(|| "missing".to_owned(), ToString::to_string);
+            Problem::Unsupported { method: config.method.clone(), key: key.to_owned(), found, expected }
+        };
+        let name = settings.get("mode").map_or(Some(AFFINE.name), Value::as_str);
+        let mode = MODES.iter().find(|mode| Some(mode.name) == name);
+        let names = || MODES.iter().map(|mode| mode.name).collect::<Vec<_>>().join(", ");
+        let mode = *mode.ok_or_else(|| unsupported("mode", names()))?;
+        let number = |key: &str, known: &[u64]| {
+            let found = settings.get(key).map_or_else(|| known.first().copied(), Value::as_u64);
+            let texts = || known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            found.filter(|it| known.contains(it)).ok_or_else(|| unsupported(key, texts()))
+        };
+        let bits = u32::try_from(number("bits", mode.bits)?).unwrap_or_default();
+        Ok(Self { mode, bits, group: number("group_size", mode.groups)? })
+    }
+
+    /// Returns the settings of a layer; `None` if the configuration says that it is not quantized.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    fn of_layer(self, config: &QuantizationConfig, module: &str) -> Result<Option<Self>> {
+        match config.members.get(module) {
+            None | Some(Value::Bool(true)) => Ok(Some(self)),
+            Some(Value::Object(settings)) => Self::read(config, settings).map(Some),
+            Some(Value::Bool(false)) => Ok(None),
+            Some(_) => Err(config.unsupported(module, "an object or a truth value")),
+        }
+    }
+
+    fn text(self, cols: u64) -> String {
+        let Self { mode, bits, group } = self;
+        let bits = if mode.name == AFFINE.name { format!(", {bits} bits") } else { String::new() };
+        format!("MLX, {}{bits}, {}", mode.shown, group_text(group, cols))
+    }
+}
+
+/// Adds all layers with scales.
+///
+/// # Errors
+/// When the model has a type whose names are not known, a setting is not one of a mode, or a companion is missing or has another shape or
+/// dtype than the mode.
+pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
+    if !survey.config.members.contains_key("bits") {
+        return Err(survey.config.unsupported("bits", "the settings of MLX in `config.json`"));
+    }
+    let names = MlxNames::of_model(&survey.config)?;
+    let format = Format::read(&survey.config, &survey.config.members)?;
+    for module in survey.stems(".scales") {
+        match format.of_layer(&survey.config, &module)? {
+            Some(format) => add(survey, names, &module, format)?,
+            None => return Err(survey.unused(&format!("{module}.scales"))),
+        }
+    }
+    split_others(survey, names)
+}
+
+/// Gives the experts of layers that are not quantized, and the biases of all, their own tensors.
+fn split_others(survey: &mut Survey<'_>, names: MlxNames) -> Result<()> {
+    for (name, tensor) in survey.tensors {
+        let Some((module, leaf)) = name.rsplit_once('.').filter(|_| !survey.is_used(name)) else { continue };
+        let Some(experts) = names.experts(&survey.config, module, leaf, tensor.shape())? else { continue };
+        let split = experts.into_iter().zip(0..).map(|(name, number)| Ok((name, expert(tensor, number)?)));
+        let split = split.collect::<Result<Vec<_>>>()?;
+        survey.replace(name, split);
+    }
+    Ok(())
+}
+
+fn add(survey: &mut Survey<'_>, names: MlxNames, module: &str, format: Format) -> Result<()> {
+    let Format { mode, bits, group } = format;
+    let is_affine = mode.name == AFFINE.name;
+    let part = |suffix: &str| format!("{module}.{suffix}");
+    let (weight, scales_name) = (part("weight"), part("scales"));
+    let words = survey.companion(&scales_name, &weight)?;
+    let wrong = |expected: &str| Problem::Shape {
+        tensor: weight.clone(),
+        found: words.shape().to_vec(),
+        expected: expected.to_owned(),
+    };
+    let [before @ .., rows, row_words] = words.shape() else {
+        return Err(wrong("two or three dimensions").into());
+    };
+    let wide = u64::from(bits);
+    let cols = row_words.checked_mul(32).filter(|all| before.len() < 2 && all.is_multiple_of(wide));
+    let cols = cols.and_then(|all| all.checked_div(wide)).filter(|cols| cols.is_multiple_of(group));
+    let cols = cols.ok_or_else(|| wrong(&format!("rows of groups of {group} codes of {bits} bits")))?;
+    check(words, &weight, Dtype::UInt32, words.shape())?;
+    let shape = |last: u64| [before, &[*rows, last]].concat();
+    let matrices = Matrices::from_shape(&shape(cols)).filter(|it| it.elements > 0);
+    let matrices = matrices.ok_or_else(|| wrong("a size that is not 0 and fits 63 bits"))?;
+    let grid = shape(cols.checked_div(group).unwrap_or(0));
+    let scales = survey.companion(&weight, &scales_name)?;
+    if is_affine && !scales.dtype().is_floating_point() {
+        let expected = "a floating-point dtype".to_owned();
+        return Err(Problem::Dtype { tensor: scales_name, found: scales.dtype(), expected }.into());
+    }
+    let dtype = if is_affine { scales.dtype() } else { Dtype::UInt8 };
+    check(scales, &scales_name, dtype, &grid)?;
+    let mut stored = vec![(weight.clone(), words), (scales_name, scales)];
+    let mut optional = |suffix: &str, is_wanted: bool, dtype: Dtype, shape: &[u64]| {
+        let name = part(suffix);
+        if !is_wanted {
+            return Ok(());
+        }
+        let tensor = survey.companion(&weight, &name)?;
+        check(tensor, &name, dtype, shape)?;
+        stored.push((name, tensor));
+        Ok::<_, crate::Error>(())
+    };
+    optional("biases", is_affine, dtype, &grid)?;
+    let is_global = mode.name == NVFP4.name && survey.get(&part("global_scale")).is_some();
+    optional("global_scale", is_global, Dtype::Float32, before)?;
+    let positions: Vec<usize> = stored.iter().filter_map(|(name, _)| survey.tensors.position(name)).collect();
+    let library = match (is_affine, is_global) {
+        (true, _) => dtype,
+        (_, true) => Dtype::Float32,
+        _ => Dtype::BFloat16,
+    };
+    let experts = names.experts(&survey.config, module, "weight", words.shape())?;
+    let count = experts.as_ref().map_or(1, |experts| experts.len() as u64);
+    let (of_all, is_split) = (shape(cols), experts.is_some());
+    let shape = if is_split { vec![*rows, cols] } else { of_all };
+    let matrices = Matrices::from_shape(&shape).unwrap_or(matrices);
+    for (name, number) in experts.unwrap_or_else(|| vec![weight]).into_iter().zip(0..) {
+        let part = |tensor: &Tensor| if is_split { expert(tensor, number) } else { Ok(tensor.clone()) };
+        let parts = stored.iter().map(|(name, tensor)| Ok((name.clone(), part(tensor)?)));
+        let mut draft = Draft { stored: positions.clone(), share: count, ..Draft::new(name) };
+        let kernel = kernel(&mut draft, format, &parts.collect::<Result<Vec<_>>>()?, matrices)?;
+        let recognised = Recognised {
+            scheme: format.text(cols),
+            shape: shape.clone(),
+            library_dtype: library,
+            default_dtype: if is_affine { dtype } else { Dtype::BFloat16 },
+            kernel,
+            matrices,
+        };
+        survey.add(draft, recognised);
+    }
+    Ok(())
+}
+
+/// Returns the arithmetic over the stored tensors: codes, scales, and biases or a global scale.
+fn kernel(
+    draft: &mut Draft,
+    format: Format,
+    stored: &[(String, Tensor)],
+    matrices: Matrices,
+) -> Result<Arc<dyn Kernel>> {
+    let Format { mode, bits, group } = format;
+    let is_nvfp4 = mode.name == NVFP4.name;
+    let mut operands = Vec::with_capacity(stored.len());
+    for (number, (name, tensor)) in stored.iter().enumerate() {
+        // The scales of NVFP4 are FP8 in bytes.
+        let view = (is_nvfp4 && number == 1).then(|| {
+            tensor.with_storage(Dtype::Float8E4M3Fn, tensor.storage_offset(), tensor.storage().clone())
+        });
+        let view = view.transpose()?;
+        operands.push(draft.operand(name, view.as_ref().unwrap_or(tensor))?);
+    }
+    let mut operands = operands.into_iter();
+    let missing = || Problem::Content { tensor: draft_name(stored), problem: "it has no scales".to_owned() };
+    let (codes, scales) = operands.next().zip(operands.next()).ok_or_else(missing)?;
+    let values = match (mode.name, bits) {
+        ("affine", _) => offset_values(0.0),
+        (_, 4) => nibble_values(&E2M1),
+        _ => dtype_values(Dtype::Float8E4M3Fn),
+    };
+    let pitch = matrices.cols.saturating_mul(bits.into()).checked_div(8).unwrap_or(0);
+    let codes = CodeRows { operand: codes, bits, order: CodeOrder::LowFirst, pitch, values };
+    let size = (matrices.rows, matrices.cols.checked_div(group).unwrap_or(0));
+    if mode.name == AFFINE.name {
+        let biases = operands.next().ok_or_else(missing)?;
+        let dtype = scales.dtype();
+        let (scales, biases) = (ScaleGrid::plain(scales, size), ScaleGrid::plain(biases, size));
+        return Ok(Arc::new(AffineRows { codes, scales, biases, group, rows: matrices.rows, dtype }));
+    }
+    let encoding = if is_nvfp4 { ScaleEncoding::Numbers } else { ScaleEncoding::Exponents };
+    let global = operands.next().map(|operand| GlobalScale {
+        operand,
+        per_matrix: matrices.elements > matrices.rows.saturating_mul(matrices.cols),
+        divides: false,
+        unit: NVFP4_UNIT,
+        rounding: Dtype::Float32,
+    });
+    let scales = ScaleGrid { encoding, global, ..ScaleGrid::plain(scales, size) };
+    let block = BlockShape { rows: 1, cols: group };
+    Ok(Arc::new(BlockScaled { codes, scales, zeros: None, block, matrices, groups: None, factor: 1.0 }))
+}
+
+fn draft_name(stored: &[(String, Tensor)]) -> String {
+    stored.first().map(|(name, _)| name.clone()).unwrap_or_default()
+}
+
+/// Kernel that computes `code · scale + bias`, both results rounded.
+#[derive(Debug)]
+struct AffineRows {
+    codes: CodeRows,
+    scales: ScaleGrid,
+    biases: ScaleGrid,
+    group: u64,
+    /// Rows of a matrix.
+    rows: u64,
+    dtype: Dtype,
+}
+
+/// Columns that cannot be read apart: as many as the smallest group but one, whose codes of any bits are whole words.
+const GRANULE: u64 = 32;
+
+impl AffineRows {
+    /// Applies the number of each group to the columns of a row.
+    fn each_group(&self, area: &Area, numbers: &[f32], out: &mut [f32], apply: impl Fn(&mut f32, f32)) {
+        let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let into = area.cols.start.checked_rem(self.group).unwrap_or(0);
+        let (mut rest, mut len) = (out, within(self.group.saturating_sub(into)));
+        for number in numbers {
+            let (now, later) = rest.split_at_mut(len.min(rest.len()));
+            for value in now {
+                apply(value, *number);
+            }
+            (rest, len) = (later, within(self.group));
+        }
+    }
+}
+
+impl Kernel for AffineRows {
+    fn col_granule(&self) -> u64 {
+        GRANULE
+    }
+
+    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> byte_source::Result<Loaded> {
+        let Area { matrix, rows, cols } = area;
+        let groups = cols.start.checked_div(self.group).unwrap_or(0)..cols.end.div_ceil(self.group.max(1));
+        let before = matrix.saturating_mul(self.rows);
+        let through = rows.start.saturating_add(before)..rows.end.saturating_add(before);
+        Ok(Loaded {
+            codes: self.codes.load(inputs, through, cols)?,
+            scales: self.scales.load(inputs, *matrix, rows.clone(), groups.clone())?,
+            zeros: self.biases.load(inputs, *matrix, rows.clone(), groups)?,
+            ..Loaded::default()
+        })
+    }
+
+    fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]) {
+        let rows = usize::try_from(area.rows.end.saturating_sub(area.rows.start)).unwrap_or(1).max(1);
+        let part = |all: usize| all.checked_div(rows).unwrap_or(0);
+        let of_row = |all: &'_ [f32]| -> Vec<f32> {
+            let width = part(all.len());
+            all.iter().skip(row.saturating_mul(width)).take(width).copied().collect()
+        };
+        let width = part(loaded.codes.len());
+        let codes = loaded.codes.get(row.saturating_mul(width)..).unwrap_or_default();
+        let codes = codes.get(..width).unwrap_or_default();
+        let codes = unpack_bytes(codes, self.codes.bits, out.len());
+        for (out, code) in out.iter_mut().zip(&codes) {
+            *out = f32::from(*code);
+        }
+        self.each_group(area, &of_row(&loaded.scales), out, |value, scale| *value *= scale);
+        round_to(self.dtype, out);
+        self.each_group(area, &of_row(&loaded.zeros), out, |value, bias| *value += bias);
+    }
+}
+
+fn unpack_bytes(codes: &[u8], bits: u32, count: usize) -> Vec<u8> {
+    if bits == 8 { codes.to_vec() } else { unpack(codes, bits, CodeOrder::LowFirst, count) }
+}
