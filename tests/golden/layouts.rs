@@ -97,6 +97,7 @@ fn what_is_not_whole_is_refused_by_its_names() {
         &["lost", "--names", "modules", "-o", "out"],
         &["lost", "--names", "modules", "--incomplete", "-o", "out"],
         &["lost", "-o", "out.carton"],
+        &["lost", "-o", "out.gguf"],
     ] {
         text += &refused(root, args);
     }

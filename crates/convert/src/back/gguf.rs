@@ -11,7 +11,7 @@ use output::{OutputFiles, PlannedFile};
 use serde::{Deserialize, Serialize};
 use tensor::{Tensor, announce_reads};
 
-use super::{NonTensorParts, Output, OutputJob, OutputPlan, output_format};
+use super::{INCOMPLETE_KEY, NonTensorParts, Output, OutputJob, OutputPlan, output_format};
 use crate::error::at;
 use crate::note_collector::NoteCollector;
 use crate::report::file_names_line;
@@ -85,12 +85,14 @@ impl Output for GgufOptions {
         if job.values > 0 {
             notes.push(Note::ValuesLeftOut { values: job.values });
         }
-        let model = self.model(job).map_err(|error| match error.location().path {
+        let mut model = self.model(job).map_err(|error| match error.location().path {
             Some(_) => error,
             None => job.at_input(error),
         })?;
         let architecture = model.entries.first().and_then(|(_, value)| Some(value.text()?.into_owned()));
         let (architecture, file_type) = (architecture.unwrap_or_default(), model.file_type.kind);
+        let incomplete = job.incomplete().map(|differences| GgufValue::Text(differences.into()));
+        model.entries.extend(incomplete.map(|differences| (INCOMPLETE_KEY.to_owned(), differences)));
         announce_reads(model.tensors.iter().map(|tensor| (tensor.data.storage(), tensor.data.span())));
         let files = self.files(job, model)?;
         let report = GgufReport { architecture, file_type, files: files.names() };

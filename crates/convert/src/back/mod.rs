@@ -35,6 +35,9 @@ use crate::{
 /// Maximum number of tensors that a note or an error names.
 const SHOWN: usize = 4;
 
+/// Key of the metadata of a file for what an incomplete model lacks.
+const INCOMPLETE_KEY: &str = "torch2carton.incomplete";
+
 /// Options of an output format, which lay out an output. Another crate can implement it, too, and [register](crate::register_output)
 /// its format: `examples/npz_output.rs` does.
 pub trait Output: Any + erased_serde::Serialize + fmt::Debug + Send + Sync {
@@ -242,6 +245,11 @@ impl<'p> OutputPlan<'p> {
 }
 
 impl<'j> OutputJob<'j> {
+    /// Returns what the model lacks, for the metadata of the output.
+    pub(crate) fn incomplete(&self) -> Option<String> {
+        self.model.incomplete.as_ref().map(ToString::to_string)
+    }
+
     /// Returns the tensors to write, under their names in the output.
     pub fn tensors(&self) -> &'j Tensors {
         self.tensors

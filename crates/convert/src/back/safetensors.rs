@@ -15,16 +15,13 @@ use tensor::announce_reads;
 
 use super::ties::{TieHandling, TiePlan};
 use super::{
-    HeaderTexts, NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint, folder,
-    output_format,
+    HeaderTexts, INCOMPLETE_KEY, NonTensorParts, Output, OutputJob, OutputPlan, SHOWN, can_open_checkpoint,
+    folder, output_format,
 };
 use crate::note_collector::NoteCollector;
 use crate::report::file_names_line;
 use crate::{InvalidOption, Note, OutputFormat, OutputReport, Result};
 use output::{OutputDocuments, OutputFiles, PlannedFile};
-
-/// Key of the metadata for what an incomplete model lacks.
-const INCOMPLETE_KEY: &str = "torch2carton.incomplete";
 
 pub(crate) static SAFETENSORS: OutputFormat = output_format!(
     SafetensorsOptions,
@@ -166,8 +163,7 @@ impl Output for SafetensorsOptions {
         if !wrong.is_empty() {
             notes.push(Note::MetadataLeftOut { keys: wrong.into_iter().map(|(key, _)| key).collect() });
         }
-        let incomplete = job.model.incomplete.as_ref();
-        texts.extend(incomplete.map(|differences| (INCOMPLETE_KEY.to_owned(), differences.to_string())));
+        texts.extend(job.incomplete().map(|differences| (INCOMPLETE_KEY.to_owned(), differences)));
         let mut files = plan_files(job, &tied, self.max_shard_size, &texts)?;
         let path = values_path(job);
         if kept.values.is_none() && job.destination.store_of(&path)?.is_none() && output::is_own_output(&path)

@@ -7,8 +7,8 @@ use decoder::Overrides;
 use open::files::ShardPolicy;
 use open::{
     AllowedGlobals, Cast, CastFrom, CastOptions, CheckpointSum, Complete, Context, DEFAULT_MAX_EXPANSION,
-    Dequantize, Merge, ModelPart, OpenOptions, Rename, RequireWhole, Selection, Step, Sum, TakePart,
-    TargetLayout, Translate, WeightedPath, path_json, set_options, to_object,
+    Dequantize, Merge, ModelPart, ModelPurpose, OpenOptions, Rename, RequireWhole, Selection, Step, Sum,
+    TakePart, TargetLayout, Translate, WeightedPath, path_json, set_options, to_object,
 };
 use output::{Destination, IfExists};
 use serde::{Deserialize, Serialize};
@@ -280,7 +280,7 @@ impl ConvertOptions {
         steps
     }
 
-    /// Returns the step that requires a whole model: for other names, after a completion, and for a model that runs, unless tensors are selected.
+    /// Returns the step that requires a whole model: for other names, after a completion, and for a model that runs here or in llama.cpp, unless tensors are selected.
     fn required_whole(&self) -> Option<RequireWhole> {
         let Selection { key, include, exclude, .. } = &self.selection;
         if self.single || key.is_some() || !include.is_empty() || !exclude.is_empty() {
@@ -292,7 +292,15 @@ impl ConvertOptions {
         let has_model =
             |options: ModuleOptions<'_>| options.model.architecture != ArchitectureChoice::Weights;
         let runs = format.module_options().is_some_and(has_model);
-        (runs || is_renamed || self.complete_from.is_some()).then(|| RequireWhole::new(self.incomplete, runs))
+        let purpose = if runs {
+            ModelPurpose::Decoder
+        } else if format.is_for_llama_cpp() {
+            ModelPurpose::LlamaCpp
+        } else {
+            ModelPurpose::Loader
+        };
+        let is_needed = purpose != ModelPurpose::Loader || is_renamed || self.complete_from.is_some();
+        is_needed.then(|| RequireWhole::new(self.incomplete, purpose))
     }
 
     /// Returns the casts, without the dtype if the output chooses those of its tensors.

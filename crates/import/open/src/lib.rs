@@ -69,7 +69,7 @@ pub use steps::rename::{Rename, check_renames};
 pub use steps::select::Selection;
 pub use steps::sum::{CheckpointSum, Sum};
 pub use steps::translate::{TargetLayout, Translate, decoder_options, in_checkpoint, lone_shard};
-pub use steps::whole::RequireWhole;
+pub use steps::whole::{ModelPurpose, RequireWhole};
 pub use steps::{Context, Step, StepReport};
 pub use totals::Totals;
 pub use values::array_text::array_text;

@@ -92,10 +92,9 @@ impl<'j> NonModuleFiles<'j> {
         if let Some(file) = options.config.as_ref().filter(|_| !unknown.is_empty()) {
             notes.push(Note::UnknownFields { file: file_name(file), fields: unknown });
         }
-        let incomplete = job.model.incomplete.as_ref();
         let own = [
             (DIGEST_KEY, job.digest.as_ref().map(|_| DIGEST_PLACEHOLDER.to_owned())),
-            (INCOMPLETE_KEY, incomplete.map(ToString::to_string)),
+            (INCOMPLETE_KEY, job.incomplete()),
         ];
         for (key, text) in own.into_iter().filter_map(|(key, text)| Some((key, text?))) {
             let table = config.other.entry(OWN_TABLE).or_insert_with(|| toml::Value::Table(Table::new()));

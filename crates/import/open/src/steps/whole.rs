@@ -20,14 +20,26 @@ fn has_other_prefix(model: &families::Model, tensors: &[(&str, &[u64])]) -> bool
 pub struct RequireWhole {
     /// True to let such a model pass, with a note.
     pub passes_incomplete: bool,
-    /// True if the output is a decoder's carton: only model types that run are compared, and unexpected tensors are ignored.
-    pub for_decoder: bool,
+    pub purpose: ModelPurpose,
+}
+
+/// What a whole model is for, which decides on what counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModelPurpose {
+    /// A loader of the same model type, for which unexpected tensors count, too.
+    #[default]
+    Loader,
+    /// A decoder's carton: only model types that run are compared.
+    Decoder,
+    /// A GGUF file, whose writer names the tensors that it does not know.
+    LlamaCpp,
 }
 
 impl RequireWhole {
     /// Creates the step.
-    pub fn new(passes_incomplete: bool, for_decoder: bool) -> Self {
-        Self { passes_incomplete, for_decoder }
+    pub fn new(passes_incomplete: bool, purpose: ModelPurpose) -> Self {
+        Self { passes_incomplete, purpose }
     }
 }
 
@@ -40,7 +52,7 @@ impl Step for RequireWhole {
         };
         let runs = !known.is_quantized && decoder::architectures().any(|runs| runs == known.model_type);
         let tensors = shapes(model.tensors());
-        let is_known = if self.for_decoder {
+        let is_known = if self.purpose == ModelPurpose::Decoder {
             runs && (is_of(&known, &tensors) || has_other_prefix(&known, &tensors))
         } else {
             is_of(&known, &tensors)
@@ -49,7 +61,7 @@ impl Step for RequireWhole {
             return Ok(StepReport::Names);
         }
         let mut comparison = known.compare(&tensors);
-        if self.for_decoder {
+        if self.purpose != ModelPurpose::Loader {
             comparison.unexpected.clear();
         }
         if comparison.is_empty() {
