@@ -71,7 +71,6 @@ fn cartons_that_do_not_run() {
     refused(&mut texts, root, "a model elsewhere", &["run", "small.carton", "--tokens", "1"]);
     ok(root, &["unpack", "small.carton", "-q", "-o", "parts"]);
     refused(&mut texts, root, "a model elsewhere, unpacked", &["run", "parts", "--tokens", "1"]);
-    refused(&mut texts, root, "a checkpoint", &["run", "consolidated.00.pth", "--tokens", "1"]);
     refused(&mut texts, root, "no file", &["run", "none.carton", "--tokens", "1"]);
     // The length stays, so that only a hash is wrong.
     let mut bytes = std::fs::read(root.join("x.carton")).expect("it was made");
@@ -364,4 +363,28 @@ fn a_tokenizer_that_is_not_read_is_noted_at_conversion() {
     assert!(convert().contains(note), "{}", convert());
     write(root.join("tokenizer.model"), "IQ== 0\nIg== 1\n");
     assert!(!convert().contains("SentencePiece"), "{}", convert());
+}
+
+#[test]
+fn checkpoints_run_in_place() {
+    let scratch = scratch();
+    let root = scratch.path();
+    model(root, &[]);
+    let stdout = |file: &str| {
+        let (status, stdout, stderr) = output(root, &["run", file, "--tokens", "1,2", "-n", "5"]);
+        assert_eq!(status, Some(0), "{stderr}");
+        stdout
+    };
+    let wanted = stdout("x.carton");
+    assert_eq!(stdout("consolidated.00.pth"), wanted);
+    std::fs::create_dir(root.join("folder")).expect("a temporary folder");
+    for name in ["consolidated.00.pth", "params.json"] {
+        std::fs::rename(root.join(name), root.join("folder").join(name)).expect("it was written");
+    }
+    assert_eq!(stdout("folder"), wanted);
+    assert_eq!(std::fs::read_dir(root.join("folder")).expect("a folder").count(), 2);
+    std::fs::remove_file(root.join("folder/params.json")).expect("it was written");
+    let (status, text) = run(root, &["run", "folder", "--tokens", "1"]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("params.json"), "{text}");
 }

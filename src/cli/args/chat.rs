@@ -24,7 +24,7 @@ whole conversation, answers included, as its chat template writes it. Without
 Exit status: 0 done, 1 the model does not run or has no chat template, 2 bad
 usage.")]
 pub(crate) struct Chat {
-    /// The carton, or an unpacked folder; with --print-prompt, also a folder with the documents of a model
+    /// The carton, packed or unpacked, or a model's folder or checkpoint, read in place
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) file: PathBuf,
     /// Instructions that the model reads before the messages

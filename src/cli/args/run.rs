@@ -26,7 +26,7 @@ chosen. The text ends at a token that misc/generation_config.json names.
 Exit status: 0 done, 1 the carton does not run or a self test failed, 2 bad
 usage, 130 stopped by Ctrl-C.")]
 pub(crate) struct Run {
-    /// The carton, or an unpacked folder; one at an address is copied into a temporary file first
+    /// The carton, packed or unpacked, which is copied from an address first; or a model's folder or checkpoint, read in place
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) file: PathBuf,
     /// The text to continue, or `-` for standard input; needs a tokenizer in misc/: tokenizer.json, or Llama 3's tokenizer.model

@@ -37,7 +37,7 @@ pub(super) fn for_runnable(runnable: &Runnable) -> Vec<CartonCommand> {
         let effect = "lists the most probable next tokens".to_owned();
         commands.push((format!("{run} --tokens 1,2,3 --top 5"), effect));
     }
-    if !runnable.config().self_tests.is_empty() {
+    if runnable.config().is_some_and(|config| !config.self_tests.is_empty()) {
         let effect = "runs the self tests that are stored in the carton".to_owned();
         commands.push((format!("{run} --self-test"), effect));
     }

@@ -2,10 +2,12 @@
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use byte_source::Observer;
+use carton_format::Carton;
 use chat_template::{ChatTemplate, Conversation, Message};
 use generate::{GenerateOptions, TokenChoice};
 use runtime::{Runnable, Session};
@@ -34,8 +36,7 @@ pub(crate) fn chat(args: &Chat, quiet: bool) -> Result<ExitCode> {
     }
     let input = args.remote.locate(&args.file)?;
     let progress = Progress::new(quiet);
-    let carton = carton_tools::copy_carton(&input, &progress)?;
-    let runnable = Runnable::from_carton(carton, &args.open, &progress)?;
+    let runnable = super::run::open_runnable(&input, &args.open, &progress)?;
     progress.clear();
     let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX).map_err(anyhow::Error::from);
     let template = ChatTemplate::from_documents(&mut read)?.ok_or_else(no_template)?;
@@ -64,22 +65,17 @@ fn no_template() -> anyhow::Error {
 
 /// Prints the text of a conversation, for which the documents of the model are enough.
 fn print_prompt(args: &Chat) -> Result<ExitCode> {
+    let documents_of =
+        |folder: &Path| ChatTemplate::from_documents(&mut |name| read_document(&folder.join(name)));
     let template = if args.file.is_dir() && !args.file.join("carton.toml").exists() {
-        ChatTemplate::from_documents(&mut |name| read_document(&args.file.join(name)))?
+        documents_of(&args.file)?
     } else {
-        let carton = carton_tools::open(&args.remote.locate(&args.file)?)?;
-        let mut read = |name: &str| -> Result<Option<Vec<u8>>> {
-            let path = format!("misc/{name}");
-            match carton.entry(&path) {
-                Ok(entry) if entry.len <= DOCUMENT_MAX => {
-                    let mut bytes = Vec::new();
-                    carton.read(&path)?.read_to_end(&mut bytes)?;
-                    Ok(Some(bytes))
-                }
-                _ => Ok(None),
+        match carton_tools::open(&args.remote.locate(&args.file)?) {
+            Err(error) if error.code() == "carton-tools::IsCheckpoint" => {
+                documents_of(args.file.parent().unwrap_or(Path::new("")))?
             }
-        };
-        ChatTemplate::from_documents(&mut read)?
+            carton => template_of(&carton?)?,
+        }
     };
     let template = template.ok_or_else(no_template)?;
     let text = stdin::whole_text()?;
@@ -94,8 +90,21 @@ fn print_prompt(args: &Chat) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Reads the chat template in a carton, whose weights may be elsewhere.
+fn template_of(carton: &Carton) -> Result<Option<ChatTemplate>> {
+    ChatTemplate::from_documents(&mut |name| {
+        let path = format!("misc/{name}");
+        let Some(_) = carton.entry(&path).ok().filter(|entry| entry.len <= DOCUMENT_MAX) else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        carton.read(&path)?.read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    })
+}
+
 /// Reads a document of a model's folder; `None` if there is no such file.
-fn read_document(path: &std::path::Path) -> Result<Option<Vec<u8>>> {
+fn read_document(path: &Path) -> Result<Option<Vec<u8>>> {
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use byte_source::{Location, Observer, ProgressUpdate, format_bytes};
 use carton_format::Carton;
 use carton_tools::SaveArrayOptions;
-use runtime::{Runnable, RunnableKind};
+use runtime::{Runnable, RunnableKind, RunnableOptions};
 use tensor::Tensors;
 
 use super::{run_overview, run_tests, run_text};
@@ -45,10 +45,10 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
         progress.clear();
         return Ok(ExitCode::SUCCESS);
     }
-    let carton = carton_tools::copy_carton(&input, &progress)?;
+    let copied = carton_tools::copy_carton(&input, &progress);
     progress.clear();
     let interruption = signals::watch_ctrl_c()?;
-    match run_carton(args, &input, carton, quiet, &interruption) {
+    match run_carton(args, &input, copied, quiet, &interruption) {
         Err(_) if interruption.is_set() => Ok(ExitCode::from(INTERRUPTED)),
         other => other,
     }
@@ -57,13 +57,13 @@ pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
 fn run_carton(
     args: &Run,
     input: &Location,
-    carton: Carton,
+    copied: byte_source::Result<Carton>,
     quiet: bool,
     interruption: &Interruption,
 ) -> Result<ExitCode> {
     let progress = Progress::new(quiet || args.json);
     let watched = CancellableProgress { progress: &progress, interruption };
-    let opened = Runnable::from_carton(carton, &args.open, &watched);
+    let opened = runnable_of(copied, input, &args.open, &watched);
     let is_foreign = opened.as_ref().is_err_and(is_foreign_code);
     if let (true, Some(name), Some(output)) = (is_foreign, &args.get, &args.output) {
         // The tensors of a module can be read although its code cannot run.
@@ -95,6 +95,29 @@ fn run_carton(
         return Ok(ExitCode::SUCCESS);
     }
     run_text::run(args, quiet, &runnable, interruption)
+}
+
+/// Opens a model: a carton, which is copied if it is at an address, or a checkpoint on this machine in place.
+pub(super) fn open_runnable(
+    input: &Location,
+    options: &RunnableOptions,
+    observer: &dyn Observer,
+) -> byte_source::Result<Runnable> {
+    runnable_of(carton_tools::copy_carton(input, observer), input, options, observer)
+}
+
+fn runnable_of(
+    copied: byte_source::Result<Carton>,
+    input: &Location,
+    options: &RunnableOptions,
+    observer: &dyn Observer,
+) -> byte_source::Result<Runnable> {
+    match copied {
+        Err(error) if input.is_local() && error.code() == "carton-tools::IsCheckpoint" => {
+            Runnable::from_checkpoint(input.path(), options, observer)
+        }
+        copied => Runnable::from_carton(copied?, options, observer),
+    }
 }
 
 /// Returns true if a NumPy array can go to the output.

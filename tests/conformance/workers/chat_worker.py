@@ -19,4 +19,4 @@ def render(template, tokens, conversation):
         return {"text": None, "error": f"{type(error).__name__}: {error}"}
 
 
-serve(render=render)
+serve({"render": render})

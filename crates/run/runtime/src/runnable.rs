@@ -1,12 +1,15 @@
 //! Opens a carton and runs it.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{Action, Observer, ProgressReporter};
 use carton_format::{Carton, Config, MODEL_PT};
+use decoder::Detected;
 use decoder::interface::DecoderPort;
+use open::files::ShardPolicy;
+use open::{Context, Model, OpenOptions};
 use tensor::{Tensor, Tensors};
 use torch_import::{Checkpoint, Container};
 use torchscript::Recognised;
@@ -51,14 +54,19 @@ impl RunnableOptions {
 
 /// Open carton that can run.
 pub struct Runnable {
-    carton: Carton,
-    config: Config,
+    origin: Origin,
     kind: RunnableKind,
     inputs: Vec<RunnablePort>,
     outputs: Vec<RunnablePort>,
     tensors: Tensors,
-    /// Keeps the model's file mapped.
-    _container: Container,
+    /// Keep the model's files mapped.
+    _containers: Vec<Container>,
+}
+
+/// Where a model was read from.
+enum Origin {
+    Carton(Box<Carton>, Box<Config>),
+    Checkpoint { path: PathBuf, folder: PathBuf },
 }
 
 /// Kind of model in a carton.
@@ -124,12 +132,49 @@ impl Runnable {
             Recognised::Other { record } => return Err(failed(Problem::ForeignCode { record }.into())),
         };
         let (inputs, outputs) = merge_ports(path, &config, defaults, &tensors)?;
-        Ok(Self { carton, config, kind, inputs, outputs, tensors, _container: container })
+        let origin = Origin::Carton(Box::new(carton), Box::new(config));
+        Ok(Self { origin, kind, inputs, outputs, tensors, _containers: vec![container] })
     }
 
-    /// Returns the path under which the carton was opened.
+    /// Opens a decoder of a checkpoint on this machine, a file or a folder, in place: nothing is written, and its weights stay where
+    /// they are. The documents are those of its folder.
+    ///
+    /// # Errors
+    /// Returns an error if the checkpoint cannot be read, its documents do not describe a decoder, or `observer` stops the work.
+    pub fn from_checkpoint(path: &Path, options: &RunnableOptions, observer: &dyn Observer) -> Result<Self> {
+        let reading = OpenOptions::reading(vec![path.to_owned().into()], ShardPolicy::RequireAll);
+        let mut model = Model::open(&reading, observer)?;
+        model.apply(&[], &Context::new(observer))?;
+        let sources = Arc::clone(&model.sources);
+        let failed = |error: Error| open::in_checkpoint(error, &sources);
+        let documents = open::decoder_options(decoder::Overrides::default(), true, &sources)?;
+        let decoder = match decoder::detect(model.tensors(), &documents).map_err(failed)? {
+            Detected::Model(decoder) => decoder,
+            Detected::Weights { no_model_reason: why, .. } => {
+                return Err(Error::from(decoder::Problem::NotAModel { why }).in_file(path));
+            }
+        };
+        let assignment = decoder.assign(model.tensors(), true).map_err(failed)?;
+        let threads = forward::ForwardOptions { threads: options.threads };
+        let made = forward::ForwardModel::new(&decoder, model.tensors(), &assignment, &threads)?;
+        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+        let (inputs, outputs) = model::default_ports(&decoder);
+        Ok(Self {
+            origin: Origin::Checkpoint { path: path.to_owned(), folder: folder.to_owned() },
+            kind: RunnableKind::Decoder(Arc::new(made)),
+            inputs,
+            outputs,
+            tensors: model.tensors().clone(),
+            _containers: std::mem::take(&mut model.containers),
+        })
+    }
+
+    /// Returns the path under which the carton or checkpoint was opened.
     pub fn path(&self) -> &Path {
-        self.carton.path()
+        match &self.origin {
+            Origin::Carton(carton, _) => carton.path(),
+            Origin::Checkpoint { path, .. } => path,
+        }
     }
 
     /// Returns the kind of model in the carton.
@@ -137,13 +182,19 @@ impl Runnable {
         &self.kind
     }
 
-    /// Returns the contents of carton.toml.
-    pub fn config(&self) -> &Config {
-        &self.config
+    /// Returns the contents of carton.toml; `None` for a checkpoint.
+    pub fn config(&self) -> Option<&Config> {
+        match &self.origin {
+            Origin::Carton(_, config) => Some(config),
+            Origin::Checkpoint { .. } => None,
+        }
     }
 
-    pub(crate) fn carton(&self) -> &Carton {
-        &self.carton
+    pub(crate) fn carton(&self) -> Option<&Carton> {
+        match &self.origin {
+            Origin::Carton(carton, _) => Some(carton),
+            Origin::Checkpoint { .. } => None,
+        }
     }
 
     /// Returns the inputs. A model has the inputs that carton.toml declares, or its own if carton.toml declares none.
@@ -161,15 +212,19 @@ impl Runnable {
         &self.tensors
     }
 
-    /// Reads the file `misc/NAME` and checks its hash; `None` if there is no such file. A file of more than `limit` bytes is
-    /// not read.
+    /// Reads the file `misc/NAME` of a carton and checks its hash, or the file NAME next to a checkpoint; `None` if there is no such
+    /// file. A file of more than `limit` bytes is not read.
     ///
     /// # Errors
     /// Returns an error if the file is not in the carton although MANIFEST lists it, is too large, or is damaged.
     pub fn misc(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        let carton = match &self.origin {
+            Origin::Carton(carton, _) => carton,
+            Origin::Checkpoint { folder, .. } => return read_document(&folder.join(name), limit),
+        };
         let path = format!("misc/{name}");
         let failed = |error: Error| error.in_file(self.path());
-        let entry = match self.carton.entry(&path) {
+        let entry = match carton.entry(&path) {
             Ok(entry) => entry,
             Err(carton_format::Problem::Missing { .. }) => return Ok(None),
             Err(problem) => return Err(failed(problem.into())),
@@ -179,8 +234,8 @@ impl Runnable {
             return Err(failed(problem.into()));
         }
         let mut bytes = Vec::new();
-        let read = self.carton.read(&path).map_err(failed)?.read_to_end(&mut bytes);
-        read.map_err(|reason| failed(self.carton.reader_error(&path, reason)))?;
+        let read = carton.read(&path).map_err(failed)?.read_to_end(&mut bytes);
+        read.map_err(|reason| failed(carton.reader_error(&path, reason)))?;
         Ok(Some(bytes))
     }
 
@@ -310,6 +365,24 @@ impl RunningCall {
             CallState::Weights(tensors) => Ok(tensors),
         }
     }
+}
+
+/// Reads a document of a folder; `None` if there is no such file.
+fn read_document(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    let failed = |error: std::io::Error| Error::from(error).in_file(path);
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let found = file.metadata().map_err(failed)?.len();
+    if found > limit {
+        let path = path.display().to_string();
+        return Err(carton_format::Problem::OversizedDocument { path, found, limit }.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(Some(bytes))
 }
 
 /// Checks every hash and rule of a carton.

@@ -97,14 +97,20 @@ pub fn self_test(
     options: &SelfTestOptions,
     observer: &dyn Observer,
 ) -> Result<SelfTestReport> {
-    let index = runnable.carton().tensor_index();
-    let index = index.map_err(|error| error.in_file(runnable.path()))?.document;
+    let index = runnable.carton().map(|carton| carton.tensor_index()).transpose();
+    let index = index.map_err(|error| error.in_file(runnable.path()))?;
+    let index = index.map(|index| index.document).unwrap_or_default();
     let tolerance = options.tolerance.unwrap_or_else(|| match runnable.kind() {
         RunnableKind::Decoder(_) => Tolerance::for_sums(),
         RunnableKind::Weights => Tolerance::default(),
     });
     let runner = SelfTestRunner { runnable, index, tolerance, observer };
-    let tests = runnable.config().self_tests.iter().enumerate().map(|(at, test)| runner.run_test(at, test));
+    let tests = runnable
+        .config()
+        .into_iter()
+        .flat_map(|config| &config.self_tests)
+        .enumerate()
+        .map(|(at, test)| runner.run_test(at, test));
     let tests: Vec<SelfTestRow> = tests.collect::<Result<_>>()?;
     Ok(SelfTestReport {
         schema_version: 1,
@@ -275,7 +281,8 @@ impl SelfTestRunner<'_> {
         let read = |name: &str| {
             let missing = || failed(carton_format::Problem::NoTensor { name: name.to_owned() }.into());
             let spec = self.index.find(name).ok_or_else(missing)?;
-            self.runnable.carton().tensor_data(spec).map_err(failed)
+            let carton = self.runnable.carton().ok_or_else(missing)?;
+            carton.tensor_data(spec).map_err(failed)
         };
         let value = |target: &str| -> Result<ReferencedValue> {
             let name = target.strip_prefix(TENSOR_REFERENCE).unwrap_or(target);
