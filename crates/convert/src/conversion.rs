@@ -29,6 +29,8 @@ pub struct PlannedConversion {
     pub(crate) carton: Option<Arc<CartonInput>>,
     /// Name of the model in the output.
     pub(crate) name: String,
+    /// Name of the folder of the model, which a GGUF file is named after.
+    pub(crate) folder_name: String,
     pub(crate) output: PathBuf,
     /// True if the output is a folder for the files of a model.
     pub(crate) is_folder: bool,
@@ -87,6 +89,11 @@ impl PlannedConversion {
         let part = options.part.map(|_| take_part(&mut sources)).transpose()?;
         let quantization = options.dequantize.then(|| take_documents(&mut sources)).transpose()?;
         let name = output_path::model_name(&options, &sources);
+        let folder_name = match &carton {
+            Some(_) => String::new(),
+            None => sources.location().parent().folder_name(),
+        };
+        let folder_name = if folder_name.is_empty() { name.clone() } else { folder_name };
         let has_documents = sources.folder().is_some() && has_documents(&sources, carton.as_deref())?;
         // A name without an extension is as likely meant for a folder as for a file.
         if let (None, Some(output)) = (folder, &options.output)
@@ -123,6 +130,7 @@ impl PlannedConversion {
             sources,
             carton,
             name,
+            folder_name,
             output,
             is_folder,
             checksums: false,

@@ -147,10 +147,14 @@ impl GgufOptions {
             None => PreTokenizer::Encode(&encode),
         };
         let documents = Documents::new(&read).templates(chat_templates(job)?);
-        let folder = folder_name(job);
         gguf_model(
             &in_order_of_names(job),
-            &ModelFiles { documents: &documents, folder: &folder, file_type, pre_tokenizer },
+            &ModelFiles {
+                documents: &documents,
+                folder: &job.conversion.folder_name,
+                file_type,
+                pre_tokenizer,
+            },
         )
     }
 }
@@ -176,14 +180,6 @@ fn part_path(target: &Path, number: usize, count: usize) -> PathBuf {
     let stem = target.file_stem().unwrap_or_default().to_string_lossy();
     let number = number.saturating_add(1);
     target.with_file_name(format!("{stem}-{number:05}-of-{count:05}.gguf"))
-}
-
-/// Returns the name of the folder of the model.
-fn folder_name(job: &OutputJob<'_>) -> String {
-    let sources = &job.model.sources;
-    let name =
-        if job.model.carton.is_some() { String::new() } else { sources.location().parent().folder_name() };
-    if name.is_empty() { job.name.to_owned() } else { name }
 }
 
 /// Returns the tensors in the order in which llama.cpp's converter reads them: those of safetensors by file and name, and after them

@@ -85,8 +85,11 @@ impl Request {
         }
         changed.sort_keys();
         parameters.extend(changed);
-        let has_name = format.module_options().is_some() || format.is_for_llama_cpp();
-        let name = has_name.then(|| conversion.name.clone());
+        let name = if format.is_for_llama_cpp() {
+            Some(conversion.folder_name.clone())
+        } else {
+            format.module_options().map(|_| conversion.name.clone())
+        };
         Ok(Self { parameters, internal: InternalParameters { name }, files })
     }
 }

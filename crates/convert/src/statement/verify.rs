@@ -153,7 +153,7 @@ fn repeat(
     let mut planned = PlannedConversion::plan(&ConvertOptions { destination, ..conversion })?;
     planned.is_stated = true;
     if let Some(name) = &definition.internal_parameters.name {
-        planned.name.clone_from(name);
+        (planned.name, planned.folder_name) = (name.clone(), name.clone());
     }
     let known: BTreeMap<String, String> = definition
         .resolved_dependencies
