@@ -107,6 +107,14 @@ MLX = Recipe(
     steps=(("mlx==0.32.4", "mlx-cpu==0.32.4"),),
     imports="import mlx.core",
 )
+COMFY = Recipe(
+    name="comfy-kitchen",  # quantizes weights as ComfyUI stores them, and computes what they stand for, on a CPU
+    pythons=(),
+    steps=(("--no-deps", "comfy-kitchen==0.2.40"),),
+    imports="import comfy_kitchen",
+    gigabytes=1,
+    base="NEWEST",
+)
 DEEPSPEED = Recipe(
     name="deepspeed",  # joins the files of ranks; nothing of it is compiled
     pythons=(),
@@ -196,7 +204,8 @@ PROOF = Recipe(
 
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
        "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF,
-       "CONVERTER": CONVERTER, "PROOF": PROOF, "MLX": MLX}
+       "CONVERTER": CONVERTER, "PROOF": PROOF, "MLX": MLX,
+       "COMFY": COMFY}
 
 
 class CannotMake(Exception):

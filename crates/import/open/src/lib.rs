@@ -60,7 +60,7 @@ pub use steps::cast::{CastReport, Casts};
 pub use steps::cast_options::{Cast, CastFrom, CastOptions, WantedDtype, check_casts};
 pub use steps::complete::Complete;
 pub use steps::dequantize::{
-    Dequantize, DequantizedReport, encode_descriptions, read_documents, take_documents,
+    Dequantize, DequantizedReport, add_header, encode_descriptions, read_documents, take_documents,
 };
 pub use steps::merge::{ADAPTER_CONFIG, Merge, WeightedPath, tensor_file};
 pub use steps::name_patterns::NamePatterns;

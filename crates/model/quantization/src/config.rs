@@ -24,6 +24,11 @@ const MLX_MEMBER: &str = "quantization";
 /// Members of `config.json` with the configuration of the language model in a larger one.
 const INNER_CONFIGS: &[&str] = &["text_config", "llm_config", "language_config"];
 
+/// Key in the header of a file under which ComfyUI describes its layers.
+pub const COMFY_KEY: &str = "_quantization_metadata";
+/// Key in the header of a file under which ModelOpt describes the quantization.
+pub const MODELOPT_KEY: &str = "quantization_config";
+
 /// Texts of the documents next to a checkpoint that may describe the quantization of its weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuantizationDocuments {
@@ -37,6 +42,10 @@ pub struct QuantizationDocuments {
     pub gptq: Option<String>,
     /// Text of `quant_config.json`.
     pub awq: Option<String>,
+    /// Text of ComfyUI's `_quantization_metadata` in the header of a file.
+    pub comfy: Option<String>,
+    /// True if the header of a file has ModelOpt's `quantization_config`.
+    pub has_modelopt_header: bool,
 }
 
 /// Quantization of a model, as its documents describe it.
@@ -87,6 +96,23 @@ impl QuantizationDocuments {
             let method = "modelopt".to_owned();
             let (members, file) = (members.clone(), MODELOPT_FILE);
             return Ok(Some(QuantizationConfig { method, members, file, hidden_size, model_type }));
+        }
+        if self.comfy.is_some() {
+            let members = parse(self.comfy.as_deref(), COMFY_KEY)?;
+            if self.has_modelopt_header {
+                let problem =
+                    "next to it is a `quantization_config`, as of ModelOpt, whose codes have another order"
+                        .to_owned();
+                return Err(Problem::Document { file: COMFY_KEY, problem }.into());
+            }
+            let method = "comfyui".to_owned();
+            return Ok(Some(QuantizationConfig {
+                method,
+                members,
+                file: COMFY_KEY,
+                hidden_size,
+                model_type,
+            }));
         }
         for (text, file, method) in [
             (&self.quanto, QUANTO_FILE, "quanto"),

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use byte_source::Blob;
 use tensor::{Dtype, Tensor, Tensors};
 
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
@@ -20,13 +19,11 @@ use crate::{Problem, Result};
 
 /// Suffixes of the scales, after the name of the tensor of codes.
 const SCALE_SUFFIXES: &[&str] = &["_scale_inv", "_scale"];
-/// Suffixes of the scales of DeepSeek's own files and of ComfyUI's, in place of `.weight`.
+/// Suffixes of the scales of DeepSeek's own files and of others, in place of `.weight`.
 const OWN_SCALES: &[&str] = &[".scale", ".scale_weight"];
-/// Suffix of ComfyUI's description of a layer, a JSON object in bytes.
-const COMFY_QUANT: &str = ".comfy_quant";
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] =
-    &["_scale_inv", ".weight_scale", "_proj_scale", ".scale_weight", COMFY_QUANT];
+    &["_scale_inv", ".weight_scale", "_proj_scale", ".scale_weight", ".comfy_quant"];
 
 /// Adds all tensors that have scales.
 ///
@@ -134,7 +131,6 @@ fn add(survey: &mut Survey<'_>, name: &str, scale_name: &str, dialect: Dialect) 
         found: scale.shape().to_vec(),
         expected: expected_grid(configured, &shape),
     })?;
-    read_comfy_quant(survey, name)?;
     let operand = survey.operand(&mut draft, name)?;
     let scales = survey.operand(&mut draft, scale_name)?;
     let scale_dtype = scale.dtype();
@@ -178,32 +174,6 @@ fn add(survey: &mut Survey<'_>, name: &str, scale_name: &str, dialect: Dialect) 
     };
     survey.add(draft, recognised);
     Ok(())
-}
-
-/// Checks ComfyUI's description of the layer of a tensor of codes, if there is one.
-fn read_comfy_quant(survey: &mut Survey<'_>, codes: &str) -> Result<()> {
-    let module = codes.rsplit_once('.').map_or("", |(module, _)| module);
-    let name = format!("{module}{COMFY_QUANT}");
-    let Some(tensor) = survey.get(&name) else { return Ok(()) };
-    let problem = |problem: String| Problem::Content { tensor: name.clone(), problem };
-    if tensor.dtype() != Dtype::UInt8 || tensor.numel() > 1 << 16 {
-        return Err(problem("it is not a short text in bytes".to_owned()).into());
-    }
-    let mut bytes: Vec<u8> = Vec::new();
-    tensor.gathered().write_to(&mut bytes)?;
-    let layer: serde_json::Value =
-        serde_json::from_slice(&bytes).map_err(|error| problem(format!("it is not JSON: {error}")))?;
-    match layer.get("format").and_then(serde_json::Value::as_str) {
-        Some("float8_e4m3fn" | "float8_e5m2") => {
-            survey.mark(&name);
-            Ok(())
-        }
-        format => {
-            let found = format.map_or_else(|| "missing".to_owned(), |it| format!("`{}`", it.escape_debug()));
-            let text = format!("`format` is {found}, expected `float8_e4m3fn` or `float8_e5m2`");
-            Err(problem(text).into())
-        }
-    }
 }
 
 /// Returns the scale of the scales of ModelOpt, which FP4 has.

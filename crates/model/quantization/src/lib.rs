@@ -28,6 +28,7 @@ mod block_scaled;
 mod code_values;
 mod codes;
 mod columns;
+mod comfy;
 mod compressed_tensors;
 mod config;
 mod dequantized;
@@ -57,7 +58,9 @@ mod torchao_nf4;
 
 pub use byte_source::{Error, Result};
 pub use codes::Codes;
-pub use config::{QUANTIZATION_DOCUMENTS, QuantizationDocuments, config_with_dtype, is_mlx_config};
+pub use config::{
+    COMFY_KEY, MODELOPT_KEY, QUANTIZATION_DOCUMENTS, QuantizationDocuments, config_with_dtype, is_mlx_config,
+};
 pub use error::Problem;
 pub use quantized_model::{QuantizedModel, QuantizedTensor};
 pub use scheme::{described_layer, is_possible, method, not_quantized, recognise};

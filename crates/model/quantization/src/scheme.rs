@@ -7,8 +7,8 @@ use crate::hqq_description::described_codes;
 use crate::quantized_model::QuantizedModel;
 use crate::survey::Survey;
 use crate::{
-    Codes, Problem, QuantizationDocuments, Result, awq, bitsandbytes, compressed_tensors, float8, gguf, gptq,
-    hqq, mlx, modelopt, mxfp4, pytorch, quanto, torchao,
+    Codes, Problem, QuantizationDocuments, Result, awq, bitsandbytes, comfy, compressed_tensors, float8,
+    gguf, gptq, hqq, mlx, modelopt, mxfp4, pytorch, quanto, torchao,
 };
 
 /// Row of the table.
@@ -25,6 +25,13 @@ struct Scheme {
 }
 
 const SCHEMES: &[Scheme] = &[
+    Scheme {
+        methods: &["comfyui"],
+        recognise: comfy::recognise,
+        is_present: comfy::is_present,
+        markers: &[".comfy_quant", "scaled_fp8"],
+        companions: comfy::COMPANIONS,
+    },
     Scheme {
         methods: &["fp8", "mxfp8", "fbgemm_fp8"],
         recognise: float8::recognise,

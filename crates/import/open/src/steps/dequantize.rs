@@ -1,11 +1,11 @@
 //! Replaces the codes of quantized weights with the numbers that they stand for, and removes the quantization from the documents.
 
 use foldhash::HashSet;
-use quantization::{QuantizationDocuments, QuantizedTensor};
+use quantization::{COMFY_KEY, MODELOPT_KEY, QuantizationDocuments, QuantizedTensor};
 use serde::Serialize;
 use serde_json::Value as Json;
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
-use torch_import::{Checkpoint, ItemContent};
+use torch_import::{Checkpoint, CheckpointValue, ItemContent};
 
 use super::cast_options;
 use crate::files::CheckpointSources;
@@ -35,7 +35,22 @@ pub fn read_documents(sources: &CheckpointSources) -> Result<QuantizationDocumen
         quanto: documents.read("quanto_qmap.json")?,
         gptq: documents.read("quantize_config.json")?,
         awq: documents.read("quant_config.json")?,
+        ..QuantizationDocuments::default()
     })
+}
+
+/// Adds what the header of a file says about the quantization: the values of the checkpoint, by their names.
+pub fn add_header<'v>(
+    documents: &mut QuantizationDocuments,
+    values: impl Iterator<Item = (&'v str, &'v CheckpointValue)>,
+) {
+    for (name, value) in values {
+        match (name.strip_prefix("__metadata__."), value) {
+            (Some(COMFY_KEY), CheckpointValue::Text(text)) => documents.comfy = Some(text.to_string()),
+            (Some(MODELOPT_KEY), _) => documents.has_modelopt_header = true,
+            _ => {}
+        }
+    }
 }
 
 /// Reads the documents that describe the quantization, and removes the description from the documents of the sources.
@@ -121,8 +136,9 @@ impl Dequantize {
 
     fn replace_codes(&self, model: &mut Model) -> Result<Vec<DequantizedReport>> {
         let tensors = model.take_tensors();
-        let none = QuantizationDocuments::default();
-        let documents = model.quantization.as_ref().unwrap_or(&none);
+        let mut documents = model.quantization.clone().unwrap_or_default();
+        add_header(&mut documents, model.checkpoint.values());
+        let documents = &documents;
         let quantized = match quantization::recognise(documents, &tensors)? {
             Some(quantized) => quantized,
             None if self.if_quantized => {

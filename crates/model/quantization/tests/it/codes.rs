@@ -49,11 +49,11 @@ fn scales_without_a_configuration_are_found_by_their_names() {
     for parts in [&own[..], &newer, &fixed] {
         assert_eq!(names_and_schemes(&tensors(parts)), expected);
     }
-    let layer = tensor(Dtype::UInt8, &[18], br#"{"format":"nvfp4"}"#);
+    let layer = tensor(Dtype::UInt8, &[18], br#"{"format":"fp444"}"#);
     let other =
         tensors(&[("m.q.weight", fp8(&[2, 2])), ("m.q.weight_scale", scale()), ("m.q.comfy_quant", layer)]);
     let refused = recognise(&QuantizationDocuments::default(), &other).expect_err("it is another format");
-    assert!(refused.to_string().contains("`format` is `nvfp4`"), "{refused}");
+    assert!(refused.to_string().contains("format` is `fp444`"), "{refused}");
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub(crate) fn documents(model: &Path) -> QuantizationDocuments {
         quanto: read("quanto_qmap.json"),
         gptq: read("quantize_config.json"),
         awq: read("quant_config.json"),
+        ..QuantizationDocuments::default()
     }
 }
 

@@ -115,6 +115,53 @@ fn models_of_mlx_name_what_is_wrong() {
 }
 
 #[test]
+fn layers_of_comfyui_name_what_is_wrong() {
+    for tensor in ["a.fp8.weight_scale", "a.nvfp4.weight_scale_2", "a.mxfp8.weight", "a.int8.weight"] {
+        let error = without("comfy", tensor);
+        assert!(error.contains(&format!("`{tensor}` is missing")), "{error}");
+    }
+    let error = with("comfy", "a.nvfp4.weight_scale", Dtype::Float8E4M3Fn, &[48, 4]);
+    assert!(
+        error.contains("has the shape [48, 4], expected tiles of 128 × 4 for a grid of [48, 4]"),
+        "{error}"
+    );
+    let described = |layer: &str| {
+        let (mut documents, tensors) = model("comfy");
+        documents.comfy = Some(format!("{{\"layers\": {{\"a.int8\": {layer}}}}}"));
+        documents
+            .comfy
+            .is_some()
+            .then(|| {
+                tensors.into_iter().filter(|(name, _)| name != "a.int8.comfy_quant").collect::<Tensors>()
+            })
+            .map(|tensors| refused(&documents, &tensors))
+    };
+    for (layer, expected) in [
+        (
+            r#"{"format": "int8_tensorwise", "convrot": true}"#,
+            "comfyui: `a.int8: convrot` is true, expected weights that are not rotated",
+        ),
+        (
+            r#"{"format": "convrot_w4a4"}"#,
+            "comfyui: `a.int8: format` is `convrot_w4a4`, expected float8_e4m3fn",
+        ),
+        (r#"{"format": "float8_e4m3fn"}"#, "tensor `a.int8.weight` is int8, expected float8_e4m3fn"),
+    ] {
+        let error = described(layer).unwrap_or_default();
+        assert!(error.contains(expected), "{error}");
+    }
+    let (mut documents, tensors) = model("comfy");
+    documents.comfy = Some(r#"{"layers": {"a.int8": {"format": "mxfp8"}}}"#.to_owned());
+    let error = refused(&documents, &tensors);
+    assert_eq!(error, "tensor `a.int8.comfy_quant`: the header of the file describes another format");
+    documents.has_modelopt_header = true;
+    assert!(
+        refused(&documents, &tensors)
+            .contains("_quantization_metadata: next to it is a `quantization_config`")
+    );
+}
+
+#[test]
 fn a_missing_companion_is_named() {
     for (name, tensor) in [
         ("gptq_4_v1", "model.layers.0.q_proj.qzeros"),
@@ -224,7 +271,7 @@ fn unknown_methods_and_formats_are_named() {
     let text = configured("gptq_4_v1", r#""gptq","#, r#""aqlm","#);
     assert!(
         text.starts_with(
-            "the weights are quantized with `aqlm`, which is not known; the known methods are fp8"
+            "the weights are quantized with `aqlm`, which is not known; the known methods are comfyui, fp8"
         ),
         "{text}"
     );

@@ -2,7 +2,7 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use open::files::CheckpointSources;
-use open::{Note, read_documents};
+use open::{Note, add_header, read_documents};
 use serde::Serialize;
 use tensor::{CompoundKind, Tensors};
 use torch_import::{CheckpointItem, CompoundItem, ItemContent};
@@ -30,13 +30,20 @@ pub(crate) fn replace_stored_parts(
     notes: &mut Vec<Note>,
 ) -> HashMap<String, RowQuantization> {
     let mut schemes = HashMap::new();
-    let documents = match read_documents(sources) {
+    let mut documents = match read_documents(sources) {
         Ok(documents) => documents,
         Err(error) => {
             notes.push(Note::ListedAsStored { why: error.to_string() });
             return schemes;
         }
     };
+    add_header(
+        &mut documents,
+        items.iter().filter_map(|item| match &item.content {
+            ItemContent::Value(value) => Some((item.name.as_str(), value)),
+            _ => None,
+        }),
+    );
     let has_compounds = items.iter().any(|item| matches!(item.content, ItemContent::Compound(_)));
     // Of most models, the names tell that the list need not be made.
     if !has_compounds && !quantization::is_possible(&documents, items.iter().map(|item| item.name.as_str())) {

@@ -60,22 +60,22 @@ pub(super) struct Payload {
 #[derive(Deserialize)]
 pub(super) struct TensorMeta {
     pub(super) dtype: u64,
-    pub(super) sizes: Vec<Size>,
-    pub(super) strides: Vec<Size>,
-    pub(super) storage_offset: Size,
+    pub(super) sizes: Vec<SymbolicSize>,
+    pub(super) strides: Vec<SymbolicSize>,
+    pub(super) storage_offset: SymbolicSize,
     pub(super) layout: u64,
 }
 
 /// Number, or an expression that is known only when the program runs.
 #[derive(Deserialize)]
-pub(super) enum Size {
+pub(super) enum SymbolicSize {
     #[serde(rename = "as_int")]
     Int(i64),
     #[serde(rename = "as_expr")]
     Expression { expr_str: String },
 }
 
-impl fmt::Display for Size {
+impl fmt::Display for SymbolicSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Int(number) => return number.fmt(f),
@@ -122,12 +122,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
 ///
 /// # Errors
 /// When one is an expression or negative: a text that says so, and true if the document is damaged.
-pub(super) fn numbers(what: &str, sizes: &[Size]) -> Result<Vec<u64>, (String, bool)> {
-    let number = |size: &Size| match size {
-        Size::Int(number) => {
+pub(super) fn numbers(what: &str, sizes: &[SymbolicSize]) -> Result<Vec<u64>, (String, bool)> {
+    let number = |size: &SymbolicSize| match size {
+        SymbolicSize::Int(number) => {
             u64::try_from(*number).map_err(|_| (format!("its {what} has the number {number}"), true))
         }
-        Size::Expression { .. } => {
+        SymbolicSize::Expression { .. } => {
             let text = size.to_string();
             let text = text.escape_debug();
             Err((
