@@ -49,6 +49,20 @@ def test_convert_inspect_and_verify(place):
     assert not torch2carton.verify("model.carton").ok
 
 
+def test_a_conversion_is_repeated_by_its_statement(place):
+    done = torch2carton.convert("model.safetensors", "out.safetensors", statement="out.json")
+    assert done.report["statement"] == "out.json"
+    assert torch2carton.verify("out.safetensors", statement="out.json", input=place).ok
+    data = bytearray((place / "out.safetensors").read_bytes())
+    data[-1] ^= 1
+    (place / "out.safetensors").write_bytes(data)
+    found = torch2carton.verify("out.safetensors", statement="out.json", input=["model.safetensors"])
+    assert not found and found.findings == [{"file": "out.safetensors", "offset": len(data) - 1, "what": "differs"}]
+    (place / "empty").mkdir()
+    with pytest.raises(torch2carton.InputError, match="model.safetensors"):
+        torch2carton.verify("out.safetensors", statement="out.json", input="empty")
+
+
 def test_flags_are_checked(place):
     with pytest.raises(torch2carton.OptionError, match="dtype"):
         torch2carton.convert("model.safetensors", "x.safetensors", dtype="nonsense")
