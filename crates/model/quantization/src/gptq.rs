@@ -51,13 +51,14 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     Ok(())
 }
 
+/// How the codes of a layer are stored.
 #[derive(Clone, Copy)]
-struct ModuleLayout {
-    bits: u32,
+pub(crate) struct ModuleLayout {
+    pub(crate) bits: u32,
     /// Input channels in a group; not positive for one group of all.
-    group_size: Option<i64>,
+    pub(crate) group_size: Option<i64>,
     /// True if stored zero points are one less than zero points.
-    adds_one: bool,
+    pub(crate) adds_one: bool,
 }
 
 /// Rule of `dynamic`, gptqmodel's settings for some of the modules. The first one that matches a name applies.
@@ -107,7 +108,7 @@ impl ModuleRule {
 }
 
 /// Returns a number of bits that codes may have; `None` for any other value.
-fn bits_from(value: &Value) -> Option<u32> {
+pub(crate) fn bits_from(value: &Value) -> Option<u32> {
     let bits = value.as_u64().and_then(|bits| u32::try_from(bits).ok())?;
     matches!(bits, 2 | 3 | 4 | 8).then_some(bits)
 }
@@ -126,7 +127,11 @@ pub(crate) fn check(tensor: &Tensor, name: &str, dtype: Dtype, shape: &[u64]) ->
     Ok(())
 }
 
-fn add(survey: &mut Survey<'_>, module: &str, layout: ModuleLayout) -> Result<()> {
+/// Adds a layer.
+///
+/// # Errors
+/// When a companion is missing, or has another shape or dtype than the scheme.
+pub(crate) fn add(survey: &mut Survey<'_>, module: &str, layout: ModuleLayout) -> Result<()> {
     let ModuleLayout { bits, group_size, adds_one } = layout;
     let weight = format!("{module}.weight");
     let [qweight, qzeros, scales, g_idx] = COMPANIONS else { return Ok(()) };

@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod auto_round;
 mod awq;
 mod bitsandbytes;
 mod block_scaled;

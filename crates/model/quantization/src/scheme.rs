@@ -7,8 +7,8 @@ use crate::hqq_description::described_codes;
 use crate::quantized_model::QuantizedModel;
 use crate::survey::Survey;
 use crate::{
-    Codes, Problem, QuantizationDocuments, Result, awq, bitsandbytes, comfy, compressed_tensors, float8,
-    gguf, gptq, hqq, mlx, modelopt, mxfp4, pytorch, quanto, torchao,
+    Codes, Problem, QuantizationDocuments, Result, auto_round, awq, bitsandbytes, comfy, compressed_tensors,
+    float8, gguf, gptq, hqq, mlx, modelopt, mxfp4, pytorch, quanto, torchao,
 };
 
 /// Row of the table.
@@ -59,6 +59,13 @@ const SCHEMES: &[Scheme] = &[
         is_present: |_| false,
         markers: &[],
         companions: awq::COMPANIONS,
+    },
+    Scheme {
+        methods: &["auto-round"],
+        recognise: auto_round::recognise,
+        is_present: |_| false,
+        markers: &[],
+        companions: auto_round::COMPANIONS,
     },
     Scheme {
         methods: &["compressed-tensors"],
