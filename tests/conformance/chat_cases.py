@@ -622,7 +622,7 @@ TAKES_PARTS = {"gemma3", "glm4", "kimi"}
 # Expressions over `x`, the value of the next table.
 VALUES = {
     "text": " Hello wORLD's\tß ﬁ ǆ ŉ 日本 \x1f", "lines": "a\r\nb\n\nc\x0bd\u2028e\n", "list": [1, 2.5, "a", None, True, [], {}, "it's", 'q"\'', "\n\x00\xad\u200b\U000e0001é"],
-    "map": {"b": 1, "a": {"items": 2, "x": [None]}, "items": 3, "get": 4, "": False}, "number": -7, "float": 2.675, "large": 1e22, "small": 1.5e-7, "zero": 0,
+    "map": {"b": 1, "a": {"items": 2, "x": [None]}, "items": 3, "get": 4, "": False}, "number": -7, "float": 2.675, "large": 1e22, "small": 1.5e-7,
     "truth": True, "none": None, "words": ["b", "a", "C", "ab"], "maps": [{"n": 2, "k": {"z": "x"}}, {"n": 1, "k": {"z": "y"}}, {"k": {"z": "w"}}],
 }
 EXPRESSIONS = [

@@ -1,7 +1,7 @@
 //! A conversation, as clients of chat models write it.
 //!
 //! Facts: `transformers` 5.23 leaves out members of messages that are null, and gives a message's reasoning the names that templates
-//! read. Clients of OpenAI send the arguments of a call as a text of JSON, and templates take them as an object.
+//! read. Clients of `OpenAI` send the arguments of a call as a text of JSON, and templates take them as an object.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};

@@ -124,7 +124,7 @@ pub(crate) fn write_tag(out: &mut String, tokens: &[Token<'_>], is_block: bool) 
             // A slice has numbers.
             (":", Bracket::Subscript { .. }) => level.bracket = Bracket::Other,
             ("=", _) if word == "set" && is_block && outer.is_empty() && text(3) == "." => {
-                stored = Some(next)
+                stored = Some(next);
             }
             _ => {}
         }

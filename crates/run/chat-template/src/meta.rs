@@ -35,7 +35,7 @@ const LLAMA3: &str = "\
 /// Format of a folder with Meta's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetaFormat {
-    /// With a SentencePiece model.
+    /// With a `SentencePiece` model.
     Llama2,
     /// With a list of tokens in base64.
     Llama3,
@@ -48,7 +48,7 @@ impl MetaFormat {
             return Ok(None);
         }
         // A SentencePiece model begins with a field of a protocol buffer, which is no character of base64.
-        let is_text = |bytes: Vec<u8>| bytes.first().is_some_and(|byte| byte.is_ascii_graphic());
+        let is_text = |bytes: Vec<u8>| bytes.first().is_some_and(u8::is_ascii_graphic);
         let format = |bytes| if is_text(bytes) { Self::Llama3 } else { Self::Llama2 };
         Ok(read("tokenizer.model")?.map(format))
     }

@@ -20,7 +20,7 @@ impl Arguments {
             }
             _ => (args, None),
         };
-        Ok(Self { positional: positional.to_vec().into_iter(), named })
+        Ok(Self { positional: Vec::from(positional).into_iter(), named })
     }
 
     /// Returns the next argument, which may also be given by its name; `None` if it is left out or none.

@@ -44,6 +44,7 @@ pub(crate) fn add_filters(env: &mut Environment<'_>) {
     env.add_filter("float", |value: &Value, default: Option<Value>| {
         let number = match value.as_str() {
             Some(text) => float_of(text),
+            None if value.kind() == ValueKind::Bool => Some(f64::from(u8::from(value.is_true()))),
             None => f64::try_from(value.clone()).ok(),
         };
         number.map(Value::from).or(default).unwrap_or(Value::from(0.0))
@@ -188,7 +189,8 @@ fn format(state: &mut State<'_, '_>, args: Args) -> Result<Value, Error> {
 
 /// Returns the whole number that Python's `int` makes of a value; `None` if it makes none.
 fn to_int(value: &Value, base: i64) -> Option<Value> {
-    let whole = |number: f64| i128::try_from(Value::from(number.trunc())).ok().map(Value::from);
+    #[expect(clippy::cast_possible_truncation, reason = "the number is in the range")]
+    let whole = |number: f64| (number.abs() < 1e38).then(|| Value::from(number as i128));
     let Some(text) = value.as_str() else {
         return match value.kind() {
             ValueKind::Bool => Some(Value::from(i32::from(value.is_true()))),

@@ -81,9 +81,9 @@ pub(super) fn title(text: &str) -> String {
         let end = if end == 0 { first.len_utf8() } else { end };
         let (word, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
         if is_cased(first) {
-            out.push_str(&capitalize(word))
+            out.push_str(&capitalize(word));
         } else {
-            out.push(first)
+            out.push(first);
         }
         rest = tail;
     }

@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = 100;
 /// Number of bytes that one step of the budget pays for.
 const BYTES_PER_STEP: usize = 64;
 /// Number of values that one step pays for.
-const VALUES_PER_STEP: usize = 4;
+const VALUES_PER_STEP: usize = 2;
 
 /// Creates an error with a reason.
 pub(super) fn failed(reason: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -126,13 +126,13 @@ pub(super) fn write_value(state: &State<'_, '_>, value: &Value, style: &Style) -
             state.consume_fuel(u64::try_from(cost).unwrap_or(u64::MAX))?;
             paid = out.len();
         }
-        if let Some(value) = current.take() {
-            if let Some(level) = open(&mut out, &value, style)? {
-                if stack.len() >= DEPTH_MAX {
-                    return Err(too_deep());
-                }
-                stack.push(level);
+        if let Some(value) = current.take()
+            && let Some(level) = open(&mut out, &value, style)?
+        {
+            if stack.len() >= DEPTH_MAX {
+                return Err(too_deep());
             }
+            stack.push(level);
         }
         let depth = stack.len();
         let Some(level) = stack.last_mut() else { return Ok(out) };
