@@ -63,7 +63,7 @@ pub(super) fn on_one_line(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}' => {
-                out.extend(c.escape_unicode())
+                out.extend(c.escape_unicode());
             }
             c => out.push(c),
         }
