@@ -201,11 +201,19 @@ PROOF = Recipe(
     imports="import in_toto_attestation.v1.statement, model_signing",
     gigabytes=1,
 )
+OPENAI = Recipe(
+    name="OpenAI client",
+    pythons=(),
+    steps=(("openai==3.57.0",),),
+    fallback=(("openai",),),
+    imports="import openai",
+    gigabytes=1,
+)
 
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
        "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF,
        "CONVERTER": CONVERTER, "PROOF": PROOF, "MLX": MLX,
-       "COMFY": COMFY}
+       "COMFY": COMFY, "OPENAI": OPENAI}
 
 
 class CannotMake(Exception):

@@ -60,7 +60,7 @@ mod tests {
         let changed = |changes: &LogitChanges| {
             let mut logits = [1.0_f32, 1.0, 1.0];
             changes.apply(&mut logits);
-            logits.map(f32::to_string)
+            logits.map(|logit| logit.to_string())
         };
         assert_eq!(changed(&changes), ["4", "1", "1"]);
         [1, 1, 2].iter().for_each(|token| changes.count(*token));

@@ -50,6 +50,28 @@ impl<'t> TokenStream<'t> {
         Ok(piece)
     }
 
+    /// Returns the remaining text after the last token, without a character that the tokens only begin.
+    ///
+    /// # Errors
+    /// Returns an error if the tokenizer fails.
+    pub fn finish_whole(mut self) -> Result<String> {
+        let waiting = self.tokens.get(self.last_piece_len..).unwrap_or_default();
+        let bytes: Vec<u8> = waiting.iter().flat_map(|token| self.tokenizer.token_bytes(*token)).collect();
+        let mut left = unfinished_len(&bytes);
+        while left > 0 {
+            // Byte tokens are decoded together, so that the beginning of a character would spoil the whole ones before it.
+            let len = self.tokens.last().map_or(0, |token| self.tokenizer.token_bytes(*token).len());
+            let Some(after) = left.checked_sub(len).filter(|_| len > 0) else { break };
+            left = after;
+            self.tokens.pop();
+        }
+        let mut text = self.finish()?;
+        if left > 0 && text.ends_with(char::REPLACEMENT_CHARACTER) {
+            text.pop();
+        }
+        Ok(text)
+    }
+
     /// Returns the remaining text after the last token.
     ///
     /// # Errors
@@ -60,9 +82,40 @@ impl<'t> TokenStream<'t> {
     }
 }
 
+/// Returns the number of bytes at the end that begin a character and do not complete it.
+fn unfinished_len(bytes: &[u8]) -> usize {
+    let begins = |len: &usize| {
+        let end = bytes.len().checked_sub(*len).and_then(|start| bytes.get(start..)).unwrap_or_default();
+        std::str::from_utf8(end).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+    };
+    (1..=3).find(begins).unwrap_or(0)
+}
+
 /// Returns the rest of `text` after its common prefix with `before`.
 fn after_common_prefix<'t>(before: &str, text: &'t str) -> &'t str {
     let pairs = before.chars().zip(text.chars());
     let shared = pairs.take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum::<usize>();
     text.get(shared..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unfinished_len;
+
+    #[test]
+    fn only_what_begins_a_character_is_unfinished() {
+        for (bytes, len) in [
+            (&b""[..], 0),
+            (b"a", 0),
+            ("aé".as_bytes(), 0),
+            (b"a\xc3", 1),
+            (b"\xf0\x9f\x8e", 3),
+            (b"\xe4\xbd", 2),
+            (b"\xff", 0),
+            (b"\xbd\xbd", 0),
+            (b"\xe4\xff", 0),
+        ] {
+            assert_eq!(unfinished_len(bytes), len, "{bytes:?}");
+        }
+    }
 }

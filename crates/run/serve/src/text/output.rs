@@ -76,10 +76,9 @@ impl<'t> TextOutput<'t> {
     /// # Errors
     /// Returns an error if the tokenizer fails.
     pub(super) fn finish(mut self) -> generate::Result<ShownText> {
-        let rest = self.stream.take().map_or(Ok(String::new()), TokenStream::finish)?;
-        let rest = rest.trim_end_matches(char::REPLACEMENT_CHARACTER);
-        self.count_decoded(rest);
-        let SearchedText { mut text, mut is_stopped } = self.search.push(rest);
+        let rest = self.stream.take().map_or(Ok(String::new()), TokenStream::finish_whole)?;
+        self.count_decoded(&rest);
+        let SearchedText { mut text, mut is_stopped } = self.search.push(&rest);
         if !is_stopped {
             let last = std::mem::replace(&mut self.search, StopSearch::new(Vec::new())).finish();
             text.push_str(&last.text);
