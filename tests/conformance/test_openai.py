@@ -32,8 +32,7 @@ class Model:
         for self.seed in range(20):
             reference.ask("make", folder=str(folder), kind=kind, model_type="llama", seed=self.seed)
             self.wanted = [reference.ask("generate", folder=str(folder), text=text, count=TOKENS) for text in TEXTS]
-            # Of a character that a text ends in, transformers shows a part.
-            if all(wanted["margin"] >= MARGIN and wanted["text"] and wanted["text"][-1] != "\ufffd" for wanted in self.wanted):
+            if all(wanted["margin"] >= MARGIN and wanted["text"] is not None for wanted in self.wanted):
                 break
         else:
             pytest.fail("no seed gives texts without close choices")
@@ -57,6 +56,11 @@ def greedy(prompt, **members):
     return {"model": "m", "prompt": prompt, "temperature": 0, "max_tokens": TOKENS, **members}
 
 
+def whole(text):
+    """Without the end that is not a character, of which transformers shows a part that only begins one."""
+    return text.rstrip("\ufffd")
+
+
 def running(server):
     text = server.request("GET", "/metrics").body.decode()
     return int(re.search(r"^torch2carton_texts\{.*\} (\d+)$", text, re.MULTILINE)[1])
@@ -73,15 +77,15 @@ def test_greedy_texts_are_those_of_transformers(model, server, client):
     """Alone, all at once, as ids, and as a stream."""
     for text, wanted in zip(TEXTS, model.wanted):
         [alone] = client.ask("completions", url=server.url, bodies=[greedy(text)])
-        assert alone["choices"][0]["text"] == wanted["text"]
+        assert whole(alone["choices"][0]["text"]) == whole(wanted["text"])
         assert alone["usage"]["prompt_tokens"] == len(wanted["prompt"])
         chunks = client.ask("completion_stream", url=server.url, body=greedy(wanted["prompt"]))
-        assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == wanted["text"]
+        assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == alone["choices"][0]["text"]
     bodies = [greedy(TEXTS[number % len(TEXTS)], max_tokens=TOKENS - number % 5) for number in range(32)]
     for number, answer in enumerate(client.ask("completions", url=server.url, bodies=bodies)):
         wanted = model.wanted[number % len(TEXTS)]["text"]
         text = answer["choices"][0]["text"]
-        assert wanted.startswith(text.rstrip("\ufffd")) and (text == wanted or number % 5), (number, text, wanted)
+        assert wanted.startswith(whole(text)) and (whole(text) == whole(wanted) or number % 5), (number, text, wanted)
 
 
 def test_chats_and_responses(server, client):
@@ -143,7 +147,7 @@ def test_curl_reads_streams(model, server, version):
     head, _, events = out.decode().partition("\r\n\r\n")
     assert ("chunked" in head.lower()) == (version == "--http1.1") and events.endswith("data: [DONE]\n\n")
     texts = [json.loads(event.removeprefix("data: "))["choices"][0]["text"] for event in events.split("\n\n")[:-2]]
-    assert "".join(texts) == model.wanted[0]["text"]
+    assert whole("".join(texts)) == whole(model.wanted[0]["text"])
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

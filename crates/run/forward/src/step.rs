@@ -75,7 +75,9 @@ impl ForwardModel {
             let h = self.run_parts(net, &self.step_pool, ids, &parts, &mut caches, 1, observer)?;
             self.write_logits(net, &self.step_pool, &h, 1, 0, &mut logits)
         })?;
-        caches.iter_mut().for_each(|cache| cache.advance(1));
+        for cache in caches {
+            cache.advance(1);
+        }
         Ok(logits.out)
     }
 }

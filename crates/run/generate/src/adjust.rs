@@ -57,14 +57,16 @@ mod tests {
     #[test]
     fn frequency_counts_each_time_and_presence_once() {
         let mut changes = LogitChanges::new(0.5, -1.0, vec![(0, 3.0), (9, 1.0)]);
-        let changed = |changes: &LogitChanges| {
+        let logits_of = |changes: &LogitChanges| {
             let mut logits = [1.0_f32, 1.0, 1.0];
             changes.apply(&mut logits);
             logits.map(|logit| logit.to_string())
         };
-        assert_eq!(changed(&changes), ["4", "1", "1"]);
-        [1, 1, 2].iter().for_each(|token| changes.count(*token));
-        assert_eq!(changed(&changes), ["4", "1", "1.5"]);
+        assert_eq!(logits_of(&changes), ["4", "1", "1"]);
+        for token in [1, 1, 2] {
+            changes.count(token);
+        }
+        assert_eq!(logits_of(&changes), ["4", "1", "1.5"]);
         assert!(!changes.is_empty());
         assert!(LogitChanges::new(0.0, 0.0, Vec::new()).is_empty());
     }

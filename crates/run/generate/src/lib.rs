@@ -26,7 +26,6 @@
 //! # Ok::<(), generate::Error>(())
 //! ```
 
-#[expect(clippy::arithmetic_side_effects, reason = "it computes with floating-point numbers")]
 mod adjust;
 mod error;
 #[expect(clippy::arithmetic_side_effects, reason = "it counts tokens")]

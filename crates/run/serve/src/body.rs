@@ -201,16 +201,12 @@ impl Body for Payload {
                 None => None,
             },
         };
-        match part {
-            Some(part) => {
-                self.sent = self.sent.saturating_add(part.len() as u64);
-                Poll::Ready(Some(Ok(Frame::data(part))))
-            }
-            None => {
-                self.live = None;
-                Poll::Ready(None)
-            }
+        if let Some(part) = &part {
+            self.sent = self.sent.saturating_add(part.len() as u64);
+        } else {
+            self.live = None;
         }
+        Poll::Ready(part.map(|part| Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {

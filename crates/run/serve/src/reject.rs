@@ -21,9 +21,9 @@ pub(crate) struct Reject {
     pub(crate) error: String,
     pub(crate) reason: FailureReason,
     /// Member of the request that is wrong, and OpenAI's code of the error.
-    pub(crate) param: Option<String>,
+    pub(crate) param: Option<Box<str>>,
     pub(crate) code: Option<&'static str>,
-    header: Option<(HeaderName, HeaderValue)>,
+    header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
 impl Reject {
@@ -42,7 +42,7 @@ impl Reject {
 
     /// Refuses the member `param` of a request to OpenAI's routes.
     pub(crate) fn param(param: &str, error: impl Into<String>) -> Self {
-        Self { param: Some(param.to_owned()), ..Self::bad_request(error) }
+        Self { param: Some(param.into()), ..Self::bad_request(error) }
     }
 
     pub(crate) fn with_code(self, code: &'static str) -> Self {
@@ -50,18 +50,18 @@ impl Reject {
     }
 
     pub(crate) fn unauthorized(error: &str) -> Self {
-        let header = Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+        let header = Some(Box::new((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))));
         Self { header, ..Self::new(StatusCode::UNAUTHORIZED, error).with_code("invalid_api_key") }
     }
 
     pub(crate) fn method(allowed: &Method) -> Self {
-        let header = HeaderValue::from_str(allowed.as_str()).ok().map(|allowed| (ALLOW, allowed));
+        let header = HeaderValue::from_str(allowed.as_str()).ok().map(|allowed| Box::new((ALLOW, allowed)));
         let error = format!("this path takes {allowed}");
         Self { header, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, error) }
     }
 
     pub(crate) fn encoding(name: &str) -> Self {
-        let header = Some((ACCEPT_ENCODING, HeaderValue::from_static("gzip, deflate")));
+        let header = Some(Box::new((ACCEPT_ENCODING, HeaderValue::from_static("gzip, deflate"))));
         let error = kserve::Error::UnknownEncoding { encoding: name.to_owned() };
         Self { header, ..Self::kserve(&error) }
     }
@@ -142,7 +142,7 @@ impl Reject {
         let mut response = Response::new(Payload::new([Bytes::from(body)]));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some((name, value)) = &self.header {
+        if let Some((name, value)) = self.header.as_deref() {
             response.headers_mut().insert(name, value.clone());
         }
         if status == StatusCode::REQUEST_TIMEOUT {

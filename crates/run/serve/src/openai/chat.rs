@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::common::{CommonFields, TOP_MAX, out_of_range};
 use super::fields::fields;
 use super::form::{AnswerForm, EventWriter, Read, read, respond};
-use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, find_model, required};
+use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, UsageMember, find_model, required};
 use super::logprobs::ChatLogprobs;
 use super::{new_id, now};
 use crate::body::Upload;
@@ -139,7 +139,7 @@ struct Chat<'f, C> {
     choices: Vec<C>,
     /// Absent, null or the usage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Option<Usage>>,
+    usage: Option<UsageMember>,
 }
 
 #[derive(Serialize)]
@@ -176,7 +176,7 @@ struct Delta {
 const ASSISTANT: &str = "assistant";
 
 impl ChatForm {
-    fn body<C>(&self, object: &'static str, choices: Vec<C>, usage: Option<Option<Usage>>) -> Chat<'_, C> {
+    fn body<C>(&self, object: &'static str, choices: Vec<C>, usage: Option<UsageMember>) -> Chat<'_, C> {
         Chat { id: &self.id, object, created: self.created, model: &self.model, choices, usage }
     }
 
@@ -184,7 +184,7 @@ impl ChatForm {
         self.has_scores.then(|| ChatLogprobs::new(scores))
     }
 
-    fn chunk(&self, choices: Vec<ChunkChoice>, usage: Option<Option<Usage>>, out: &mut EventWriter) {
+    fn chunk(&self, choices: Vec<ChunkChoice>, usage: Option<UsageMember>, out: &mut EventWriter) {
         out.json(&self.body("chat.completion.chunk", choices, usage));
     }
 
@@ -196,7 +196,7 @@ impl ChatForm {
         finish_reason: Option<Finish>,
         out: &mut EventWriter,
     ) {
-        let usage = self.includes_usage.then_some(None);
+        let usage = self.includes_usage.then_some(UsageMember(None));
         if let Some(started) = self.started.get_mut(index).filter(|started| !**started) {
             *started = true;
             let delta = Delta { role: Some(ASSISTANT), content: Some(String::new()) };
@@ -215,7 +215,7 @@ impl AnswerForm for ChatForm {
             finish_reason: answer.finish,
         };
         let choices = answers.into_iter().enumerate().map(choice).collect();
-        json(&self.body("chat.completion", choices, Some(Some(usage))))
+        json(&self.body("chat.completion", choices, Some(UsageMember(Some(usage)))))
     }
 
     fn event(&mut self, event: TextEvent, out: &mut EventWriter) {
@@ -233,7 +233,7 @@ impl AnswerForm for ChatForm {
 
     fn end(&mut self, usage: Usage, out: &mut EventWriter) {
         if self.includes_usage {
-            self.chunk(Vec::new(), Some(Some(usage)), out);
+            self.chunk(Vec::new(), Some(UsageMember(Some(usage))), out);
         }
         out.done();
     }

@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::common::{CommonFields, TOP_MAX, out_of_range};
 use super::fields::fields;
 use super::form::{AnswerForm, EventWriter, Read, read, respond};
-use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, encode, find_model, required};
+use super::generation::{
+    Answer, GenerationPlan, PromptPlan, Usage, UsageMember, encode, find_model, required,
+};
 use super::logprobs::CompletionLogprobs;
 use super::prompt::Prompts;
 use super::{new_id, now};
@@ -100,7 +102,7 @@ struct Completion<'f> {
     choices: Vec<CompletionChoice>,
     /// Absent, null or the usage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Option<Usage>>,
+    usage: Option<UsageMember>,
 }
 
 #[derive(Serialize)]
@@ -112,7 +114,7 @@ struct CompletionChoice {
 }
 
 impl CompletionForm {
-    fn body(&self, choices: Vec<CompletionChoice>, usage: Option<Option<Usage>>) -> Completion<'_> {
+    fn body(&self, choices: Vec<CompletionChoice>, usage: Option<UsageMember>) -> Completion<'_> {
         let (object, created) = ("text_completion", self.created);
         Completion { id: &self.id, object, created, model: &self.model, choices, usage }
     }
@@ -129,7 +131,7 @@ impl CompletionForm {
     }
 
     fn chunk(&self, choice: CompletionChoice, out: &mut EventWriter) {
-        out.json(&self.body(vec![choice], self.includes_usage.then_some(None)));
+        out.json(&self.body(vec![choice], self.includes_usage.then_some(UsageMember(None))));
     }
 }
 
@@ -137,7 +139,9 @@ impl AnswerForm for CompletionForm {
     fn whole(&self, answers: Vec<Answer>, usage: Usage) -> RouteResult {
         let choice =
             |(index, answer): (usize, Answer)| self.choice(index, answer.text, &answer.scores, answer.finish);
-        json(&self.body(answers.into_iter().enumerate().map(choice).collect(), Some(Some(usage))))
+        json(
+            &self.body(answers.into_iter().enumerate().map(choice).collect(), Some(UsageMember(Some(usage)))),
+        )
     }
 
     fn event(&mut self, event: TextEvent, out: &mut EventWriter) {
@@ -162,7 +166,7 @@ impl AnswerForm for CompletionForm {
 
     fn end(&mut self, usage: Usage, out: &mut EventWriter) {
         if self.includes_usage {
-            out.json(&self.body(Vec::new(), Some(Some(usage))));
+            out.json(&self.body(Vec::new(), Some(UsageMember(Some(usage)))));
         }
         out.done();
     }

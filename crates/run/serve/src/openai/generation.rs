@@ -46,11 +46,16 @@ pub(super) struct Generation {
 
 /// Tokens of a request and its answers.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+#[expect(clippy::struct_field_names, reason = "the protocol names them")]
 pub(super) struct Usage {
     pub(super) prompt_tokens: usize,
     pub(super) completion_tokens: usize,
     pub(super) total_tokens: usize,
 }
+
+/// `usage` of a body; null in the chunks of a stream before the last.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(super) struct UsageMember(pub(super) Option<Usage>);
 
 /// Whole answer.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +75,7 @@ pub(super) fn find_model(state: &ServerState, name: &str) -> Result<Arc<ServedMo
         let shown = name.chars().take(200).flat_map(char::escape_debug).collect::<String>();
         let error = format!("the model `{shown}` does not exist; GET /v1/models lists the models");
         let mut reject = Reject::new(hyper::StatusCode::NOT_FOUND, error).with_code("model_not_found");
-        reject.param = Some("model".to_owned());
+        reject.param = Some("model".into());
         reject
     })?;
     engine(&served)?;
@@ -154,7 +159,9 @@ impl GenerationPlan {
                 events: sender.clone(),
             });
         }
-        requests.into_iter().for_each(|request| engine.submit(request));
+        for request in requests {
+            engine.submit(request);
+        }
         Ok(Generation { events, first: None, choices, unfinished: choices, usage })
     }
 

@@ -76,7 +76,7 @@ impl TokenLogprob {
 
 impl ChatLogprobs {
     pub(super) fn new(scores: &[TokenScore]) -> Self {
-        let scored = |score: &TokenScore| ScoredToken {
+        let with_top = |score: &TokenScore| ScoredToken {
             token: TokenLogprob::new(&score.bytes, score.logprob.unwrap_or_default()),
             top_logprobs: score
                 .top
@@ -84,7 +84,7 @@ impl ChatLogprobs {
                 .map(|(bytes, logprob)| TokenLogprob::new(bytes, *logprob))
                 .collect(),
         };
-        Self { content: scores.iter().map(scored).collect(), refusal: () }
+        Self { content: scores.iter().map(with_top).collect(), refusal: () }
     }
 }
 

@@ -76,12 +76,12 @@ pub(super) enum ItemKind {
 #[serde(untagged, expecting = "expected a text or parts of the types `input_text` and `output_text`")]
 pub(super) enum Content {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<ContentPart>),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Part {
+pub(super) enum ContentPart {
     InputText { text: String },
     OutputText { text: String },
 }
@@ -100,7 +100,7 @@ impl Input {
                     Content::Text(text) => text,
                     Content::Parts(parts) => parts
                         .into_iter()
-                        .map(|(Part::InputText { text } | Part::OutputText { text })| text)
+                        .map(|(ContentPart::InputText { text } | ContentPart::OutputText { text })| text)
                         .collect(),
                 };
                 message(&role, text)
@@ -199,7 +199,7 @@ enum Status {
 }
 
 impl ResponsesForm {
-    fn response(&self, status: Status, output: Vec<Value>, usage: Option<Usage>) -> Value {
+    fn response(&self, status: Status, output: &[Value], usage: Option<Usage>) -> Value {
         let mut response = json!({
             "id": self.id,
             "object": "response",
@@ -245,10 +245,10 @@ impl ResponsesForm {
     }
 
     /// Sends an event about the text of the message.
-    fn send_part(&mut self, name: &str, members: Value, out: &mut EventWriter) {
+    fn send_part(&mut self, name: &str, members: &Value, out: &mut EventWriter) {
         let mut event = json!({"item_id": self.item, "output_index": 0, "content_index": 0});
         if let (Some(event), Value::Object(members)) = (event.as_object_mut(), members) {
-            event.extend(members);
+            event.extend(members.clone());
         }
         self.send(name, event, out);
     }
@@ -258,12 +258,12 @@ impl ResponsesForm {
             return;
         }
         for name in ["response.created", "response.in_progress"] {
-            let response = self.response(Status::InProgress, Vec::new(), None);
+            let response = self.response(Status::InProgress, &[], None);
             self.send(name, json!({"response": response}), out);
         }
         let item = self.message(Status::InProgress, &[]);
         self.send("response.output_item.added", json!({"output_index": 0, "item": item}), out);
-        self.send_part("response.content_part.added", json!({"part": Self::part("")}), out);
+        self.send_part("response.content_part.added", &json!({"part": Self::part("")}), out);
     }
 }
 
@@ -272,7 +272,7 @@ impl AnswerForm for ResponsesForm {
         let answer = answers.into_iter().next().unwrap_or_default();
         let status = Self::status(answer.finish);
         let output = vec![self.message(status, &[Self::part(&answer.text)])];
-        crate::service::json(&self.response(status, output, Some(usage)))
+        crate::service::json(&self.response(status, &output, Some(usage)))
     }
 
     fn event(&mut self, event: TextEvent, out: &mut EventWriter) {
@@ -280,7 +280,7 @@ impl AnswerForm for ResponsesForm {
         match event {
             TextEvent::Text { text, .. } => {
                 self.text.push_str(&text);
-                self.send_part("response.output_text.delta", json!({"delta": text, "logprobs": []}), out);
+                self.send_part("response.output_text.delta", &json!({"delta": text, "logprobs": []}), out);
             }
             TextEvent::End { finish, .. } => self.finish = Some(finish),
             TextEvent::Failed(_) => {}
@@ -290,12 +290,12 @@ impl AnswerForm for ResponsesForm {
     fn end(&mut self, usage: Usage, out: &mut EventWriter) {
         let (text, status) = (std::mem::take(&mut self.text), Self::status(self.finish));
         let part = Self::part(&text);
-        self.send_part("response.output_text.done", json!({"text": text, "logprobs": []}), out);
-        self.send_part("response.content_part.done", json!({"part": part}), out);
+        self.send_part("response.output_text.done", &json!({"text": text, "logprobs": []}), out);
+        self.send_part("response.content_part.done", &json!({"part": part}), out);
         let item = self.message(status, &[part]);
         self.send("response.output_item.done", json!({"output_index": 0, "item": item}), out);
         let name = if status == Status::Incomplete { "response.incomplete" } else { "response.completed" };
-        let response = self.response(status, vec![item], Some(usage));
+        let response = self.response(status, &[item], Some(usage));
         self.send(name, json!({"response": response}), out);
     }
 

@@ -192,6 +192,8 @@ fn step(text: &TextModel, sequences: &mut VecDeque<Sequence<'_>>) -> bool {
         Ok(Err(error)) => error.to_string(),
         Err(payload) => format!("the model panicked: {}", panics::message(&*payload)),
     };
-    chosen.iter().for_each(|sequence| sequence.fail(failure.clone()));
+    for sequence in &chosen {
+        sequence.fail(failure.clone());
+    }
     true
 }

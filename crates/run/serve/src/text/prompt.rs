@@ -74,21 +74,20 @@ impl PromptTask {
 
     fn try_advance<'t>(&mut self, text: &'t TextModel) -> byte_source::Result<Progress<'t>> {
         let scores = self.request.scores_prompt();
-        let (mut pass, mut cache) = match self.started.take() {
-            Some(started) => started,
-            None => {
-                self.send_echo(text);
-                if self.request.max_tokens == 0 && !scores {
-                    return Ok(Progress::Texts(self.texts(text, text.forward.cache(1)?, &mut [])?));
-                }
-                let tokens: Vec<i64> = self.request.tokens.iter().copied().map(i64::from).collect();
-                let (rows, at_once) = if scores {
-                    (LogitPositions::Pieces, SCORED_AT_ONCE)
-                } else {
-                    (LogitPositions::Last, TOKENS_AT_ONCE)
-                };
-                (text.forward.start(&tokens, 1, rows, at_once)?, text.forward.cache(1)?)
+        let (mut pass, mut cache) = if let Some(started) = self.started.take() {
+            started
+        } else {
+            self.send_echo(text);
+            if self.request.max_tokens == 0 && !scores {
+                return Ok(Progress::Texts(self.texts(text, text.forward.cache(1)?, &mut [])?));
             }
+            let tokens: Vec<i64> = self.request.tokens.iter().copied().map(i64::from).collect();
+            let (rows, at_once) = if scores {
+                (LogitPositions::Pieces, SCORED_AT_ONCE)
+            } else {
+                (LogitPositions::Last, TOKENS_AT_ONCE)
+            };
+            (text.forward.start(&tokens, 1, rows, at_once)?, text.forward.cache(1)?)
         };
         let is_unfinished =
             text.forward.advance(&mut pass, &mut cache, &WhileAwaited(&self.request.events))?;

@@ -368,7 +368,7 @@ fn memory_that_is_reserved_is_an_error_at_once() {
 fn an_answer_is_the_same_alone_and_among_many() {
     let server = serve(|_| {});
     let body = |number: usize| {
-        let prompt = &"The quick brown fox jumps over the lazy dog".repeat(4)[..1 + number * 5];
+        let prompt = &"The quick brown fox jumps over the lazy dog".repeat(4)[..=number * 5];
         with(&greedy(), &json!({"prompt": prompt, "max_tokens": 10 + number, "logprobs": 1}))
     };
     let alone: Vec<Value> =
