@@ -55,7 +55,8 @@ class Windows:
         return "Z:" + str(path).replace("/", "\\")
 
     def plain(self, text):
-        return re.sub(r"\\+", "/", text.replace("\r\n", "\n")).replace("Z:/", "/")
+        lines = (line for line in text.splitlines(keepends=True) if not line.startswith("wine:"))
+        return Emulated.plain(self, "".join(lines).replace("\r\n", "\n")).replace("Z:/", "/")
 
 
 class Emulated:
@@ -70,7 +71,8 @@ class Emulated:
         return [*self.prefix, *words]
 
     def plain(self, text):
-        return re.sub(r"\\+", "/", text)
+        # Systems have their own quotes.
+        return re.sub(r"\\+", "/", text).replace('"', "'")
 
 
 class Bare(Emulated):
