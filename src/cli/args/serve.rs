@@ -53,7 +53,9 @@ pub(crate) struct Serve {
     /// A name that requests may have in `Host`, besides localhost and IP addresses; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
-    /// Answer only requests that have this key, `Authorization: Bearer KEY`; repeatable. Users of the machine see the key in the list of processes, but not in TORCH2CARTON_API_KEY or a file
+    /// Answer only requests that have this key, `Authorization: Bearer KEY`; repeatable
+    ///
+    /// Users of the machine see the key in the list of processes, but not in `TORCH2CARTON_API_KEY` or a file
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Vec<String>,
     /// Read such keys from FILE, one a line

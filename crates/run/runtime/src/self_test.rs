@@ -97,7 +97,7 @@ pub fn self_test(
     options: &SelfTestOptions,
     observer: &dyn Observer,
 ) -> Result<SelfTestReport> {
-    let index = runnable.carton().map(|carton| carton.tensor_index()).transpose();
+    let index = runnable.carton().map(carton_format::Carton::tensor_index).transpose();
     let index = index.map_err(|error| error.in_file(runnable.path()))?;
     let index = index.map(|index| index.document).unwrap_or_default();
     let tolerance = options.tolerance.unwrap_or_else(|| match runnable.kind() {
