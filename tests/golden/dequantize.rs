@@ -60,7 +60,7 @@ fn numbers_are_those_of_the_library() {
     let scratch = scratch();
     let root = scratch.path();
     // The files of ComfyUI have no documents.
-    for model in models().into_iter().filter(|model| model.join("config.json").exists()) {
+    for model in models().filter(|model| model.join("config.json").exists()) {
         let out = model.file_name().expect("a name").to_str().expect("UTF-8");
         ok(root, &[arg(&model), "--dequantize", "--to", "safetensors", "-o", out]);
         assert_eq!(found(root, out), expected(&model), "{out}");
