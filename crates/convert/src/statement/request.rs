@@ -44,7 +44,7 @@ impl Request {
         let inputs = add_checkpoint(conversion, &mut files)?;
         for (number, adapter) in (1..).zip(&mut named.adapters) {
             let given = options.locate(&adapter.path)?;
-            let group = Group::of(format!("@merge-{number}/"), std::slice::from_ref(&given));
+            let group = InputGroup::of(format!("@merge-{number}/"), std::slice::from_ref(&given));
             let tensors = tensor_file(&given)?;
             let config = tensors.at(tensors.path().with_file_name(ADAPTER_CONFIG));
             group.add(&mut files, [tensors, config])?;
@@ -58,7 +58,7 @@ impl Request {
         let completed = named.complete_from.iter_mut().map(|path| ("@complete-from/".to_owned(), path));
         for (prefix, path) in added.chain(averaged).chain(completed) {
             let given = options.locate(path)?;
-            let group = Group::of(prefix, std::slice::from_ref(&given));
+            let group = InputGroup::of(prefix, std::slice::from_ref(&given));
             let sources = CheckpointSum::find(&options.context(&()).open_options(path)?)?;
             group.add(&mut files, sources.locations())?;
             if !Carton::is_at(&given) {
@@ -100,7 +100,7 @@ fn add_checkpoint(
     files: &mut BTreeMap<String, Location>,
 ) -> Result<Vec<String>> {
     let PlannedConversion { options, sources, .. } = conversion;
-    let group = Group::of(String::new(), &options.inputs);
+    let group = InputGroup::of(String::new(), &options.inputs);
     group.add(files, sources.locations())?;
     if conversion.carton.is_none() {
         group.add(files, sources.companion_locations()?)?;
@@ -119,13 +119,13 @@ fn documents<'s>(sources: &'s CheckpointSources, others: &'s [&str]) -> impl Ite
 }
 
 /// Files of one input.
-struct Group {
+struct InputGroup {
     prefix: String,
     /// Folder to which the names are relative.
     base: PathBuf,
 }
 
-impl Group {
+impl InputGroup {
     /// Creates the group of a folder, or of files, whose names are relative to the folder that they have in common.
     fn of(prefix: String, inputs: &[Location]) -> Self {
         let folder = |input: &Location| {

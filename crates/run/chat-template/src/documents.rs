@@ -23,13 +23,13 @@ pub(crate) const TOOL_USE: &str = "tool_use";
 pub(crate) const DEFAULT: &str = "default";
 
 /// Templates of a model, with the variables that they all have.
-pub(crate) struct Documents {
+pub(crate) struct TemplateDocuments {
     /// Name, file and text of each template.
     pub(crate) templates: Vec<(String, String, String)>,
     pub(crate) tokens: Map<String, Value>,
 }
 
-impl Documents {
+impl TemplateDocuments {
     /// Reads the documents; `None` if there is no template.
     pub(crate) fn read<E: From<Error>>(read: &mut ReadDocument<'_, E>) -> Result<Option<Self>, E> {
         let config = object(CONFIG, read(CONFIG)?)?;

@@ -1,6 +1,6 @@
 //! Filters that are put around the parts of an expression.
 
-use crate::source::{Token, WORDS};
+use crate::source::{TagToken, WORDS};
 
 /// Filter that refuses what has too many parts or levels.
 pub(crate) const GUARD: &str = "__guard";
@@ -49,7 +49,7 @@ enum Bracket {
 
 /// Filters that open and close at the tokens of a tag.
 struct Filters<'t> {
-    tokens: &'t [Token<'t>],
+    tokens: &'t [TagToken<'t>],
     /// Number of parentheses in front of each token.
     opened: Vec<usize>,
     /// Filters behind the token before each token.
@@ -74,7 +74,7 @@ impl Filters<'_> {
 }
 
 /// Writes a tag with the filters.
-pub(crate) fn write_tag(out: &mut String, tokens: &[Token<'_>], is_block: bool) {
+pub(crate) fn write_tag(out: &mut String, tokens: &[TagToken<'_>], is_block: bool) {
     let count = tokens.len();
     let mut filters = Filters { tokens, opened: vec![0; count], closed: vec![Vec::new(); count] };
     let first = if is_block { 2 } else { 1 };
@@ -89,7 +89,7 @@ pub(crate) fn write_tag(out: &mut String, tokens: &[Token<'_>], is_block: bool) 
         let before = at.checked_sub(1).and_then(|before| tokens.get(before)).filter(|_| at > first);
         match token.text {
             "(" | "[" | "{" => {
-                let follows = before.is_some_and(Token::ends_operand);
+                let follows = before.is_some_and(TagToken::ends_operand);
                 let bracket = match token.text {
                     "[" if follows => Bracket::Subscript { start: next },
                     "{" => Bracket::Map { key: Some(next) },
@@ -152,14 +152,14 @@ fn end_operands(filters: &mut Filters<'_>, level: Level, at: usize, separator: S
 }
 
 /// Returns the kind of the separator at `at`; `None` if the token belongs to an operand.
-fn separator(tokens: &[Token<'_>], at: usize, before: Option<&Token<'_>>) -> Option<Separator> {
+fn separator(tokens: &[TagToken<'_>], at: usize, before: Option<&TagToken<'_>>) -> Option<Separator> {
     let text = |at: Option<usize>| at.and_then(|at| tokens.get(at)).map_or("", |token| token.text);
     let (own, last, next) = (text(Some(at)), before.map_or("", |token| token.text), text(at.checked_add(1)));
     // The names of tests, filters and members.
     let is_name = matches!(last, "is" | "." | "|") || (last == "not" && text(at.checked_sub(2)) == "is");
     Some(match own {
         "~" => Separator::Join,
-        "+" | "-" if before.is_some_and(Token::ends_operand) => Separator::Sum,
+        "+" | "-" if before.is_some_and(TagToken::ends_operand) => Separator::Sum,
         "," | ":" | "=" => Separator::Loose,
         _ if COMPARISONS.contains(&own) => Separator::Comparison,
         _ if is_name || !WORDS.contains(&own) => return None,

@@ -60,7 +60,7 @@ pub(crate) fn prepare(file: &str, source: &str) -> Result<String> {
         if elifs > ELIFS_MAX {
             return Err(too_many(&out, "elif tags", ELIFS_MAX));
         }
-        rest = tag.get(tokens.last().map_or(0, Token::end)..).unwrap_or_default();
+        rest = tag.get(tokens.last().map_or(0, TagToken::end)..).unwrap_or_default();
         guards::write_tag(&mut out, &tokens, is_block);
     }
     out.push_str(rest);
@@ -93,14 +93,14 @@ fn end_of_raw(text: &str) -> Option<usize> {
 
 /// Word, number, text or sign of a tag.
 #[derive(Clone, Copy)]
-pub(crate) struct Token<'s> {
+pub(crate) struct TagToken<'s> {
     /// White space before the token.
     pub(crate) space: &'s str,
     pub(crate) text: &'s str,
     start: usize,
 }
 
-impl Token<'_> {
+impl TagToken<'_> {
     fn end(&self) -> usize {
         self.start.saturating_add(self.text.len())
     }
@@ -114,14 +114,14 @@ impl Token<'_> {
 
 /// Splits a tag with its marks; the marks are tokens with their `-` or `+`. `None` if there are too many. A tag without an end
 /// ends with the text, and the compiler refuses it.
-fn tokens(tag: &str) -> Option<Vec<Token<'_>>> {
+fn tokens(tag: &str) -> Option<Vec<TagToken<'_>>> {
     let end = if tag.starts_with("{%") { "%}" } else { "}}" };
     let (mut found, mut at, mut depth) = (Vec::new(), 0_usize, 0_usize);
     let mut len =
         2_usize.saturating_add(usize::from(tag.get(2..).is_some_and(|t| t.starts_with(['-', '+']))));
     let mut space = "";
     loop {
-        found.push(Token { space, text: tag.get(at..at.saturating_add(len))?, start: at });
+        found.push(TagToken { space, text: tag.get(at..at.saturating_add(len))?, start: at });
         if found.len() > TOKENS_MAX {
             return None;
         }
@@ -135,7 +135,7 @@ fn tokens(tag: &str) -> Option<Vec<Token<'_>>> {
             .find(|sign| depth == 0 && inner.strip_prefix(**sign).is_some_and(|rest| rest.starts_with(end)));
         if let Some(sign) = last {
             let text = inner.get(..sign.len().saturating_add(2))?;
-            found.push(Token { space, text, start: at });
+            found.push(TagToken { space, text, start: at });
             return Some(found);
         }
         let Some(first) = inner.chars().next() else { return Some(found) };

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::conversation::prepared;
-use crate::documents::{DEFAULT, Documents, ReadDocument, TOOL_USE};
+use crate::documents::{DEFAULT, ReadDocument, TOOL_USE, TemplateDocuments};
 use crate::renderer::Renderer;
 use crate::{Conversation, Error, Message, Result};
 
@@ -25,8 +25,8 @@ impl ChatTemplate {
     /// # Errors
     /// Returns the errors of `read`, and an error if a document is damaged or a template is not understood.
     pub fn from_documents<E: From<Error>>(read: &mut ReadDocument<'_, E>) -> Result<Option<Self>, E> {
-        let Some(documents) = Documents::read(read)? else { return Ok(None) };
-        let Documents { templates, tokens } = documents;
+        let Some(documents) = TemplateDocuments::read(read)? else { return Ok(None) };
+        let TemplateDocuments { templates, tokens } = documents;
         let file = templates.first().map(|(_, file, _)| file.clone()).unwrap_or_default();
         let compile = |(name, file, text): (String, String, String)| Ok((name, Renderer::new(&file, &text)?));
         let renderers = templates.into_iter().map(compile).collect::<Result<_>>()?;

@@ -6,12 +6,12 @@ use minijinja::{Error, Value};
 use super::values::failed;
 
 /// Arguments of a call, which are taken in their order.
-pub(super) struct Arguments {
+pub(super) struct CallArguments {
     positional: std::vec::IntoIter<Value>,
     named: Option<Kwargs>,
 }
 
-impl Arguments {
+impl CallArguments {
     /// Splits the arguments of a call.
     pub(super) fn new(args: &[Value]) -> Result<Self, Error> {
         let (positional, named): (&[Value], Option<Kwargs>) = match args.split_last() {

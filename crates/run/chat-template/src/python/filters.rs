@@ -5,7 +5,7 @@
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, Value, filters, tests};
 
-use super::arguments::Arguments;
+use super::arguments::CallArguments;
 use super::methods::{check_length, push_joined, replace};
 use super::text;
 use super::values::{JsonStyle, Style, check_size, failed, str_of, write_value};
@@ -35,7 +35,7 @@ pub(crate) fn add_filters(env: &mut Environment<'_>) {
     env.add_filter("format", format);
     env.add_filter("__format", filters::format);
     env.add_filter("int", |value: &Value, args: Args| {
-        let mut arguments = Arguments::new(&args.into_values())?;
+        let mut arguments = CallArguments::new(&args.into_values())?;
         let default = arguments.optional("default")?.unwrap_or(Value::from(0));
         let base = arguments.optional_number("base")?.unwrap_or(10);
         arguments.end()?;
@@ -105,7 +105,7 @@ fn check_all(state: &State<'_, '_>, args: &[Value]) -> Result<(), Error> {
 }
 
 /// Filter of a text with further arguments.
-type TextFilter = fn(&str, &mut Arguments) -> Result<String, Error>;
+type TextFilter = fn(&str, &mut CallArguments) -> Result<String, Error>;
 
 /// Filters that convert their value into a text first.
 const TEXT_FILTERS: &[(&str, TextFilter)] = &[
@@ -142,7 +142,7 @@ const TEXT_FILTERS: &[(&str, TextFilter)] = &[
 
 fn text_filter(state: &State<'_, '_>, args: &[Value], filter: TextFilter) -> Result<Value, Error> {
     let (value, rest) = args.split_first().ok_or_else(|| failed("the filter has no value"))?;
-    let mut arguments = Arguments::new(rest)?;
+    let mut arguments = CallArguments::new(rest)?;
     let text = str_of(state, value)?;
     let result = filter(&text, &mut arguments)?;
     arguments.end()?;
@@ -219,7 +219,7 @@ fn float_of(text: &str) -> Option<f64> {
     text::strip(text, None, (true, true)).replace('_', "").parse().ok()
 }
 
-fn indent(text: &str, arguments: &mut Arguments) -> Result<String, Error> {
+fn indent(text: &str, arguments: &mut CallArguments) -> Result<String, Error> {
     let width = arguments.optional("width")?;
     let (first, blank) = (arguments.flag("first")?, arguments.flag("blank")?);
     let indentation = match width.as_ref().map(|width| (width.as_str(), width.as_usize())) {
@@ -249,7 +249,7 @@ fn indent(text: &str, arguments: &mut Arguments) -> Result<String, Error> {
 }
 
 fn join(state: &mut State<'_, '_>, value: &Value, args: Args) -> Result<Value, Error> {
-    let mut arguments = Arguments::new(&args.into_values())?;
+    let mut arguments = CallArguments::new(&args.into_values())?;
     let separator =
         arguments.optional("d")?.map_or(Ok(String::new()), |separator| str_of(state, &separator))?;
     let attribute = arguments.optional("attribute")?;
@@ -279,7 +279,7 @@ fn member(item: &Value, path: &Value) -> Result<Value, Error> {
 }
 
 fn to_json(state: &mut State<'_, '_>, value: &Value, args: Args) -> Result<Value, Error> {
-    let mut arguments = Arguments::new(&args.into_values())?;
+    let mut arguments = CallArguments::new(&args.into_values())?;
     let is_ascii = arguments.flag("ensure_ascii")?;
     let indent = arguments.optional("indent")?;
     let separators = arguments.optional("separators")?;

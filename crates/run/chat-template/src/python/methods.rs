@@ -5,7 +5,7 @@
 use minijinja::value::{Tuple, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
-use super::arguments::Arguments;
+use super::arguments::CallArguments;
 use super::values::{check_size, failed};
 use super::{braces, text};
 
@@ -27,7 +27,7 @@ pub(crate) fn call_method(
     for arg in args {
         check_size(state, arg, false)?;
     }
-    let mut arguments = Arguments::new(args)?;
+    let mut arguments = CallArguments::new(args)?;
     let result = match value.kind() {
         ValueKind::String => {
             let text = value.as_str().unwrap_or_default();
@@ -46,7 +46,7 @@ pub(crate) fn call_method(
     Ok(result)
 }
 
-fn map_method(map: &Value, method: &str, arguments: &mut Arguments) -> Result<Option<Value>, Error> {
+fn map_method(map: &Value, method: &str, arguments: &mut CallArguments) -> Result<Option<Value>, Error> {
     let pairs = || -> Result<Vec<(Value, Value)>, Error> {
         map.try_iter()?.map(|key| Ok((key.clone(), map.get_item(&key)?))).collect()
     };
@@ -68,7 +68,7 @@ fn map_method(map: &Value, method: &str, arguments: &mut Arguments) -> Result<Op
     }))
 }
 
-fn list_method(list: &Value, method: &str, arguments: &mut Arguments) -> Result<Option<Value>, Error> {
+fn list_method(list: &Value, method: &str, arguments: &mut CallArguments) -> Result<Option<Value>, Error> {
     Ok(Some(match method {
         "count" => {
             let wanted = arguments.required("value")?;
@@ -95,7 +95,7 @@ fn text_method(
     state: &mut State<'_, '_>,
     text: &str,
     method: &str,
-    arguments: &mut Arguments,
+    arguments: &mut CallArguments,
 ) -> Result<Option<Value>, Error> {
     Ok(Some(match method {
         "strip" | "lstrip" | "rstrip" => {
@@ -163,7 +163,7 @@ fn text_test(text: &str, method: &str) -> Option<bool> {
     })
 }
 
-fn affix_test(text: &str, is_prefix: bool, arguments: &mut Arguments) -> Result<bool, Error> {
+fn affix_test(text: &str, is_prefix: bool, arguments: &mut CallArguments) -> Result<bool, Error> {
     let affixes = arguments.required("prefix")?;
     let start = arguments.optional_number("start")?.unwrap_or(0);
     let end = arguments.optional_number("end")?;
@@ -259,7 +259,7 @@ pub(super) fn push_joined(
     Ok(())
 }
 
-fn search(text: &str, method: &str, arguments: &mut Arguments) -> Result<Value, Error> {
+fn search(text: &str, method: &str, arguments: &mut CallArguments) -> Result<Value, Error> {
     let wanted = arguments.text("sub")?;
     let start = arguments.optional_number("start")?.unwrap_or(0);
     let searched = part(text, start, arguments.optional_number("end")?).unwrap_or_default();
@@ -276,7 +276,7 @@ fn search(text: &str, method: &str, arguments: &mut Arguments) -> Result<Value, 
     }
 }
 
-fn pad(text: &str, method: &str, arguments: &mut Arguments) -> Result<String, Error> {
+fn pad(text: &str, method: &str, arguments: &mut CallArguments) -> Result<String, Error> {
     let width =
         arguments.optional_number("width")?.and_then(|width| usize::try_from(width).ok()).unwrap_or(0);
     let fill = match method {
