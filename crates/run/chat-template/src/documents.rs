@@ -6,11 +6,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::meta::MetaFormat;
+use crate::meta::{MetaFormat, ReadDocument};
 use crate::{Error, Result};
-
-/// Function that returns a document of a model by its name, or `None` if there is no such document.
-pub type ReadDocument<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
 
 /// Names of special tokens that have a role.
 const TOKENS: &[&str] =

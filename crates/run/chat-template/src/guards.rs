@@ -1,6 +1,6 @@
 //! Filters that are put around the parts of an expression.
 
-use crate::source::{TagToken, WORDS};
+use crate::tag::{TagToken, WORDS};
 
 /// Filter that refuses what has too many parts or levels.
 pub(crate) const GUARD: &str = "__guard";

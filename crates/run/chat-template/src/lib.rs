@@ -27,12 +27,13 @@ mod meta;
 mod python;
 mod renderer;
 mod source;
+mod tag;
 mod template;
 #[cfg(test)]
 mod tests;
 
 pub use conversation::{Conversation, Message};
-pub use documents::ReadDocument;
 pub use error::{Error, Result};
+pub use meta::ReadDocument;
 pub use renderer::STEPS_MAX;
 pub use template::ChatTemplate;

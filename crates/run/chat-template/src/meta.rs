@@ -5,7 +5,6 @@
 
 use serde_json::{Map, Value};
 
-use crate::documents::ReadDocument;
 use crate::{Error, Result};
 
 const LLAMA2: &str = "\
@@ -31,6 +30,9 @@ const LLAMA3: &str = "\
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' -}}{%- endif -%}
 ";
+
+/// Function that returns a document of a model by its name, or `None` if there is no such document.
+pub type ReadDocument<'r, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'r;
 
 /// Format of a folder with Meta's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

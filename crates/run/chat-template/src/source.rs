@@ -7,19 +7,13 @@
 //! lists without counting the steps: a list that has the one before twice, forty times over, is small and takes hours to compare.
 //! So the operands of comparisons, the keys of lookups and what a namespace keeps get filters, too.
 
+use crate::tag::{TOKENS_MAX, TagToken, tokens};
 use crate::{Error, Result, guards};
 
-/// Maximum number of tokens in a tag; real ones have less than a hundred.
-const TOKENS_MAX: usize = 1000;
 /// Maximum number of `elif` tags in a template.
 const ELIFS_MAX: usize = 500;
 /// Maximum size of a template, in bytes; the longest of released models have about 20,000.
 const TEMPLATE_MAX: usize = 1 << 18;
-
-/// Words that are no operands.
-pub(crate) const WORDS: &[&str] = &["and", "or", "not", "in", "if", "else", "recursive"];
-/// Operators of two characters.
-const LONG_OPERATORS: &[&str] = &["//", "**", "==", "!=", "<=", ">="];
 
 /// Returns the text that is compiled instead of `source`, with the same lines.
 ///
@@ -89,83 +83,6 @@ fn end_of_raw(text: &str) -> Option<usize> {
         let rest = inner.strip_prefix("endraw")?.trim_start().trim_start_matches(['-', '+']);
         Some(text.len().saturating_sub(rest.strip_prefix("%}")?.len()))
     })
-}
-
-/// Word, number, text or sign of a tag.
-#[derive(Clone, Copy)]
-pub(crate) struct TagToken<'s> {
-    /// White space before the token.
-    pub(crate) space: &'s str,
-    pub(crate) text: &'s str,
-    start: usize,
-}
-
-impl TagToken<'_> {
-    fn end(&self) -> usize {
-        self.start.saturating_add(self.text.len())
-    }
-
-    /// Returns true if an operator may follow, so that a sign here is no sign of a number.
-    pub(crate) fn ends_operand(&self) -> bool {
-        self.text.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ')' | ']' | '}' | '\'' | '"'))
-            && !WORDS.contains(&self.text)
-    }
-}
-
-/// Splits a tag with its marks; the marks are tokens with their `-` or `+`. `None` if there are too many. A tag without an end
-/// ends with the text, and the compiler refuses it.
-fn tokens(tag: &str) -> Option<Vec<TagToken<'_>>> {
-    let end = if tag.starts_with("{%") { "%}" } else { "}}" };
-    let (mut found, mut at, mut depth) = (Vec::new(), 0_usize, 0_usize);
-    let mut len =
-        2_usize.saturating_add(usize::from(tag.get(2..).is_some_and(|t| t.starts_with(['-', '+']))));
-    let mut space = "";
-    loop {
-        found.push(TagToken { space, text: tag.get(at..at.saturating_add(len))?, start: at });
-        if found.len() > TOKENS_MAX {
-            return None;
-        }
-        at = at.saturating_add(len);
-        let rest = tag.get(at..).unwrap_or_default();
-        let inner = rest.trim_start();
-        space = rest.get(..rest.len().saturating_sub(inner.len())).unwrap_or_default();
-        at = at.saturating_add(space.len());
-        let last = ["", "-", "+"]
-            .iter()
-            .find(|sign| depth == 0 && inner.strip_prefix(**sign).is_some_and(|rest| rest.starts_with(end)));
-        if let Some(sign) = last {
-            let text = inner.get(..sign.len().saturating_add(2))?;
-            found.push(TagToken { space, text, start: at });
-            return Some(found);
-        }
-        let Some(first) = inner.chars().next() else { return Some(found) };
-        len = token_length(inner, first);
-        match first {
-            '(' | '[' | '{' => depth = depth.saturating_add(1),
-            ')' | ']' | '}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-}
-
-fn token_length(text: &str, first: char) -> usize {
-    if matches!(first, '\'' | '"') {
-        let mut escaped = false;
-        for (at, c) in text.char_indices().skip(1) {
-            match c {
-                _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                c if c == first => return at.saturating_add(1),
-                _ => {}
-            }
-        }
-        return text.len();
-    }
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    if is_word(first) {
-        return text.find(|c| !is_word(c)).unwrap_or(text.len());
-    }
-    LONG_OPERATORS.iter().find(|sign| text.starts_with(**sign)).map_or(first.len_utf8(), |sign| sign.len())
 }
 
 #[cfg(test)]

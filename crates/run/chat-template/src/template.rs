@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::conversation::prepared;
-use crate::documents::{DEFAULT, ReadDocument, TOOL_USE, TemplateDocuments};
+use crate::documents::{DEFAULT, TOOL_USE, TemplateDocuments};
+use crate::meta::ReadDocument;
 use crate::renderer::Renderer;
 use crate::{Conversation, Error, Message, Result};
 

@@ -36,6 +36,7 @@ mod number;
 mod positions;
 mod query_scale;
 mod router;
+mod sequence_part;
 mod sharing;
 mod step;
 mod vector;

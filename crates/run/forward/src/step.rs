@@ -6,14 +6,8 @@ use crate::cache::{CachedTokens, KvCache, TypedCache};
 use crate::memory::{checked_product, zeros};
 use crate::model::{ForwardModel, LogitsBuffer, Network, TypedNetwork};
 use crate::number::Real;
+use crate::sequence_part::SequencePart;
 use crate::{Problem, Result};
-
-/// Rows of a call with one cache: `count` new tokens of each sequence, of `total` in the cache at the end of the call.
-pub(crate) struct SequencePart {
-    pub(crate) batch: usize,
-    pub(crate) count: usize,
-    pub(crate) total: usize,
-}
 
 impl ForwardModel {
     /// Computes the logits of one token for each of several sequences, which share the reading of the weights: [sequences, vocab] in

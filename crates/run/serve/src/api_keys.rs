@@ -7,7 +7,6 @@ use byte_source::Sha256;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 
 use crate::error::{Error, Result};
-use crate::reject::Reject;
 
 /// Keys of which a request has to send one, as `Authorization: Bearer KEY`; without any, every request is answered.
 ///
@@ -39,15 +38,13 @@ impl ApiKeys {
         self.0.is_empty()
     }
 
-    /// Refuses a request without one of the keys.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Reject> {
+    /// Checks that a request has one of the keys; the error says what is wrong.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), &'static str> {
         if self.is_empty() {
             return Ok(());
         }
         let Some(header) = headers.get(AUTHORIZATION) else {
-            return Err(Reject::unauthorized(
-                "the request has no API key: send it as `Authorization: Bearer KEY`",
-            ));
+            return Err("the request has no API key: send it as `Authorization: Bearer KEY`");
         };
         let given = header
             .as_bytes()
@@ -57,7 +54,7 @@ impl ApiKeys {
         if hash.is_some_and(|hash| self.contains(&hash)) {
             return Ok(());
         }
-        Err(Reject::unauthorized("the API key is wrong"))
+        Err("the API key is wrong")
     }
 
     /// Compares a hash with each of the keys, in a time that depends on neither.

@@ -10,12 +10,13 @@ use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, 
 use hyper::http::request::Parts;
 use kserve::{HEADER_LENGTH, InferRequest, InferResponse, ModelConfig, OutputTensor, RequestedOutput};
 
+use crate::answer::RouteResult;
 use crate::body::{Payload, Upload};
 use crate::encoding::ContentEncoding;
 use crate::reject::Reject;
 use crate::route::ModelTarget;
 use crate::served_model::{ServedModel, Ticket};
-use crate::state::{RouteResult, ServerState, run_by_size};
+use crate::state::{ServerState, run_by_size};
 
 /// Answers an inference request, and counts its success or failure.
 pub(crate) async fn infer(

@@ -8,6 +8,7 @@
 //!
 //! Facts: the Open Inference Protocol, Triton's extensions of it, and responses of Triton 2.51; RFC 9110 and 9112.
 
+mod answer;
 mod api_keys;
 mod body;
 mod budget;

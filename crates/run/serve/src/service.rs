@@ -9,13 +9,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{
-    CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, TRANSFER_ENCODING,
+    CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, TRANSFER_ENCODING,
 };
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use kserve::Statistics;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
+use crate::answer::{RouteResult, empty, json, pretty_json, response};
 use crate::body::{Payload, Upload};
 use crate::connection::Activity;
 use crate::observer::{RequestRecord as Ended, ServerEvent, ServerObserver};
@@ -24,7 +25,7 @@ use crate::panics::CatchPanic;
 use crate::registry::ChangeError;
 use crate::reject::Reject;
 use crate::route::{ModelEndpoint, ModelTarget, Route, RouteError, is_openai};
-use crate::state::{RouteResult, ServerState, run_blocking};
+use crate::state::{ServerState, run_blocking};
 use crate::{infer, metrics, openai, page};
 
 /// Answers a request. A panic becomes a response with status 500.
@@ -98,7 +99,7 @@ async fn route(state: &Arc<ServerState>, parts: &Parts, upload: &mut Upload) -> 
         return Ok(page::page());
     }
     if !route.as_ref().is_ok_and(Route::is_public) {
-        state.keys.check(&parts.headers)?;
+        state.keys.check(&parts.headers).map_err(Reject::unauthorized)?;
     }
     let route = route.map_err(|no_route| match no_route {
         RouteError::NotFound => {
@@ -236,33 +237,6 @@ struct IndexOptions {
 struct ChangeOptions {
     #[serde(default)]
     parameters: serde_json::Map<String, serde_json::Value>,
-}
-
-pub(crate) fn response(
-    content_type: &'static str,
-    parts: impl IntoIterator<Item = Bytes>,
-) -> Response<Payload> {
-    let mut response = Response::new(Payload::new(parts));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
-}
-
-/// Answers with JSON that a person reads: each member is on a line.
-fn pretty_json(value: &impl Serialize) -> RouteResult {
-    let mut text = serde_json::to_vec_pretty(value).map_err(|error| Reject::internal(error.to_string()))?;
-    text.push(b'\n');
-    Ok(response("application/json", [Bytes::from(text)]))
-}
-
-pub(crate) fn json(value: &impl Serialize) -> RouteResult {
-    let text = serde_json::to_vec(value).map_err(|error| Reject::internal(error.to_string()))?;
-    Ok(response("application/json", [Bytes::from(text)]))
-}
-
-fn empty(status: StatusCode) -> Response<Payload> {
-    let mut response = Response::new(Payload::default());
-    *response.status_mut() = status;
-    response
 }
 
 /// Refuses requests sent by web pages, which could otherwise reach servers that listen only on this machine; the server's own page may

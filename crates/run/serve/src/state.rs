@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use hyper::Response;
 use hyper::header::{CONTENT_ENCODING, HeaderMap};
 use hyper::http::request::Parts;
 use kserve::{EXTENSIONS, ServerMetadata};
@@ -13,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::ServeOptions;
 use crate::api_keys::ApiKeys;
-use crate::body::{Payload, Upload};
+use crate::body::Upload;
 use crate::budget::MemoryBudget;
 use crate::encoding::ContentEncoding;
 use crate::host::AllowedHosts;
@@ -41,8 +40,6 @@ pub(crate) struct ServerState {
     /// Seconds since 1970 when the server started.
     pub(crate) started: u64,
 }
-
-pub(crate) type RouteResult = Result<Response<Payload>, Reject>;
 
 impl ServerState {
     pub(crate) fn new(

@@ -7,16 +7,15 @@ use hyper::http::request::Parts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::common::{CommonFields, TOP_MAX, out_of_range};
+use super::common::{CommonFields, TOP_MAX, new_id, now, out_of_range};
 use super::fields::fields;
 use super::form::{AnswerForm, EventWriter, Read, read, respond};
 use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, UsageMember, find_model, required};
 use super::logprobs::ChatLogprobs;
-use super::{new_id, now};
+use crate::answer::{RouteResult, json};
 use crate::body::Upload;
 use crate::reject::Reject;
-use crate::service::json;
-use crate::state::{RouteResult, ServerState};
+use crate::state::ServerState;
 use crate::text::{Finish, TextEvent, TextModel, TokenScore};
 
 fields! {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::RangeInclusive;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use generate::{LogitChanges, TokenChoice};
 use serde::Deserialize;
@@ -182,4 +183,14 @@ fn biases(given: BTreeMap<String, f64>, vocab: usize) -> Result<Vec<(u32, f32)>,
 /// Returns a number that differs from call to call.
 pub(super) fn random_number() -> u64 {
     RandomState::new().build_hasher().finish()
+}
+
+/// Returns the seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Returns an id that no other answer has.
+pub(super) fn new_id(prefix: &str) -> String {
+    format!("{prefix}-{:016x}{:016x}", random_number(), random_number())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::http::request::Parts;
 use serde::Serialize;
 
-use super::common::{CommonFields, TOP_MAX, out_of_range};
+use super::common::{CommonFields, TOP_MAX, new_id, now, out_of_range};
 use super::fields::fields;
 use super::form::{AnswerForm, EventWriter, Read, read, respond};
 use super::generation::{
@@ -13,11 +13,10 @@ use super::generation::{
 };
 use super::logprobs::CompletionLogprobs;
 use super::prompt::Prompts;
-use super::{new_id, now};
+use crate::answer::{RouteResult, json};
 use crate::body::Upload;
 use crate::reject::Reject;
-use crate::service::json;
-use crate::state::{RouteResult, ServerState};
+use crate::state::ServerState;
 use crate::text::{Finish, TextEvent, TextModel, TokenScore};
 
 /// Most tokens of an answer if a request does not say.

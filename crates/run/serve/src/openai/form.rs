@@ -12,11 +12,12 @@ use serde::Serialize;
 use super::error::ErrorBody;
 use super::fields::{self, Fields};
 use super::generation::{Answer, Generation, GenerationPlan, Usage, engine};
+use crate::answer::RouteResult;
 use crate::body::{Payload, Upload};
 use crate::budget::Charge;
 use crate::reject::Reject;
 use crate::served_model::{ServedModel, Ticket};
-use crate::state::{RouteResult, ServerState, run_blocking, run_by_size};
+use crate::state::{ServerState, run_blocking, run_by_size};
 use crate::text::{TextEvent, TextModel};
 
 /// What a route writes for answers.

@@ -13,12 +13,12 @@ use super::common::CommonFields;
 use super::fields::{ObjectSeed, fields};
 use super::form::{AnswerForm, EventWriter, Read, read, respond};
 use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, encode, required};
+use crate::answer::{RouteResult, json};
 use crate::body::Upload;
 use crate::reject::Reject;
 use crate::route::ModelTarget;
 use crate::served_model::ServedModel;
-use crate::service::json;
-use crate::state::{RouteResult, ServerState};
+use crate::state::ServerState;
 use crate::text::{TextEvent, TextModel};
 
 /// Most tokens of an answer if a request does not say.

@@ -16,13 +16,13 @@ mod prompt;
 mod responses;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::http::request::Parts;
 
+use crate::answer::RouteResult;
 use crate::body::Upload;
 use crate::route::OpenAiRoute;
-use crate::state::{RouteResult, ServerState};
+use crate::state::ServerState;
 
 pub(crate) use error::error_response;
 pub(crate) use generate::answer as generate;
@@ -41,14 +41,4 @@ pub(crate) async fn answer(
         OpenAiRoute::Chat => chat::answer(state, parts, upload).await,
         OpenAiRoute::Responses => responses::answer(state, parts, upload).await,
     }
-}
-
-/// Returns the seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
-}
-
-/// Returns an id that no other answer has.
-fn new_id(prefix: &str) -> String {
-    format!("{prefix}-{:016x}{:016x}", common::random_number(), common::random_number())
 }

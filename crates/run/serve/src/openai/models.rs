@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::generation::find_model;
-use crate::service::json;
-use crate::state::{RouteResult, ServerState};
+use crate::answer::{RouteResult, json};
+use crate::state::ServerState;
 
 #[derive(Debug, Serialize)]
 struct ModelList {

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::chat::{TextFormat, ToolChoice, conversation_prompt};
-use super::common::CommonFields;
+use super::common::{CommonFields, new_id, now};
 use super::error::ErrorBody;
 use super::fields::fields;
 use super::form::{AnswerForm, EventWriter, Read, read, respond};
 use super::generation::{Answer, GenerationPlan, Usage, find_model, required};
-use super::{new_id, now};
+use crate::answer::RouteResult;
 use crate::body::Upload;
 use crate::reject::Reject;
-use crate::state::{RouteResult, ServerState};
+use crate::state::ServerState;
 use crate::text::{Finish, TextEvent, TextModel};
 
 fields! {
@@ -272,7 +272,7 @@ impl AnswerForm for ResponsesForm {
         let answer = answers.into_iter().next().unwrap_or_default();
         let status = Self::status(answer.finish);
         let output = vec![self.message(status, &[Self::part(&answer.text)])];
-        crate::service::json(&self.response(status, &output, Some(usage)))
+        crate::answer::json(&self.response(status, &output, Some(usage)))
     }
 
     fn event(&mut self, event: TextEvent, out: &mut EventWriter) {

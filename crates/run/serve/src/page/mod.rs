@@ -9,8 +9,8 @@ use hyper::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 
+use crate::answer::response;
 use crate::body::Payload;
-use crate::service::response;
 
 /// File of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

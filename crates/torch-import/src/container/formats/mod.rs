@@ -1,5 +1,6 @@
 //! The container formats: those of this crate, each in a file of its own, and those that other crates register.
 
+mod byte_order;
 pub(crate) mod exported;
 pub(crate) mod gguf;
 pub(crate) mod legacy;

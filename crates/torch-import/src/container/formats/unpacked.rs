@@ -6,7 +6,7 @@ use std::sync::Arc;
 use byte_source::Source;
 use tensor::{StorageRecord, StorageRecords};
 
-use super::zip::parse_byte_order;
+use super::byte_order::parse_byte_order;
 use crate::Result;
 use crate::container::contents::{ContainerContents, PickledTensors};
 use crate::container::inflate::RecordBytes;

@@ -11,6 +11,7 @@ use pickle_vm::PickleLimits;
 use tensor::ByteOrder;
 use zip_format::{Entry, ZipIndex};
 
+use super::byte_order::parse_byte_order;
 use super::exported::{self, ExportedLayout};
 use super::zip_archive::{ZipArchive, member, read_whole};
 use crate::container::contents::{ContainerContents, PickledTensors, index_error, pickle_error};
@@ -273,15 +274,4 @@ fn prefetch_small_records(
     let mut ranges: Vec<Range<u64>> = small.map(|entry| entry.data.clone()).collect();
     ranges.sort_by_key(|range| range.start);
     Ok(Arc::new(Prefetched::new(Arc::clone(file), &ranges)?))
-}
-
-pub(super) fn parse_byte_order(bytes: &[u8]) -> Result<ByteOrder> {
-    match bytes {
-        b"little" => Ok(ByteOrder::Little),
-        b"big" => Ok(ByteOrder::Big),
-        other => {
-            let start = other.get(..other.len().min(16)).unwrap_or_default();
-            Err(Problem::ByteOrder { found: String::from_utf8_lossy(start).into_owned() }.into())
-        }
-    }
 }

@@ -92,7 +92,7 @@ pub(super) fn open(
     let (mut storages, inflated) = archive.storages(&format!("{root}data/"), is_storage, observer)?;
     storages.set_sources(&archive.file, inflated.as_ref());
     let byte_order = match archive.read(&format!("{root}byteorder"))? {
-        Some(text) => super::zip::parse_byte_order(&text)?,
+        Some(text) => super::byte_order::parse_byte_order(&text)?,
         None => ByteOrder::Little,
     };
     let storages = Arc::new(storages);
