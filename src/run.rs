@@ -1,19 +1,23 @@
-//! Builder for inference with a carton on the CPU.
+//! Builder for inference on the CPU, with a carton or with the decoder of a checkpoint.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use byte_source::{Location, Observer};
+use decoder::Detected;
+use open::files::ShardPolicy;
+use open::{Context, Model, OpenOptions};
 use runtime::{Runnable, RunnableOptions, SelfTestOptions, SelfTestReport};
 use tensor::Tensor;
 
-use crate::{Result, Tensors};
+use crate::{Error, Result, Tensors};
 
-/// Returns a run of the carton at `path`, a file or an unpacked folder, which [`Run::run`] starts.
+/// Returns a run of the carton at `path`, a file or an unpacked folder, or of the decoder of a checkpoint there, which [`Run::run`] starts.
 pub fn run(path: impl Into<PathBuf>) -> Run {
     Run::new(path)
 }
 
-/// A run of a carton that has not started.
+/// A run of a model that has not started.
 #[derive(Clone, Debug)]
 #[must_use = "a carton runs with `run`, or is opened with `open`"]
 pub struct Run {
@@ -24,7 +28,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Creates a run of the carton at `path` without inputs, which returns all outputs.
+    /// Creates a run of the model at `path` without inputs, which returns all outputs.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), options: RunnableOptions::default(), inputs: Vec::new(), outputs: None }
     }
@@ -53,7 +57,7 @@ impl Run {
         self
     }
 
-    /// Opens the carton and returns its outputs for the inputs. A program that runs a carton several times opens it once
+    /// Opens the model and returns its outputs for the inputs. A program that runs one several times opens it once
     /// with [`open`](Self::open).
     ///
     /// # Errors
@@ -73,12 +77,41 @@ impl Run {
         runtime::self_test(&self.open(observer)?, options, observer)
     }
 
-    /// Opens the carton for inference; [`Runnable::infer`] takes the inputs.
+    /// Opens the model for inference; [`Runnable::infer`] takes the inputs.
     ///
     /// # Errors
     /// When the carton cannot be read, does not run here, or is damaged, or `observer` stops the work.
     pub fn open(&self, observer: &dyn Observer) -> Result<Runnable> {
-        let carton = carton_tools::open(&Location::from(&self.path))?;
-        Runnable::from_carton(carton, &self.options, observer)
+        match carton_tools::open(&Location::from(&self.path)) {
+            Err(error) if error.code() == "carton-tools::IsCheckpoint" => {
+                open_checkpoint(&self.path, &self.options, observer)
+            }
+            opened => Runnable::from_carton(opened?, &self.options, observer),
+        }
     }
+}
+
+/// Opens the decoder of a checkpoint on this machine, a file or a folder, in place.
+///
+/// # Errors
+/// When the checkpoint cannot be read, its documents do not describe a decoder, or `observer` stops the work.
+pub(crate) fn open_checkpoint(
+    path: &Path,
+    options: &RunnableOptions,
+    observer: &dyn Observer,
+) -> Result<Runnable> {
+    let reading = OpenOptions::reading(vec![path.to_owned().into()], ShardPolicy::RequireAll);
+    let mut model = Model::open(&reading, observer)?;
+    model.apply(&[], &Context::new(observer))?;
+    let sources = Arc::clone(&model.sources);
+    let failed = |error| open::in_checkpoint(error, &sources);
+    let documents = open::decoder_options(decoder::Overrides::default(), true, &sources)?;
+    let decoder = match decoder::detect(model.tensors(), &documents).map_err(failed)? {
+        Detected::Model(decoder) => decoder,
+        Detected::Weights { no_model_reason: why, .. } => {
+            return Err(Error::from(decoder::Problem::NotAModel { why }).in_file(path));
+        }
+    };
+    let containers = std::mem::take(&mut model.containers);
+    Runnable::from_decoder(path, &decoder, model.tensors().clone(), containers, options).map_err(failed)
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::carton_tools::{ok, scratch};
+use crate::carton_tools::{names, ok, scratch};
 use crate::cli::{one_tensor, output};
 use crate::outputs::is_ignored;
 use crate::program::folder;
@@ -97,6 +97,20 @@ impl Drop for Serving {
 fn weights(root: &Path) {
     one_tensor(root);
     ok(root, &["a.pth", "-q", "-o", "w.carton"]);
+}
+
+#[test]
+fn a_checkpoint_is_served_in_place() {
+    let scratch = scratch();
+    let root = scratch.path();
+    test_support::tiny_llama::write(&root.join("llama")).expect("a temporary folder");
+    let before = names(&root.join("llama"));
+    for args in [&["llama"][..], &["llama/consolidated.00.pth", "--name", "llama"]] {
+        let serving = Serving::start(root, args);
+        let metadata = serving.get("/v2/models/llama");
+        assert!(metadata.contains(r#"{"name":"tokens","datatype":"INT64","shape":[-1,-1]}"#), "{metadata}");
+    }
+    assert_eq!(names(&root.join("llama")), before);
 }
 
 #[test]

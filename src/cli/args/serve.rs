@@ -15,6 +15,7 @@ Examples:
   torch2carton serve llama.carton --name chat --port 9000
   torch2carton serve a.carton b.carton --log-format json 2> log
   torch2carton serve cartons/                      every carton in a folder, by its name
+  torch2carton serve llama/                        a model's folder, read in place
   torch2carton serve --repository models           models/NAME/VERSION.carton
   torch2carton serve s3://bucket/llama.carton      from a copy in a temporary file
 
@@ -35,7 +36,7 @@ second one ends it at once. A script that starts it with & has to send SIGTERM
 Exit status: 0 ended and everything was answered, 1 a carton cannot be served or
 the port is not free, 2 bad usage, 128 + N ended by signal N before that.")]
 pub(crate) struct Serve {
-    /// Cartons, packed or not, and folders that hold cartons; packed ones at addresses are copied into temporary files first
+    /// Cartons, packed or not, folders that hold cartons, and folders or checkpoints of models, read in place; packed cartons at addresses are copied into temporary files first
     #[arg(value_name = "CARTON", required_unless_present = "repository", value_hint = ValueHint::AnyPath)]
     pub(crate) cartons: Vec<PathBuf>,
     /// The model's name, for one carton [default: the file's stem]

@@ -114,7 +114,7 @@ fn runnable_of(
 ) -> byte_source::Result<Runnable> {
     match copied {
         Err(error) if input.is_local() && error.code() == "carton-tools::IsCheckpoint" => {
-            Runnable::from_checkpoint(input.path(), options, observer)
+            crate::run::open_checkpoint(input.path(), options, observer)
         }
         copied => Runnable::from_carton(copied?, options, observer),
     }

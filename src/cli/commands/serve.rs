@@ -12,12 +12,13 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail};
 use byte_source::{Location, Observer, Stores};
 use carton_format::Carton;
-use runtime::{Runnable, RunnableOptions};
+use runtime::RunnableOptions;
 use serve::{
     ApiKeys, InferModel, LoadError, ModelSource, ModelVersion, RepositoryFolder, RequestLimits, ServeLimits,
     ServeOptions, Server, Timeouts,
 };
 
+use super::run::open_runnable;
 use crate::cli::args::{Serve, into_io_error};
 use crate::cli::ui::errors::error_chain_text;
 use crate::cli::ui::invocation::UsageError;
@@ -240,7 +241,7 @@ fn needs_another_runner(error: &byte_source::Error) -> bool {
     matches!(error.detail(), Some(runtime::Problem::ForeignCode { .. } | runtime::Problem::Runner { .. }))
 }
 
-/// Returns the cartons that a path stands for: those in a folder, or the path itself.
+/// Returns the models that a path stands for: the cartons in a folder, or the path itself.
 fn models_at(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() || Carton::is_at(&path.into()) {
         return Ok(vec![path.to_owned()]);
@@ -283,15 +284,14 @@ fn cartons_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(cartons)
 }
 
-/// Opens a carton as a model; of one at an address, a copy.
+/// Opens a carton as a model, of one at an address a copy; or the decoder of a checkpoint in place.
 fn load_carton(
     input: &Location,
     open: &RunnableOptions,
     limits: &RequestLimits,
     observer: &dyn Observer,
 ) -> Result<Arc<dyn InferModel>, byte_source::Error> {
-    let carton = carton_tools::copy_carton(input, observer)?;
-    serve::carton_model(Runnable::from_carton(carton, open, observer)?, limits)
+    serve::carton_model(open_runnable(input, open, observer)?, limits)
 }
 
 /// Returns the name of a file without its extension, or the whole name of a folder.

@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use byte_source::{Action, Observer, ProgressReporter};
 use carton_format::{Carton, Config, MODEL_PT};
-use decoder::Detected;
+use decoder::Decoder;
 use decoder::interface::DecoderPort;
-use open::files::ShardPolicy;
-use open::{Context, Model, OpenOptions};
 use tensor::{Tensor, Tensors};
 use torch_import::{Checkpoint, Container};
 use torchscript::Recognised;
@@ -136,36 +134,30 @@ impl Runnable {
         Ok(Self { origin, kind, inputs, outputs, tensors, _containers: vec![container] })
     }
 
-    /// Opens a decoder of a checkpoint on this machine, a file or a folder, in place: nothing is written, and its weights stay where
-    /// they are. The documents are those of its folder.
+    /// Makes a decoder of a checkpoint runnable in place: nothing is written, and its weights stay where they are. `path` is that of the
+    /// checkpoint, a file or a folder, whose documents are those of its folder.
     ///
     /// # Errors
-    /// Returns an error if the checkpoint cannot be read, its documents do not describe a decoder, or `observer` stops the work.
-    pub fn from_checkpoint(path: &Path, options: &RunnableOptions, observer: &dyn Observer) -> Result<Self> {
-        let reading = OpenOptions::reading(vec![path.to_owned().into()], ShardPolicy::RequireAll);
-        let mut model = Model::open(&reading, observer)?;
-        model.apply(&[], &Context::new(observer))?;
-        let sources = Arc::clone(&model.sources);
-        let failed = |error: Error| open::in_checkpoint(error, &sources);
-        let documents = open::decoder_options(decoder::Overrides::default(), true, &sources)?;
-        let decoder = match decoder::detect(model.tensors(), &documents).map_err(failed)? {
-            Detected::Model(decoder) => decoder,
-            Detected::Weights { no_model_reason: why, .. } => {
-                return Err(Error::from(decoder::Problem::NotAModel { why }).in_file(path));
-            }
-        };
-        let assignment = decoder.assign(model.tensors(), true).map_err(failed)?;
+    /// Returns an error if the weights are not those of the decoder.
+    pub fn from_decoder(
+        path: &Path,
+        decoder: &Decoder,
+        tensors: Tensors,
+        containers: Vec<Container>,
+        options: &RunnableOptions,
+    ) -> Result<Self> {
+        let assignment = decoder.assign(&tensors, true)?;
         let threads = forward::ForwardOptions { threads: options.threads };
-        let made = forward::ForwardModel::new(&decoder, model.tensors(), &assignment, &threads)?;
+        let made = forward::ForwardModel::new(decoder, &tensors, &assignment, &threads)?;
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
-        let (inputs, outputs) = model::default_ports(&decoder);
+        let (inputs, outputs) = model::default_ports(decoder);
         Ok(Self {
             origin: Origin::Checkpoint { path: path.to_owned(), folder: folder.to_owned() },
             kind: RunnableKind::Decoder(Arc::new(made)),
             inputs,
             outputs,
-            tensors: model.tensors().clone(),
-            _containers: std::mem::take(&mut model.containers),
+            tensors,
+            _containers: containers,
         })
     }
 
