@@ -386,11 +386,11 @@ fn mistakes() {
         assert_eq!((found, stdout.as_str()), (Some(status), ""), "{args:?}: {text}");
         assert!(text.contains(part), "{args:?}: {text}");
     }
-    // A folder with a checkpoint is one.
+    // A folder with a checkpoint is a model, if its weights are those of one.
     std::fs::create_dir(root.join("c")).expect("a folder");
     std::fs::copy(root.join("a.pth"), root.join("c/a.pth")).expect("a file");
     let (_, _, text) = output(root, &["serve", "c", "--port", "0"]);
-    assert!(text.contains("c is a checkpoint (zip), not a carton; `torch2carton c` makes one"), "{text}");
+    assert!(text.contains("c: these tensors are not a model that can run: no known architecture"), "{text}");
     let (status, _, text) = output(root, &["serve", "--repository", "c", "--port", "0"]);
     assert_eq!(status, Some(1), "{text}");
     assert!(
