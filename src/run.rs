@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{Location, Observer};
+use carton_format::Carton;
 use decoder::Detected;
 use open::files::ShardPolicy;
 use open::{Context, Model, OpenOptions};
@@ -82,24 +83,32 @@ impl Run {
     /// # Errors
     /// When the carton cannot be read, does not run here, or is damaged, or `observer` stops the work.
     pub fn open(&self, observer: &dyn Observer) -> Result<Runnable> {
-        match carton_tools::open(&Location::from(&self.path)) {
-            Err(error) if error.code() == "carton-tools::IsCheckpoint" => {
-                open_checkpoint(&self.path, &self.options, observer)
-            }
-            opened => Runnable::from_carton(opened?, &self.options, observer),
-        }
+        let input = Location::from(&self.path);
+        open_model(carton_tools::open(&input), &input, &self.options, observer)
     }
 }
 
-/// Opens the decoder of a checkpoint on this machine, a file or a folder, in place.
-///
-/// # Errors
-/// When the checkpoint cannot be read, its documents do not describe a decoder, or `observer` stops the work.
-pub(crate) fn open_checkpoint(
-    path: &Path,
+/// Opens the model at `input`: the carton that was opened there, or the decoder of a checkpoint on this machine in place.
+pub(crate) fn open_model(
+    opened: Result<Carton>,
+    input: &Location,
     options: &RunnableOptions,
     observer: &dyn Observer,
 ) -> Result<Runnable> {
+    match opened {
+        Err(error) if input.is_local() && is_checkpoint(&error) => {
+            open_checkpoint(input.path(), options, observer)
+        }
+        opened => Runnable::from_carton(opened?, options, observer),
+    }
+}
+
+/// Returns true if a carton cannot be opened because the path is that of a checkpoint.
+pub(crate) fn is_checkpoint(error: &Error) -> bool {
+    matches!(error.detail(), Some(carton_tools::Problem::IsCheckpoint { .. }))
+}
+
+fn open_checkpoint(path: &Path, options: &RunnableOptions, observer: &dyn Observer) -> Result<Runnable> {
     let reading = OpenOptions::reading(vec![path.to_owned().into()], ShardPolicy::RequireAll);
     let mut model = Model::open(&reading, observer)?;
     model.apply(&[], &Context::new(observer))?;

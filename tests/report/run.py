@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Opens reports in a headless Chromium: no errors, search and steps agree with `inspect` and `trace`, and axe-core finds nothing.
+"""Opens reports and the page of `serve` in a headless Chromium: no errors, search and steps agree with `inspect` and `trace`, a chat
+shows what the model answers, and axe-core finds nothing.
 
     python3 tests/report/run.py [--binary PATH] [--screenshots FOLDER] [--sizes] [--corpus | FILE…]
 
@@ -13,6 +14,7 @@ import json
 import os
 import pickle
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -245,6 +247,48 @@ def check_sizes(page, binary, folder):
         assert not errors, errors
 
 
+def chat_model(folder):
+    """The small model of the README, with a tokenizer whose tokens are characters and a template that leaves out most of a message."""
+    subprocess.run(["cargo", "run", "--quiet", "--locked", "--example", "tiny-llama", "--", folder], check=True, cwd=TREE)
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": {"type": "Fuse"},
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(?s)."}, "behavior": "Isolated", "invert": False},
+        "model": {"type": "WordLevel", "vocab": {chr(code): code for code in range(256)}, "unk_token": "?"},
+    }))
+    (folder / "chat_template.jinja").write_text("{% for message in messages %}<{{ message.content[:9] }}>{% endfor %}")
+
+
+def check_chat(page, binary, folder):
+    """Talks on the page of `serve`, which needs a key: nothing but the server is asked, and what comes is text."""
+    errors, requests = [], []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    server = subprocess.Popen([binary, "serve", folder, "--name", "m", "--port", "0", "--quiet", "--api-key", "sesame"], stdout=subprocess.PIPE, text=True)
+    try:
+        address = server.stdout.readline().strip()
+        page.goto(address)
+        page.wait_for_selector("#key-row:not([hidden])")
+        page.fill("#key", "sesame")
+        page.dispatch_event("#key", "change")
+        page.wait_for_selector("#model option", state="attached")
+        for message in NAMES[:2]:
+            turns = page.locator(".turn.assistant").count()
+            page.fill("#text", message)
+            page.keyboard.press("Control+Enter")
+            page.locator(".turn.assistant").nth(turns).filter(has_text=re.compile(".")).wait_for()
+            page.click("#stop")
+            page.wait_for_selector("#send:not([hidden])")
+            assert page.locator(".turn.user").all_text_contents()[-1] == message
+            assert page.locator(".turn.assistant").all_text_contents()[-1] and not page.locator(".turn.error").count(), page.inner_text("#turns")
+        assert page.locator("#turns > :not(p), #turns p > *").count() == 0
+        check_accessible(page)
+        page.click("#clear")
+        assert page.locator(".turn").count() == 0
+        assert not errors and all(url.startswith((f"{address}/", "data:")) for url in requests), (errors, requests)
+    finally:
+        server.kill()
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--binary", type=Path, default=TREE / "target/release/torch2carton")
@@ -291,6 +335,11 @@ def main():
             check_diff(page, options.binary, a, b, report)
             page.close()
         print(f"{a.name} and {b.name}: {report.stat().st_size:,} bytes, no errors", flush=True)
+        model = Path(folder, "model")
+        chat_model(model)
+        for settings in ({"viewport": {"width": 900, "height": 700}}, {"viewport": {"width": 380, "height": 800}, "color_scheme": "dark"}):
+            check_chat(chromium.new_page(**settings), options.binary.resolve(), model)
+        print("the page of serve: no errors", flush=True)
         if options.sizes:
             check_sizes(chromium.new_page(), options.binary, folder)
         chromium.close()

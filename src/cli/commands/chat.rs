@@ -21,6 +21,7 @@ use crate::cli::ui::progress::Progress;
 use crate::cli::ui::signals::{self, Interruption};
 use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, write_text};
+use crate::run::is_checkpoint;
 
 /// Maximum size in bytes of a document that is read for the chat template.
 const DOCUMENT_MAX: u64 = 64 << 20;
@@ -71,9 +72,7 @@ fn print_prompt(args: &Chat) -> Result<ExitCode> {
         documents_of(&args.file)?
     } else {
         match carton_tools::open(&args.remote.locate(&args.file)?) {
-            Err(error) if error.code() == "carton-tools::IsCheckpoint" => {
-                documents_of(args.file.parent().unwrap_or(Path::new("")))?
-            }
+            Err(error) if is_checkpoint(&error) => documents_of(args.file.parent().unwrap_or(Path::new("")))?,
             carton => template_of(&carton?)?,
         }
     };

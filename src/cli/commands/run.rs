@@ -19,6 +19,7 @@ use crate::cli::ui::run_advice::is_foreign_code;
 use crate::cli::ui::signals::{self, INTERRUPTED, Interruption};
 use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, escape_hidden};
+use crate::run::open_model;
 
 pub(crate) fn run(args: &Run, quiet: bool) -> Result<ExitCode> {
     if args.output.is_some() && args.get.is_none() {
@@ -63,7 +64,7 @@ fn run_carton(
 ) -> Result<ExitCode> {
     let progress = Progress::new(quiet || args.json);
     let watched = CancellableProgress { progress: &progress, interruption };
-    let opened = runnable_of(copied, input, &args.open, &watched);
+    let opened = open_model(copied, input, &args.open, &watched);
     let is_foreign = opened.as_ref().is_err_and(is_foreign_code);
     if let (true, Some(name), Some(output)) = (is_foreign, &args.get, &args.output) {
         // The tensors of a module can be read although its code cannot run.
@@ -103,21 +104,7 @@ pub(super) fn open_runnable(
     options: &RunnableOptions,
     observer: &dyn Observer,
 ) -> byte_source::Result<Runnable> {
-    runnable_of(carton_tools::copy_carton(input, observer), input, options, observer)
-}
-
-fn runnable_of(
-    copied: byte_source::Result<Carton>,
-    input: &Location,
-    options: &RunnableOptions,
-    observer: &dyn Observer,
-) -> byte_source::Result<Runnable> {
-    match copied {
-        Err(error) if input.is_local() && error.code() == "carton-tools::IsCheckpoint" => {
-            crate::run::open_checkpoint(input.path(), options, observer)
-        }
-        copied => Runnable::from_carton(copied?, options, observer),
-    }
+    open_model(carton_tools::copy_carton(input, observer), input, options, observer)
 }
 
 /// Returns true if a NumPy array can go to the output.

@@ -40,7 +40,7 @@ const ADVICE: &[(&str, &str)] = &[
     ("convert::StatementVersion", "; --any-version tries it anyway"),
     ("convert::TritonOutputNumber", "; --output-names gives other names"),
     ("generate::NoTokenizer", "; give token ids with --tokens"),
-    ("generate::Temperature", "; check --temperature"),
+    ("generate::Temperature", "; check --temperature, which is 0 for the most probable token"),
     ("generate::TopP", "; check --top-p"),
     ("generate::Unsupported", "; give token ids with --tokens"),
     (

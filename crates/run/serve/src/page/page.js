@@ -29,6 +29,7 @@ const listModels = async () => {
   const response = await fetch("v1/models", { headers: headers() });
   if (!response.ok) throw await failure(response);
   const { data } = await response.json();
+  for (const error of document.querySelectorAll(".turn.error")) error.remove();
   byId("model").replaceChildren(...data.map(({ id }) => new Option(id)));
   if (!data.length) throw new Error("no model of this server generates texts");
 };
