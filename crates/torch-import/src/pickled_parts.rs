@@ -5,7 +5,7 @@ use crate::item::{CheckpointItem, ItemContent, KeyEnds};
 use crate::omission::{Omission, OmissionKind, OmissionReason};
 use crate::{CheckpointNote, Problem};
 
-/// What an archive adds to a checkpoint.
+/// Items that an archive adds to a checkpoint.
 #[derive(Default)]
 pub(crate) struct PartItems {
     pub(crate) items: Vec<CheckpointItem>,

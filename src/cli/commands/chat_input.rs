@@ -1,4 +1,4 @@
-//! What a person types in `torch2carton chat`: messages and commands.
+//! Lines that a person types in `torch2carton chat`: messages and commands.
 
 /// A line of a conversation.
 #[derive(Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(super) enum ChatLine<'t> {
     /// Nothing but white space.
     Blank,
     Help,
-    /// Forgets the messages.
+    /// Forgets all messages so far.
     Clear,
     /// New instructions; none if the text is empty.
     System(&'t str),

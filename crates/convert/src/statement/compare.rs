@@ -36,7 +36,7 @@ pub(super) struct ComparingStore {
     compared: Arc<Mutex<Compared>>,
 }
 
-/// What was compared.
+/// Sizes and differences of the files that were compared.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
     pub(super) findings: Vec<StatementFinding>,

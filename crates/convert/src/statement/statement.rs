@@ -24,7 +24,7 @@ const SHA256: &str = "sha256";
 /// Name of the digest of tensors, as `docs/digest.md` defines it.
 const TENSORS: &str = "torch2carton_digest";
 
-/// What a conversion made from what.
+/// Statement about the files of a conversion: its outputs, its inputs and its request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Statement {
@@ -67,7 +67,7 @@ pub(super) struct BuildDefinition {
     pub(super) resolved_dependencies: Vec<ResourceDescriptor>,
 }
 
-/// What the request leaves to the program.
+/// Parameters that the request leaves to the program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InternalParameters {

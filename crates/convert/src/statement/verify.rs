@@ -26,7 +26,7 @@ const MADE: &str = "s3://repeated";
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct StatementOptions {
-    /// The statement.
+    /// File with the statement.
     pub statement: Location,
     /// Files with the inputs, and folders with them, under any names.
     pub inputs: Vec<Location>,

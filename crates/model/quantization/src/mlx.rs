@@ -55,7 +55,7 @@ const MODES: &[Mode] = &[
     Mode { name: "mxfp8", shown: "MXFP8", bits: &[8], groups: &[32] },
 ];
 
-/// How the codes of a layer are stored.
+/// Layout of the codes of a layer.
 #[derive(Clone, Copy, Debug)]
 struct Format {
     mode: Mode,

@@ -55,7 +55,7 @@ const PROJECTIONS: &[(&str, &str)] = &[("gate_proj", "w1"), ("down_proj", "w2"),
 /// Module of the experts in MLX, whose tensors have all of them.
 const SWITCH: &str = "switch_mlp";
 
-/// How the names of experts are changed.
+/// Change of the names of experts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MlxNames {
     /// The type of the model is not known.

@@ -14,14 +14,14 @@ const COMPARISONS: &[&str] = &["==", "!=", "<", "<=", ">", ">="];
 /// Signs and words between the parts of an expression, from the loosest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Separator {
-    /// Ends every operand.
+    /// Sign that ends every operand.
     Loose,
     Comparison,
     /// `in` and `not in`.
     Containment,
     /// `+` or `-` between two operands.
     Sum,
-    /// `~`.
+    /// The operator `~`, which joins texts.
     Join,
 }
 

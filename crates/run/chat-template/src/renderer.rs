@@ -23,7 +23,7 @@ const NAME: &str = "template";
 #[error("{0}")]
 struct RaisedError(String);
 
-/// A compiled template.
+/// Compiled template with the bounds of its work.
 #[derive(Debug)]
 pub(crate) struct Renderer {
     file: String,
@@ -31,7 +31,7 @@ pub(crate) struct Renderer {
 }
 
 impl Renderer {
-    /// Compiles a template.
+    /// Compiles the template of the document `file`.
     pub(crate) fn new(file: &str, text: &str) -> Result<Self> {
         let text = source::prepare(file, text)?;
         let mut environment = environment();

@@ -1,4 +1,4 @@
-//! What templates may and may not do. `tests/conformance/test_chat_templates.py` compares texts with those of `transformers`.
+//! Templates that are rendered, and those that are refused. `tests/conformance/test_chat_templates.py` compares texts with those of `transformers`.
 
 use serde_json::json;
 

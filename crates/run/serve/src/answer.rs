@@ -1,4 +1,4 @@
-//! Responses of routes.
+//! Responses of routes: JSON, bytes, and none.
 
 use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};

@@ -99,7 +99,7 @@ pub(crate) struct HeaderTensors {
     pub(super) located: Vec<(String, TensorLocation)>,
     /// Further names of tied tensors, each with the index of its tensor in `located`.
     pub(super) ties: Vec<(String, usize)>,
-    /// Tensors after those.
+    /// Tensors that follow those.
     pub(crate) tensors: Tensors,
     /// Metadata without the entries that became `ties`, in the header's order.
     pub(crate) metadata: Vec<(String, CheckpointValue)>,

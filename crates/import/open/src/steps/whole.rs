@@ -23,7 +23,7 @@ pub struct RequireWhole {
     pub purpose: ModelPurpose,
 }
 
-/// What a whole model is for, which decides on what counts.
+/// Purpose of a whole model, which decides on what counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModelPurpose {
@@ -37,7 +37,7 @@ pub enum ModelPurpose {
 }
 
 impl RequireWhole {
-    /// Creates the step.
+    /// Creates the step for a model of this purpose.
     pub fn new(passes_incomplete: bool, purpose: ModelPurpose) -> Self {
         Self { passes_incomplete, purpose }
     }

@@ -1,4 +1,4 @@
-//! Python's `str.format`.
+//! Fields in braces, as Python's `str.format` fills them.
 
 use minijinja::value::{Kwargs, from_args};
 use minijinja::{Error, State, Value};

@@ -75,12 +75,12 @@ fn too_deep() -> Error {
 /// Form of a text.
 #[derive(Clone, Debug)]
 pub(super) enum Style {
-    /// Python's `repr`.
+    /// Text that Python's `repr` returns.
     Repr,
     Json(JsonStyle),
 }
 
-/// Arguments of `json.dumps`.
+/// Arguments of `json.dumps` that change its text.
 #[derive(Clone, Debug)]
 pub(super) struct JsonStyle {
     pub(super) is_ascii: bool,

@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`.
+//! Answers conversations: `POST /v1/chat/completions`.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fields! {
     common: CommonFields
 }
 
-/// How an answer uses tools: as the template tells the model, or not at all.
+/// Use of tools by an answer: as the template tells the model, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ToolChoice {

@@ -46,7 +46,7 @@ pub(super) struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-/// How the tokens of an answer are chosen, and how it is sent.
+/// Choice of the tokens of an answer, and the way in which it is sent.
 #[derive(Debug)]
 pub(super) struct Sampling {
     pub(super) temperature: f64,

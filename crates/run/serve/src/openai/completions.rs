@@ -1,4 +1,4 @@
-//! `POST /v1/completions`.
+//! Continues texts: `POST /v1/completions`.
 
 use std::sync::Arc;
 

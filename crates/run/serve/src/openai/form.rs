@@ -20,7 +20,7 @@ use crate::served_model::{ServedModel, Ticket};
 use crate::state::{ServerState, run_blocking, run_by_size};
 use crate::text::{TextEvent, TextModel};
 
-/// What a route writes for answers.
+/// Form in which a route writes answers.
 pub(super) trait AnswerForm: Send + 'static {
     /// Returns the response with all answers.
     ///

@@ -57,7 +57,7 @@ pub(super) struct Usage {
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct UsageMember(pub(super) Option<Usage>);
 
-/// Whole answer.
+/// Whole answer to a request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answer {
     pub(super) text: String,

@@ -29,7 +29,7 @@ pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
         .any(|accepted| accepted.split([',', ';']).any(|kind| kind.trim().eq_ignore_ascii_case("text/html")))
 }
 
-/// Returns the page.
+/// Returns the page, which loads the other files.
 pub(crate) fn page() -> Response<Payload> {
     let mut page = file("text/html; charset=utf-8", include_str!("page.html"));
     page.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
@@ -37,7 +37,7 @@ pub(crate) fn page() -> Response<Payload> {
 }
 
 impl PageFile {
-    /// Returns the file.
+    /// Returns the file with its type.
     pub(crate) fn response(self) -> Response<Payload> {
         match self {
             Self::Script => file("text/javascript; charset=utf-8", include_str!("page.js")),

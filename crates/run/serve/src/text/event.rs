@@ -1,4 +1,4 @@
-//! What the engine says about a text while it grows.
+//! Events of a text while it grows.
 
 /// Reason for which a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

@@ -18,14 +18,14 @@ const SCORED_AT_ONCE: usize = 32;
 #[derive(Debug)]
 pub(super) struct PromptTask {
     request: PromptRequest,
-    /// What is computed so far; `None` before the first piece.
+    /// Pass that is computed so far; `None` before the first piece.
     started: Option<(ForwardPass, KvCache)>,
     /// Tokens that have a score, and characters before the next one.
     scored: usize,
     offset: usize,
 }
 
-/// What a piece of a prompt led to.
+/// Result of a piece of a prompt.
 pub(super) enum Progress<'t> {
     Unfinished,
     /// The prompt is computed, and these are the texts that follow.

@@ -1,4 +1,4 @@
-//! What a request asks of the engine.
+//! Requests to the engine.
 
 use std::sync::Arc;
 

@@ -35,7 +35,7 @@ pub struct GraphSignature {
 /// Argument or result of a program.
 #[derive(Clone, Debug, Serialize)]
 pub struct GraphArgument {
-    /// What it is, as PyTorch calls it: `parameter`, `buffer`, `user_input`, `user_output`, `buffer_mutation`, ….
+    /// Kind, as PyTorch calls it: `parameter`, `buffer`, `user_input`, `user_output`, `buffer_mutation`, ….
     pub kind: String,
     /// Name in the graph, or a constant.
     pub name: String,
