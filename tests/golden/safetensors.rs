@@ -139,10 +139,11 @@ fn what_safetensors_cannot_hold_is_named() {
     let root = scratch.path();
     let mut texts = String::new();
     let input = checkpoint("dtypes.pth");
-    let lines: [&[&str]; 8] = [
+    let lines: [&[&str]; 9] = [
         &[&input, "-o", "x.safetensors"],
         &[&input, "-o", "x.gguf"],
         &[&input, "-o", "x.onnx"],
+        &[&input, "-o", "x.safetensor"],
         &[&input, "-o", "x.safetensors", "--license", "MIT"],
         &[&input, "-o", "x.safetensors", "--require-model"],
         &[&input, "-o", "x.carton", "--ties", "duplicate"],

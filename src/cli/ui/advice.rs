@@ -229,6 +229,9 @@ fn option_text(option: &InvalidOption) -> String {
             "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
              `optimum-cli export onnx --model DIR OUT`"
         ),
+        InvalidOption::SimilarExtension { .. } => {
+            format!("{option} `--to carton` writes a carton of this name")
+        }
         InvalidOption::SameOutput { .. } => {
             format!("{option}; convert one of them alone, with another -o or --name")
         }

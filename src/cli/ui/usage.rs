@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use convert::Target;
+use convert::{InvalidOption, Target};
 
 use super::errors;
 use super::invocation::{PROGRAM, UsageError, typed_command};
@@ -159,7 +159,8 @@ pub(crate) fn report(error: &clap::Error, program: &clap::Command) -> ExitCode {
 
 /// Returns true for the extension of a format that only other programs write.
 fn is_foreign(kind: &str) -> bool {
-    Target::from_path(Path::new(&format!("x.{kind}"))).is_err()
+    let target = Target::from_path(Path::new(&format!("x.{kind}")));
+    matches!(target, Err(InvalidOption::ForeignOutput { .. }))
 }
 
 fn clap_context(error: &clap::Error, kind: ContextKind) -> Option<String> {

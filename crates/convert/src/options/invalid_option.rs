@@ -71,6 +71,9 @@ pub enum InvalidOption {
     /// The extension of the output belongs to a format that this crate does not write.
     #[error("{} cannot be written: {}", path.display(), foreign_text(*kind))]
     ForeignOutput { path: PathBuf, kind: ForeignKind },
+    /// The extension of the output is almost that of a format.
+    #[error("no output has the extension of {}; is .{extension} meant?", path.display())]
+    SimilarExtension { path: PathBuf, extension: &'static str },
     /// The name of the output does not say what becomes of the folder of a model.
     #[error("{} does not say what it becomes, and the input is the folder of a model", path.display())]
     NoKind { path: PathBuf },
@@ -104,7 +107,7 @@ pub enum InvalidOption {
 
 details! {
     InvalidOption {
-        Option: NoInput, OtherOutput, NoScript, EmptyName, TritonName, ShortDescription, MiscTwice, MiscMissing, NotAFolder, ShardsInFile, NotARepository, ForeignOutput, NoKind, AlreadyConverted, SameOutput, SameInput, GivenTwice, MiscName, Weight, NoGgufType, Architecture;
+        Option: NoInput, OtherOutput, NoScript, EmptyName, TritonName, ShortDescription, MiscTwice, MiscMissing, NotAFolder, ShardsInFile, NotARepository, ForeignOutput, SimilarExtension, NoKind, AlreadyConverted, SameOutput, SameInput, GivenTwice, MiscName, Weight, NoGgufType, Architecture;
         [0]: Open;
     }
 }

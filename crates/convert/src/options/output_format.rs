@@ -161,6 +161,21 @@ pub(crate) fn has_unknown_extension(path: &Path) -> bool {
     OutputFormat::from_path(path).is_none() && extension(path).is_some_and(is_format)
 }
 
+/// Returns the extension that was meant, if that of a path is none but has one or two letters that are wrong, such as `safetensor`.
+pub(crate) fn similar_extension(path: &Path) -> Option<&'static str> {
+    let typed = extension(path).filter(|_| OutputFormat::from_path(path).is_none())?;
+    let known = outputs().flat_map(|format| format.extensions.iter().copied());
+    let distances = known.map(|known| (strsim::osa_distance(&typed, known), known));
+    let (distance, nearest) = distances.min()?;
+    // In a short extension, a letter more or less makes another one.
+    let allowed = match nearest.len() {
+        ..=3 => 0,
+        4..=7 => 1,
+        8.. => 2,
+    };
+    (distance <= allowed).then_some(nearest)
+}
+
 /// Infers a format that only other programs write from the extension of a path.
 pub(crate) fn foreign_kind(path: &Path) -> Option<ForeignKind> {
     let kind = match extension(path)?.as_str() {

@@ -15,7 +15,7 @@ use crate::back::Output;
 use crate::back::carton::CartonOptions;
 use crate::back::safetensors::SAFETENSORS;
 use crate::back::torch::TORCH;
-use crate::options::output_format::{OutputFormat, foreign_kind, outputs};
+use crate::options::output_format::{OutputFormat, foreign_kind, outputs, similar_extension};
 
 /// Output format of a conversion with its options, such as [`CartonOptions`]. Clones share the options.
 #[derive(Clone, Debug)]
@@ -70,12 +70,15 @@ impl Target {
     /// [folder](output::is_given_as_folder). For another path, the output is a carton that is [assumed](Self::is_assumed).
     ///
     /// # Errors
-    /// When the extension belongs to a format that this crate does not write.
+    /// When the extension belongs to a format that this crate does not write, or is almost one that it writes.
     pub fn from_path(path: &Path) -> Result<Self, InvalidOption> {
-        match foreign_kind(path) {
-            Some(kind) => Err(InvalidOption::ForeignOutput { path: path.to_owned(), kind }),
-            None => Self::choose(None, Some(path), &[], None, false),
+        if let Some(kind) = foreign_kind(path) {
+            return Err(InvalidOption::ForeignOutput { path: path.to_owned(), kind });
         }
+        if let Some(extension) = similar_extension(path) {
+            return Err(InvalidOption::SimilarExtension { path: path.to_owned(), extension });
+        }
+        Self::choose(None, Some(path), &[], None, false)
     }
 
     /// Returns the output format that is named or has the extension of `path`, else the first one that has all the options

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use byte_source::{MappedFile, Notice, Observer, ProgressUpdate};
 use convert::{
-    CartonOptions, ConvertOptions, Note, OutputFormat, PlannedConversion, SafetensorsOptions, Target,
-    TorchOptions, TritonOptions, convert,
+    CartonOptions, ConvertOptions, InvalidOption, Note, OutputFormat, PlannedConversion, SafetensorsOptions,
+    Target, TorchOptions, TritonOptions, convert,
 };
 use open::{Cast, CastFrom, TargetLayout};
 use tensor::Dtype;
@@ -215,6 +215,18 @@ fn the_extension_of_a_path_names_the_target() {
     assert_eq!(kind("llama-3.1"), Ok("carton"));
     assert_eq!(kind("a.gguf"), Ok("gguf"));
     kind("a.onnx").expect_err("another program writes it");
+    for (typed, extension) in [
+        ("a.safetensor", "safetensors"),
+        ("a.saftensers", "safetensors"),
+        ("a.catron", "carton"),
+        ("a.ggfu", "gguf"),
+    ] {
+        let path = typed.into();
+        assert_eq!(kind(typed), Err(InvalidOption::SimilarExtension { path, extension }), "{typed}");
+    }
+    for name in ["a.tensors", "a.p", "a.pte", "a.h5", "a.bit"] {
+        assert_eq!(kind(name), Ok("carton"), "{name}");
+    }
     let options = ConvertOptions::new("a.pth").with_output("b.triton").expect("a kind of output");
     assert_eq!((options.target.format().name(), options.output), ("triton", Some("b.triton".into())));
 }
