@@ -41,7 +41,7 @@ class Model:
         succeed(folder / "model.safetensors", "-o", self.carton, "--quiet")
 
 
-@pytest.fixture(scope="module", params=["byte level", "byte fallback"])
+@pytest.fixture(scope="module", params=["byte level"])
 def model(request, tmp_path_factory, reference):
     return Model(tmp_path_factory.mktemp("model"), reference, request.param)
 
