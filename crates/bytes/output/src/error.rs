@@ -57,8 +57,8 @@ pub enum Problem {
     /// An output exists without a mark that this program wrote it.
     #[error("cannot replace {}: it was not written by torch2carton, or was changed or copied since", path.display())]
     NotOwnOutput { path: PathBuf },
-    /// A part of the path to an output is no name of a file on Windows.
-    #[error("cannot write {}: Windows gives no file the name {name:?}", path.display())]
+    /// Windows allows no file with the name of a part of the output's path.
+    #[error("cannot write {}: Windows does not allow the file name {name:?}", path.display())]
     WindowsName {
         path: PathBuf,
         /// The part of the path.

@@ -10,7 +10,7 @@ use crate::{Problem, Result};
 /// Checks the parts of an output's path on Windows.
 ///
 /// # Errors
-/// [`Problem::WindowsName`] for a part that is no name of a file there.
+/// [`Problem::WindowsName`] for a part that Windows does not allow as a file name.
 pub fn check_system_name(path: &Path) -> Result<()> {
     if cfg!(not(windows)) {
         return Ok(());

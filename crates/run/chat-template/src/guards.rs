@@ -52,7 +52,7 @@ struct Filters<'t> {
     tokens: &'t [TagToken<'t>],
     /// Number of parentheses in front of each token.
     opened: Vec<usize>,
-    /// Filters behind the token before each token.
+    /// Filters of the operands that end before each token.
     closed: Vec<Vec<&'static str>>,
 }
 

@@ -49,7 +49,7 @@ impl MetaFormat {
         if read("params.json")?.is_none() {
             return Ok(None);
         }
-        // A SentencePiece model begins with a field of a protocol buffer, which is no character of base64.
+        // A SentencePiece model begins with a field of a protocol buffer, which is not a base64 character.
         let is_text = |bytes: Vec<u8>| bytes.first().is_some_and(u8::is_ascii_graphic);
         let format = |bytes| if is_text(bytes) { Self::Llama3 } else { Self::Llama2 };
         Ok(read("tokenizer.model")?.map(format))

@@ -3,7 +3,7 @@
 /// Maximum number of tokens in a tag; real ones have less than a hundred.
 pub(crate) const TOKENS_MAX: usize = 1000;
 
-/// Words that are no operands.
+/// Words that are not operands.
 pub(crate) const WORDS: &[&str] = &["and", "or", "not", "in", "if", "else", "recursive"];
 /// Operators of two characters.
 const LONG_OPERATORS: &[&str] = &["//", "**", "==", "!=", "<=", ">="];
@@ -22,7 +22,7 @@ impl TagToken<'_> {
         self.start.saturating_add(self.text.len())
     }
 
-    /// Returns true if an operator may follow, so that a sign here is no sign of a number.
+    /// Returns true if an operator may follow, so that a sign here does not belong to a number.
     pub(crate) fn ends_operand(&self) -> bool {
         self.text.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ')' | ']' | '}' | '\'' | '"'))
             && !WORDS.contains(&self.text)

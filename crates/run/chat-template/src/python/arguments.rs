@@ -51,7 +51,7 @@ impl CallArguments {
     /// Returns the next argument, a whole number; `None` if it is left out.
     pub(super) fn optional_number(&mut self, name: &str) -> Result<Option<i64>, Error> {
         let number = |value: Value| {
-            value.as_i64().ok_or_else(|| failed(format!("the argument `{name}` is no whole number")))
+            value.as_i64().ok_or_else(|| failed(format!("the argument `{name}` is not a whole number")))
         };
         self.optional(name)?.map(number).transpose()
     }
@@ -71,5 +71,5 @@ impl CallArguments {
 }
 
 fn text_of(value: &Value, name: &str) -> Result<String, Error> {
-    value.as_str().map(str::to_owned).ok_or_else(|| failed(format!("the argument `{name}` is no text")))
+    value.as_str().map(str::to_owned).ok_or_else(|| failed(format!("the argument `{name}` is not a text")))
 }

@@ -14,7 +14,7 @@ use crate::guards::{GUARD, STORE, STRING};
 /// Arguments of a filter, by position and by name.
 type Args = Rest<ValueOrKwargs>;
 
-/// Filters of the engine that are no filters of Jinja.
+/// Filters of the engine that Jinja does not have.
 const FOREIGN: &[&str] = &["bool", "chain", "lines", "pprint", "split", "zip"];
 
 /// Adds the filters and tests to an environment.

@@ -169,7 +169,7 @@ fn affix_test(text: &str, is_prefix: bool, arguments: &mut CallArguments) -> Res
     let end = arguments.optional_number("end")?;
     let text = part(text, start, end).unwrap_or_default();
     let has = |affix: &Value| {
-        let affix = affix.as_str().ok_or_else(|| failed("the start or end of a text is no text"))?;
+        let affix = affix.as_str().ok_or_else(|| failed("the prefix or suffix is not a text"))?;
         Ok(if is_prefix { text.starts_with(affix) } else { text.ends_with(affix) })
     };
     if affixes.as_str().is_some() {
@@ -238,7 +238,7 @@ fn partition(text: &str, separator: &str, from_right: bool) -> Result<Value, Err
 fn join(state: &State<'_, '_>, separator: &str, items: &Value) -> Result<String, Error> {
     let mut out = String::new();
     for (at, item) in items.try_iter()?.enumerate() {
-        let text = item.as_str().ok_or_else(|| failed("an item to join is no text"))?;
+        let text = item.as_str().ok_or_else(|| failed("an item to join is not a text"))?;
         push_joined(state, &mut out, if at == 0 { "" } else { separator }, text)?;
     }
     Ok(out)

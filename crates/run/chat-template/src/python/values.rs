@@ -1,7 +1,7 @@
 //! Values as Python's `str`, `repr` and `json.dumps` write them.
 //!
 //! Facts: Python 3's `float.__repr__` has an exponent below 1e-4 and from 1e16, with at least two digits. `json.dumps` separates by
-//! `", "` and `": "`, and by `","` with an indentation; keys that are no texts become texts.
+//! `", "` and `": "`, and by `","` with an indentation; keys of other types become texts.
 
 use std::fmt::Write;
 

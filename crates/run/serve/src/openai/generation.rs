@@ -89,7 +89,7 @@ pub(super) fn find_model(state: &ServerState, name: &str) -> Result<Arc<ServedMo
 pub(super) fn engine(served: &ServedModel) -> Result<&TextEngine, Reject> {
     served.texts.as_ref().ok_or_else(|| {
         let name = served.name.escape_debug();
-        Reject::param("model", format!("the model `{name}` generates no texts: it is no decoder, or has no tokenizer that can be read"))
+        Reject::param("model", format!("the model `{name}` does not generate text: it is not a decoder, or its tokenizer cannot be read"))
     })
 }
 
@@ -98,7 +98,7 @@ impl GenerationPlan {
     ///
     /// # Errors
     /// Returns an error if a prompt is empty or has an unknown token, if a prompt with its answer is longer than the context, or if there
-    /// is no room: ever, or now.
+    /// is no room, either now or at all.
     pub(super) fn start(self, state: &ServerState, engine: &TextEngine) -> Result<Generation, Reject> {
         let text = &*engine.model;
         let per_prompt = self.sampling.choices;

@@ -1,4 +1,4 @@
-//! A text that is generated: the choice of its tokens, and what its client is told.
+//! A text that is being generated: its tokens are chosen, and its client is told about them.
 
 use forward::KvCache;
 use generate::{LogitChanges, Sampler, Tokenizer, log_normalizer, top_candidates};
