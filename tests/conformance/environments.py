@@ -95,11 +95,12 @@ QUANTIZED = Recipe(
     name="quantized weights",  # the methods' libraries, of which those that import many others only lend functions
     pythons=(),
     steps=(("--no-deps", "compressed-tensors==0.20.0", "bitsandbytes==0.50.2", "accelerate==1.15.0", "loguru==0.7.3", "psutil", "tqdm",
-            "torchao==0.18.0", "optimum-quanto==0.2.7", "ninja==1.13.0", "termcolor==3.1.0"),),
+            "torchao==0.18.0", "optimum-quanto==0.2.7", "ninja==1.13.0", "termcolor==3.1.0",
+            "setuptools==80.9.0", "wheel==0.45.1"),),  # the last two for the metadata of the sources
     imports="import torch, transformers, compressed_tensors, bitsandbytes, torchao, optimum.quanto",
     gigabytes=1,
     base="NEWEST",
-    sources=("gptqmodel==7.7.0", "autoawq==0.2.9", "nvidia-modelopt==0.47.0", "hqq==0.2.8.post1", "torchao==0.15.0"),
+    sources=("gptqmodel==7.7.0", "autoawq==0.2.9", "nvidia-modelopt==0.47.0", "hqq==0.2.8.post1", "torchao==0.15.0", "auto-round==0.16.1"),
 )
 MLX = Recipe(
     name="mlx",  # quantizes weights, and computes what they stand for, on a CPU
@@ -286,7 +287,7 @@ def unpack_source(python, package, folder):
     """Downloads a package without those that it needs, and unpacks it. Nothing of it is built or run but its metadata."""
     folder.mkdir(exist_ok=True)
     flags = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--dest", folder / package]
-    kind = "--only-binary" if package.startswith(("nvidia", "torchao")) else "--no-binary"
+    kind = "--only-binary" if package.startswith(("nvidia", "torchao", "auto-round")) else "--no-binary"
     command([python, "-m", "pip", "download", *flags, kind, ":all:", package])
     for archive in (folder / package).iterdir():
         shutil.unpack_archive(archive, folder / package, "zip" if archive.suffix == ".whl" else None)

@@ -139,3 +139,66 @@ def torchao_affine(seed):
         script = Path(__file__).resolve().parent / "torchao_affine.py"
         subprocess.run([sys.executable, script, source("torchao==0.15.0/torchao").parent, file, str(seed)], check=True, capture_output=True)
         return file.read_bytes(), torch.load(f"{file}.numbers")
+
+
+@functools.cache
+def auto_round_packing(file):
+    """A module of auto-round, without the packages that its others import."""
+    def load(name, path):
+        spec = importlib.util.spec_from_file_location(name, source(f"auto-round==*/{path}"))
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    for name in "auto_round", "auto_round.utils", "auto_round_extension", "auto_round_extension.torch":
+        sys.modules.setdefault(name, types.ModuleType(name))
+    sys.modules["auto_round.utils"].get_packing_device = lambda device: "cpu"
+    load("auto_round.utils.bit_packing", "auto_round/utils/bit_packing.py")
+    load("auto_round_extension.torch.qlinear_torch", "auto_round_extension/torch/qlinear_torch.py")
+    return load("auto_round_loaded." + file.split("/")[-1], file + ".py")
+
+
+def auto_round(packing, bits, group, weight):
+    """A layer as auto-round packs it, with any zero points in a group, and the numbers that its classes multiply with."""
+    rows, cols = weight.shape
+    size = cols if group == -1 else group
+    groups = weight.reshape(rows, cols // size, size)
+    low, high = groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
+    scales = ((high - low) / (2**bits - 1)).clamp(min=1e-5)
+    zeros = (-low / scales).round().clamp(1, 2**bits - 1)
+    linear = torch.nn.Linear(cols, rows)
+    linear.weight.data = weight
+    any_zeros = lambda layer: layer.qzeros[0].random_(-(2**31), 2**31)
+    if packing.endswith("awq"):
+        module = auto_round_packing("auto_round/export/export_to_awq/utils")
+        layer = module.WQLinear_GEMM.from_linear(linear, bits, group, scales=scales.T.contiguous(), zeros=zeros.T.contiguous(), device="cpu")
+        any_zeros(layer)
+        numbers = module.dequantize_gemm(layer.qweight, layer.qzeros, layer.scales, bits, size)
+    else:
+        file = "auto_round_extension/torch/qlinear_torch" + ("_zp" if packing.endswith("auto_gptq") else "")
+        layer = auto_round_packing(file).QuantLinear(bits, group, cols, rows, bias=True, g_idx=packing.endswith("gptqmodel"))
+        layer.device = "cpu"
+        layer.pack(linear, scales, zeros, None, device="cpu")
+        any_zeros(layer)
+        bias, layer.bias = layer.bias, None
+        numbers = layer(torch.eye(cols, dtype=torch.float16))
+        layer.bias = bias
+    return dict(layer.state_dict()) | {"bias": layer.bias.detach()}, numbers.T.contiguous()
+
+
+def auto_round_settings(names, config):
+    """Bits and group of each layer by auto-round's own rule."""
+    root = torch.nn.Module()
+    for name in [*names, "lm_head"]:
+        *parents, last = name.split(".")
+        parent = root
+        for part in parents:
+            if not hasattr(parent, part):
+                parent.add_module(part, torch.nn.Module())
+            parent = getattr(parent, part)
+        parent.add_module(last, torch.nn.Linear(1, 1))
+    namespace = {"re": re, "SUPPORTED_LAYER_TYPES": (torch.nn.Linear,)}
+    functions(source("auto-round==*/auto_round/inference/utils.py"), ("_expand_regex_config",), namespace)
+    extra = dict(config["extra_config"])
+    expanded = namespace["_expand_regex_config"](extra, extra, names, root)
+    return {name: tuple(expanded.get(name, {}).get(key, config[key]) for key in ("bits", "group_size")) for name in names}

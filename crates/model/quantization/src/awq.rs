@@ -1,8 +1,8 @@
-//! AWQ: codes of four bits with a scale and a zero point for each group of input channels.
+//! AWQ: codes of four bits, or of up to seven in auto-round, with a scale and a zero point for each group of input channels.
 //!
-//! Facts: `dequantize_gemm` in `awq/utils/packing_utils.py` of autoawq 0.2.9. `qweight` is `[in, out / 8]`, `qzeros`
-//! `[groups, out / 8]`, `scales` `[groups, out]`. A word has output channels in the order 0, 2, 4, 6, 1, 3, 5, 7 from the
-//! lowest bits on, in weights and in zero points. The product is rounded to the dtype of the scales.
+//! Facts: `dequantize_gemm` in `awq/utils/packing_utils.py` of autoawq 0.2.9, and `unpack_awq_bitstream` of auto-round 0.16.1. `qweight` is
+//! `[in, out · bits / 32]`, `qzeros` `[groups, out · bits / 32]`, `scales` `[groups, out]`. Words have output channels in the order 0, 2, 4,
+//! 6, 1, 3, 5, 7 from the lowest bits on, in weights and in zero points. The product is rounded to the dtype of the scales.
 
 use std::sync::Arc;
 
@@ -32,13 +32,19 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     if !version.eq_ignore_ascii_case("gemm") {
         return Err(survey.config.unsupported("version", "`gemm`"));
     }
+    let size = survey.config.members.get("group_size").or_else(|| survey.config.members.get("q_group_size"));
+    let group_size = size.and_then(serde_json::Value::as_i64);
     for module in survey.stems(".qweight") {
-        add(survey, &module)?;
+        add(survey, &module, 4, group_size)?;
     }
     Ok(())
 }
 
-fn add(survey: &mut Survey<'_>, module: &str) -> Result<()> {
+/// Adds a layer.
+///
+/// # Errors
+/// When a companion is missing, or has another shape or dtype than the scheme.
+pub(crate) fn add(survey: &mut Survey<'_>, module: &str, bits: u32, group_size: Option<i64>) -> Result<()> {
     let weight = format!("{module}.weight");
     let [qweight, qzeros, scales] = COMPANIONS else { return Ok(()) };
     let part = |suffix: &str| format!("{module}{suffix}");
@@ -51,15 +57,17 @@ fn add(survey: &mut Survey<'_>, module: &str) -> Result<()> {
     };
     let [cols, width] = words.shape() else { return Err(wrong("two dimensions").into()) };
     let (cols, width) = (*cols, *width);
-    let rows = width.saturating_mul(8);
+    let (stored_bits, wide) = (width.saturating_mul(32), u64::from(bits));
+    let rows = stored_bits.checked_div(wide).filter(|rows| rows.is_multiple_of(8));
+    let rows = rows.filter(|_| stored_bits.is_multiple_of(wide));
+    let rows = rows.ok_or_else(|| wrong("a multiple of the bits of a code in the last dimension"))?;
     if rows == 0 || cols == 0 {
         return Err(wrong("at least one element").into());
     }
     check(words, &part(qweight), Dtype::Int32, &[cols, width])?;
     let scale = survey.companion(&weight, &part(scales))?;
     let groups = scale.shape().first().copied().unwrap_or(0);
-    let size = survey.config.members.get("group_size").or_else(|| survey.config.members.get("q_group_size"));
-    let group = match size.and_then(serde_json::Value::as_i64) {
+    let group = match group_size {
         Some(size) if size > 0 => u64::try_from(size).unwrap_or(cols),
         Some(_) => cols,
         None => cols.checked_div(groups).unwrap_or(cols),
@@ -81,18 +89,18 @@ fn add(survey: &mut Survey<'_>, module: &str) -> Result<()> {
     let kernel = ColumnScaled {
         codes: ColumnCodes {
             operand,
-            packing: Packing::AlongRows,
+            packing: Packing::AlongRows { bits },
             word_rows: cols,
             width,
             values: offset_values(0.0),
         },
         scales: ScaleGrid::plain(scale_operand, (groups, rows)),
-        zeros: Zeros::Awq { operand: zeros, width },
+        zeros: Zeros::Awq { operand: zeros, bits, width },
         group,
         groups: None,
     };
     let recognised = Recognised {
-        scheme: format!("AWQ, 4 bits, {}", group_text(group, cols)),
+        scheme: format!("AWQ, {bits} bits, {}", group_text(group, cols)),
         shape: vec![rows, cols],
         library_dtype: scale.dtype(),
         default_dtype: scale.dtype(),

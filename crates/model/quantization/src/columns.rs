@@ -37,12 +37,33 @@ pub(crate) enum Packing {
     /// A column of words is a row of the result: 32 codes of consecutive columns in as many words as a code has bits, the
     /// lowest bits first.
     AlongColumns { bits: u32 },
-    /// A word has the codes of eight consecutive rows of the result, in AWQ's order.
-    AlongRows,
+    /// A row of words has the codes of consecutive rows of the result, eight at a time in AWQ's order, the lowest bits first. A
+    /// code may continue in the next word.
+    AlongRows { bits: u32 },
 }
 
-/// Shift of the code of each of eight rows in a word of AWQ: order 0, 2, 4, 6, 1, 3, 5, 7.
-pub(crate) const AWQ_SHIFTS: [u32; 8] = [0, 16, 4, 20, 8, 24, 12, 28];
+/// Place of each of eight rows among their codes in AWQ: order 0, 2, 4, 6, 1, 3, 5, 7.
+const AWQ_PLACES: [u64; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
+
+/// Returns the first bit of the code of a row in AWQ, in a row of words.
+fn awq_bit(row: u64, bits: u32) -> u64 {
+    let place = usize::try_from(row % 8).ok().and_then(|row| AWQ_PLACES.get(row)).copied();
+    (row / 8 * 8 + place.unwrap_or(0)) * u64::from(bits)
+}
+
+/// Returns the words that have the codes of rows in AWQ.
+fn awq_words(rows: &Range<u64>, bits: u32) -> Range<u64> {
+    let bits = u64::from(bits);
+    rows.start / 8 * 8 * bits / 32..(rows.end.div_ceil(8) * 8 * bits).div_ceil(32)
+}
+
+/// Returns the code that begins at a bit of words.
+fn code_at(words: &[u32], bit: u64, bits: u32) -> u8 {
+    let at = usize::try_from(bit / 32).unwrap_or(usize::MAX);
+    let word = |at: usize| u64::from(words.get(at).copied().unwrap_or(0));
+    let [low, ..] = ((word(at) | (word(at.saturating_add(1)) << 32)) >> (bit % 32)).to_le_bytes();
+    low & u8::MAX.checked_shr(8_u32 - bits).unwrap_or(0)
+}
 
 /// Number of rows that are computed together: as many as have their codes in one cache line.
 const BLOCK_ROWS: usize = 16;
@@ -62,11 +83,20 @@ pub(crate) struct ColumnScaled {
 /// Zero points of groups, stored like the codes.
 #[derive(Debug)]
 pub(crate) enum Zeros {
-    /// Words with the zero points of consecutive rows of the result, the lowest bits first. Each word, or if a zero point may
-    /// be in two words each zero point, has one added to each of its zero points.
-    Gptq { operand: Operand, bits: u32, width: u64, adds_one: bool },
-    /// Words with the zero points of eight rows, in AWQ's order.
-    Awq { operand: Operand, width: u64 },
+    /// Words with the zero points of consecutive rows of the result, the lowest bits first.
+    Gptq { operand: Operand, bits: u32, width: u64, stored: StoredZeros },
+    /// Words with the zero points of rows, in AWQ's order.
+    Awq { operand: Operand, bits: u32, width: u64 },
+}
+
+/// What a stored zero point of GPTQ is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoredZeros {
+    Same,
+    /// One less. The ones are added to whole words, or if a zero point may be in two words to each zero point, which has no more bits then.
+    LessInWords,
+    /// One less. A one is added to each.
+    Less,
 }
 
 impl Zeros {
@@ -77,8 +107,9 @@ impl Zeros {
         rows: &Range<u64>,
     ) -> byte_source::Result<Vec<f32>> {
         let (operand, bits, width) = match self {
-            Self::Gptq { operand, bits, width, .. } => (operand, u64::from(*bits), *width),
-            Self::Awq { operand, width } => (operand, 4, *width),
+            Self::Gptq { operand, bits, width, .. } | Self::Awq { operand, bits, width } => {
+                (operand, u64::from(*bits), *width)
+            }
         };
         // Words in which the zero points of whole runs of 32 rows begin and end.
         let first = rows.start - rows.start % 32;
@@ -97,41 +128,40 @@ impl Zeros {
         let mut zeros = Vec::with_capacity(wanted * bytes.len().checked_div(row_len).unwrap_or(0));
         for group in bytes.chunks(row_len) {
             let words = group.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+            let words: Vec<u32> = words.collect();
+            let rows = skipped..skipped + wanted;
             match self {
-                Self::Gptq { bits, adds_one, .. } => {
-                    let words: Vec<u32> = words.collect();
-                    let zero = |row| f32::from(gptq_zero(&words, *bits, row, *adds_one));
-                    zeros.extend((skipped..skipped + wanted).map(zero));
+                Self::Gptq { bits, stored, .. } => {
+                    zeros.extend(rows.map(|row| f32::from(gptq_zero(&words, *bits, row, *stored))));
                 }
-                Self::Awq { .. } => {
-                    let codes = words
-                        .flat_map(|word| AWQ_SHIFTS.map(|shift| word.checked_shr(shift).unwrap_or(0) & 15));
-                    #[expect(clippy::cast_possible_truncation, reason = "it has four bits")]
-                    zeros.extend(codes.skip(skipped).take(wanted).map(|code| f32::from(code as u8)));
-                }
+                Self::Awq { bits, .. } => zeros
+                    .extend(rows.map(|row| f32::from(code_at(&words, awq_bit(row as u64, *bits), *bits)))),
             }
         }
         Ok(zeros)
     }
 }
 
-/// Returns a zero point of GPTQ. Version 1 stores zero points minus one. gptqmodel adds the ones to whole words, so that one
-/// that overflows is carried into the next, and to single numbers if they have three bits.
-fn gptq_zero(words: &[u32], bits: u32, row: usize, adds_one: bool) -> u8 {
+/// Returns a zero point of GPTQ. gptqmodel adds the ones to whole words, so that one that overflows is carried into the next.
+fn gptq_zero(words: &[u32], bits: u32, row: usize, stored: StoredZeros) -> u16 {
     let ones = match bits {
         2 => 0x5555_5555,
         4 => 0x1111_1111,
         8 => 0x0101_0101,
         _ => 0,
     };
-    let ones = if adds_one { ones } else { 0 };
-    let single = u8::from(adds_one && ones == 0);
-    let word = |at: usize| words.get(at).copied().unwrap_or(0).wrapping_add(ones);
-    let bit = row * bits as usize;
-    let pair = u64::from(word(bit / 32)) | (u64::from(word(bit / 32 + 1)) << 32);
-    let [low, ..] = (pair >> (bit % 32)).to_le_bytes();
-    let mask = u8::MAX.checked_shr(8_u32 - bits).unwrap_or(0);
-    (low & mask).wrapping_add(single) & mask
+    let ones = if stored == StoredZeros::LessInWords { ones } else { 0 };
+    let at = row * bits as usize;
+    let words = words.get(at / 32..).unwrap_or_default().iter().take(2);
+    let words: Vec<u32> = words.map(|word| word.wrapping_add(ones)).collect();
+    let code = code_at(&words, at as u64 % 32, bits);
+    match stored {
+        StoredZeros::Less => u16::from(code) + 1,
+        StoredZeros::LessInWords if ones == 0 => {
+            u16::from(code.wrapping_add(1) & u8::MAX.checked_shr(8_u32 - bits).unwrap_or(0))
+        }
+        _ => code.into(),
+    }
 }
 
 impl ColumnCodes {
@@ -143,7 +173,7 @@ impl ColumnCodes {
                 let word = |col: u64| col * u64::from(bits);
                 (word(cols.start) / 32, word(cols.end).div_ceil(32).min(self.word_rows), rows.clone())
             }
-            Packing::AlongRows => (cols.start, cols.end, rows.start / 8..rows.end.div_ceil(8)),
+            Packing::AlongRows { bits } => (cols.start, cols.end, awq_words(rows, bits)),
         };
         let before = matrix * self.word_rows;
         let start = (before + first) * self.width + words.start;
@@ -188,16 +218,13 @@ impl ColumnCodes {
                     has -= bits;
                 }
             }
-            Packing::AlongRows => {
-                let words_per_row = area.rows.end.div_ceil(8) - area.rows.start / 8;
-                let at = area.rows.start + row as u64;
-                let column = within(at / 8 - area.rows.start / 8);
-                let shift = AWQ_SHIFTS.get(within(at % 8)).copied().unwrap_or(0);
-                let column = words.iter().skip(column).step_by(within(words_per_row).max(1));
-                for (code, word) in out.iter_mut().zip(column) {
-                    let [low, ..] =
-                        (u32::from_le_bytes(*word).checked_shr(shift).unwrap_or(0) & 15).to_le_bytes();
-                    *code = low;
+            Packing::AlongRows { bits } => {
+                let part = awq_words(&area.rows, bits);
+                let bit = awq_bit(area.rows.start + row as u64, bits).saturating_sub(part.start * 32);
+                let stored = words.chunks(within(part.end - part.start).max(1));
+                for (code, stored) in out.iter_mut().zip(stored) {
+                    let word = |at: u64| stored.get(within(at)).map_or(0, |word| u32::from_le_bytes(*word));
+                    *code = code_at(&[word(bit / 32), word(bit / 32 + 1)], bit % 32, bits);
                 }
             }
         }
@@ -243,10 +270,10 @@ impl ColumnCodes {
                     (left, skipped) = (later, 0);
                 }
             }
-            Packing::AlongRows => {
+            Packing::AlongRows { .. } => {
                 let find = |code: u32| table.get((code & 15) as usize).copied().unwrap_or_default();
                 let width = width.div_ceil(8).max(1);
-                let shift = AWQ_SHIFTS.get(row % 8).copied().unwrap_or_default();
+                let shift = u32::try_from(awq_bit(row as u64 % 8, 4)).unwrap_or(0);
                 let first = col * width + row / 8;
                 let column = words.get(first..).unwrap_or_default().iter().step_by(width);
                 for (out, word) in out.iter_mut().zip(column) {
@@ -267,10 +294,8 @@ impl Kernel for ColumnScaled {
     }
 
     fn scattered_bits(&self) -> Option<u64> {
-        Some(match self.codes.packing {
-            Packing::AlongColumns { bits } => bits.into(),
-            Packing::AlongRows => 4,
-        })
+        let (Packing::AlongColumns { bits } | Packing::AlongRows { bits }) = self.codes.packing;
+        Some(bits.into())
     }
 
     fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> byte_source::Result<Loaded> {
@@ -337,7 +362,7 @@ impl Kernel for ColumnScaled {
         };
         let is_suited = match self.codes.packing {
             Packing::AlongColumns { bits } => bits == 4,
-            Packing::AlongRows => area.rows.start.is_multiple_of(8),
+            Packing::AlongRows { bits } => bits == 4 && area.rows.start.is_multiple_of(8),
         };
         let is_whole = group > 0 && group.is_multiple_of(8) && area.cols.start == 0 && cols.is_multiple_of(8);
         if encoder.size() != 2 || self.groups.is_some() || !is_suited || !is_whole {

@@ -13,6 +13,9 @@ pub enum Problem {
     /// The configuration names a method that this crate does not know.
     #[error("the weights are quantized with `{}`, which is not known; the known methods are {known}", method.escape_debug())]
     UnknownMethod { method: String, known: String },
+    /// The configuration names a method whose numbers this crate does not compute.
+    #[error("the weights are quantized with `{method}`, whose numbers are not computed: {reason}")]
+    NotComputed { method: String, reason: &'static str },
     /// The configuration has a value for which no arithmetic is known.
     #[error("{method}: `{key}` is {found}, expected {expected}")]
     Unsupported { method: String, key: String, found: String, expected: String },
@@ -53,7 +56,7 @@ pub enum Problem {
 details! {
     Problem {
         Option: NotQuantized;
-        Unsupported: UnknownMethod, Unsupported, UnknownCodes;
+        Unsupported: UnknownMethod, NotComputed, Unsupported, UnknownCodes;
         Input: Document, NothingQuantized, MissingCompanion, UnusedCompanion, Shape, Dtype, Content, SameName;
     }
 }

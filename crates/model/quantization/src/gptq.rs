@@ -12,7 +12,7 @@ use serde_json::Value;
 use tensor::{Dtype, Tensor};
 
 use crate::code_values::offset_values;
-use crate::columns::{ColumnCodes, ColumnScaled, Packing, Zeros};
+use crate::columns::{ColumnCodes, ColumnScaled, Packing, StoredZeros, Zeros};
 use crate::dequantized::Matrices;
 use crate::scales::ScaleGrid;
 use crate::survey::{Draft, Recognised, Survey};
@@ -30,9 +30,9 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     let bits = bits.ok_or_else(|| survey.config.unsupported("bits", "2, 3, 4 or 8"))?;
     let group_size = survey.config.members.get("group_size").and_then(Value::as_i64);
     let format = survey.config.text("checkpoint_format").unwrap_or("gptq");
-    let adds_one = match format {
-        "gptq" | "" => true,
-        "gptq_v2" => false,
+    let zeros = match format {
+        "gptq" | "" => StoredZeros::LessInWords,
+        "gptq_v2" => StoredZeros::Same,
         _ => return Err(survey.config.unsupported("checkpoint_format", "`gptq` or `gptq_v2`")),
     };
     let rules = ModuleRule::all(survey)?;
@@ -44,7 +44,7 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
         let layout = ModuleLayout {
             bits: rule.and_then(|rule| rule.bits).unwrap_or(bits),
             group_size: rule.and_then(|rule| rule.group_size).or(group_size),
-            adds_one,
+            zeros,
         };
         add(survey, &module, layout)?;
     }
@@ -57,8 +57,7 @@ pub(crate) struct ModuleLayout {
     pub(crate) bits: u32,
     /// Input channels in a group; not positive for one group of all.
     pub(crate) group_size: Option<i64>,
-    /// True if stored zero points are one less than zero points.
-    pub(crate) adds_one: bool,
+    pub(crate) zeros: StoredZeros,
 }
 
 /// Rule of `dynamic`, gptqmodel's settings for some of the modules. The first one that matches a name applies.
@@ -108,7 +107,7 @@ impl ModuleRule {
 }
 
 /// Returns a number of bits that codes may have; `None` for any other value.
-pub(crate) fn bits_from(value: &Value) -> Option<u32> {
+fn bits_from(value: &Value) -> Option<u32> {
     let bits = value.as_u64().and_then(|bits| u32::try_from(bits).ok())?;
     matches!(bits, 2 | 3 | 4 | 8).then_some(bits)
 }
@@ -132,7 +131,7 @@ pub(crate) fn check(tensor: &Tensor, name: &str, dtype: Dtype, shape: &[u64]) ->
 /// # Errors
 /// When a companion is missing, or has another shape or dtype than the scheme.
 pub(crate) fn add(survey: &mut Survey<'_>, module: &str, layout: ModuleLayout) -> Result<()> {
-    let ModuleLayout { bits, group_size, adds_one } = layout;
+    let ModuleLayout { bits, group_size, zeros: stored } = layout;
     let weight = format!("{module}.weight");
     let [qweight, qzeros, scales, g_idx] = COMPANIONS else { return Ok(()) };
     let part = |suffix: &str| format!("{module}{suffix}");
@@ -191,7 +190,7 @@ pub(crate) fn add(survey: &mut Survey<'_>, module: &str, layout: ModuleLayout) -
             values: offset_values(0.0),
         },
         scales: ScaleGrid::plain(scale_operand, (groups, rows)),
-        zeros: Zeros::Gptq { operand: zeros, bits, width: zeros_width, adds_one },
+        zeros: Zeros::Gptq { operand: zeros, bits, width: zeros_width, stored },
         group,
         groups: indices.filter(|_| is_ordered),
     };

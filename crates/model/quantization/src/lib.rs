@@ -24,6 +24,7 @@
 
 mod auto_round;
 mod awq;
+mod bitnet;
 mod bitsandbytes;
 mod block_scaled;
 mod code_values;

@@ -1,8 +1,10 @@
-//! Folders of MLX: integers with a scale and a bias for each group of input channels, MXFP4, NVFP4 and MXFP8.
+//! Folders of MLX: integers with a scale and a bias for each group of input channels, MXFP4, NVFP4 and MXFP8; and integers of
+//! `transformers` for Metal.
 //!
 //! Facts: `mx.dequantize` of mlx 0.32.4 on the CPU, `nn.quantize`, and `load_model` of mlx-lm 0.32.2. The words of a row are a stream of
 //! codes, the lowest bits first. Integers are multiplied and then added in the dtype of the scales. Other codes are numbers, whose
 //! product with the scale is exact in bfloat16; with a global scale, the scale is multiplied by a 2688th of it in float32 first.
+//! `_affine_dequantize_tensor` of `transformers` 5.23 multiplies and adds in float32, and rounds to the dtype of the scales.
 
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ use crate::{Problem, Result};
 
 /// Suffixes of tensors that mean nothing without codes.
 pub(crate) const COMPANIONS: &[&str] = &[".scales", ".biases", ".global_scale"];
+/// The same for `metal` of `transformers`.
+pub(crate) const METAL_COMPANIONS: &[&str] = &[".scales", ".qbiases"];
 /// Largest magnitude of a number of NVFP4 times that of its scale, by which a global scale is divided.
 const NVFP4_UNIT: f32 = 448.0 * 6.0;
 
@@ -43,17 +47,40 @@ struct Mode {
     bits: &'static [u64],
     /// Channels of a group, the usual ones first.
     groups: &'static [u64],
+    affine: Option<Affine>,
 }
 
-const AFFINE: Mode =
-    Mode { name: "affine", shown: "affine", bits: &[4, 2, 3, 5, 6, 8], groups: &[64, 32, 128, 16] };
-const NVFP4: Mode = Mode { name: "nvfp4", shown: "NVFP4", bits: &[4], groups: &[16] };
+/// How integers become numbers.
+#[derive(Clone, Copy, Debug)]
+struct Affine {
+    /// Name of the biases in a module.
+    biases: &'static str,
+    /// True if the product is rounded to the dtype of the scales before the bias is added.
+    rounds_product: bool,
+}
+
+const AFFINE: Mode = Mode {
+    name: "affine",
+    shown: "MLX, affine",
+    bits: &[4, 2, 3, 5, 6, 8],
+    groups: &[64, 32, 128, 16],
+    affine: Some(Affine { biases: "biases", rounds_product: true }),
+};
+const NVFP4: Mode = Mode { name: "nvfp4", shown: "MLX, NVFP4", bits: &[4], groups: &[16], affine: None };
 const MODES: &[Mode] = &[
     AFFINE,
     NVFP4,
-    Mode { name: "mxfp4", shown: "MXFP4", bits: &[4], groups: &[32] },
-    Mode { name: "mxfp8", shown: "MXFP8", bits: &[8], groups: &[32] },
+    Mode { name: "mxfp4", shown: "MLX, MXFP4", bits: &[4], groups: &[32], affine: None },
+    Mode { name: "mxfp8", shown: "MLX, MXFP8", bits: &[8], groups: &[32], affine: None },
 ];
+/// `metal` of `transformers`, whose groups may have any size.
+const METAL: Mode = Mode {
+    name: "metal",
+    shown: "Metal",
+    bits: &[4, 2, 8],
+    groups: &[64],
+    affine: Some(Affine { biases: "qbiases", rounds_product: false }),
+};
 
 /// Layout of the codes of a layer.
 #[derive(Clone, Copy, Debug)]
@@ -78,12 +105,26 @@ impl Format {
         let names = || MODES.iter().map(|mode| mode.name).collect::<Vec<_>>().join(", ");
         let mode = *mode.ok_or_else(|| unsupported("mode", names()))?;
         let number = |key: &str, known: &[u64]| {
-            let found = settings.get(key).map_or_else(|| known.first().copied(), Value::as_u64);
-            let texts = || known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            found.filter(|it| known.contains(it)).ok_or_else(|| unsupported(key, texts()))
+            number_of(settings, key, known).filter(|it| known.contains(it)).ok_or_else(|| {
+                unsupported(key, known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+            })
         };
         let bits = u32::try_from(number("bits", mode.bits)?).unwrap_or_default();
         Ok(Self { mode, bits, group: number("group_size", mode.groups)? })
+    }
+
+    /// Reads the settings of `metal`.
+    ///
+    /// # Errors
+    /// When they are not those of its kernels.
+    fn of_metal(config: &QuantizationConfig) -> Result<Self> {
+        let number = |key: &str, usual: &[u64]| number_of(&config.members, key, usual);
+        let bits = number("bits", METAL.bits).filter(|it| METAL.bits.contains(it));
+        let bits = bits.and_then(|it| u32::try_from(it).ok());
+        let bits = bits.ok_or_else(|| config.unsupported("bits", "2, 4 or 8"))?;
+        let group = number("group_size", METAL.groups).filter(|it| *it > 0);
+        let group = group.ok_or_else(|| config.unsupported("group_size", "a positive number"))?;
+        Ok(Self { mode: METAL, bits, group })
     }
 
     /// Returns the settings of a layer; `None` if the configuration says that it is not quantized.
@@ -101,9 +142,14 @@ impl Format {
 
     fn text(self, cols: u64) -> String {
         let Self { mode, bits, group } = self;
-        let bits = if mode.name == AFFINE.name { format!(", {bits} bits") } else { String::new() };
-        format!("MLX, {}{bits}, {}", mode.shown, group_text(group, cols))
+        let bits = if mode.affine.is_some() { format!(", {bits} bits") } else { String::new() };
+        format!("{}{bits}, {}", mode.shown, group_text(group, cols))
     }
+}
+
+/// Returns a setting, or the usual one if there is none; `None` if it is not a number.
+fn number_of(settings: &Map<String, Value>, key: &str, usual: &[u64]) -> Option<u64> {
+    settings.get(key).map_or_else(|| usual.first().copied(), Value::as_u64)
 }
 
 /// Adds all layers with scales.
@@ -126,6 +172,18 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     split_others(survey, names)
 }
 
+/// Adds all layers with scales that `transformers` packed for Metal.
+///
+/// # Errors
+/// When a setting is not one of its kernels, or a companion is missing or has another shape or dtype.
+pub(crate) fn recognise_metal(survey: &mut Survey<'_>) -> Result<()> {
+    let format = Format::of_metal(&survey.config)?;
+    for module in survey.stems(".scales") {
+        add(survey, MlxNames::Unknown, &module, format)?;
+    }
+    Ok(())
+}
+
 /// Gives the experts of layers that are not quantized, and the biases of all, their own tensors.
 fn split_others(survey: &mut Survey<'_>, names: MlxNames) -> Result<()> {
     for (name, tensor) in survey.tensors {
@@ -140,7 +198,7 @@ fn split_others(survey: &mut Survey<'_>, names: MlxNames) -> Result<()> {
 
 fn add(survey: &mut Survey<'_>, names: MlxNames, module: &str, format: Format) -> Result<()> {
     let Format { mode, bits, group } = format;
-    let is_affine = mode.name == AFFINE.name;
+    let is_affine = mode.affine.is_some();
     let part = |suffix: &str| format!("{module}.{suffix}");
     let (weight, scales_name) = (part("weight"), part("scales"));
     let words = survey.companion(&scales_name, &weight)?;
@@ -179,7 +237,7 @@ fn add(survey: &mut Survey<'_>, names: MlxNames, module: &str, format: Format) -
         stored.push((name, tensor));
         Ok::<_, crate::Error>(())
     };
-    optional("biases", is_affine, dtype, &grid)?;
+    optional(mode.affine.map_or("", |it| it.biases), is_affine, dtype, &grid)?;
     let is_global = mode.name == NVFP4.name && survey.get(&part("global_scale")).is_some();
     optional("global_scale", is_global, Dtype::Float32, before)?;
     let positions: Vec<usize> = stored.iter().filter_map(|(name, _)| survey.tensors.position(name)).collect();
@@ -232,17 +290,17 @@ fn kernel(
     let mut operands = operands.into_iter();
     let missing = || Problem::Content { tensor: draft_name(stored), problem: "it has no scales".to_owned() };
     let (codes, scales) = operands.next().zip(operands.next()).ok_or_else(missing)?;
-    let values = match (mode.name, bits) {
-        ("affine", _) => offset_values(0.0),
+    let values = match (mode.affine, bits) {
+        (Some(_), _) => offset_values(0.0),
         (_, 4) => nibble_values(&E2M1),
         _ => dtype_values(Dtype::Float8E4M3Fn),
     };
     let pitch = matrices.cols.saturating_mul(bits.into()).checked_div(8).unwrap_or(0);
     let codes = CodeRows { operand: codes, bits, order: CodeOrder::LowFirst, pitch, values };
     let size = (matrices.rows, matrices.cols.checked_div(group).unwrap_or(0));
-    if mode.name == AFFINE.name {
+    if let Some(affine) = mode.affine {
         let biases = operands.next().ok_or_else(missing)?;
-        let dtype = scales.dtype();
+        let dtype = if affine.rounds_product { scales.dtype() } else { Dtype::Float32 };
         let (scales, biases) = (ScaleGrid::plain(scales, size), ScaleGrid::plain(biases, size));
         return Ok(Arc::new(AffineRows { codes, scales, biases, group, rows: matrices.rows, dtype }));
     }
@@ -263,7 +321,7 @@ fn draft_name(stored: &[(String, Tensor)]) -> String {
     stored.first().map(|(name, _)| name.clone()).unwrap_or_default()
 }
 
-/// Kernel that computes `code · scale + bias`, both results rounded.
+/// Kernel that computes `code · scale + bias`.
 #[derive(Debug)]
 struct AffineRows {
     codes: CodeRows,
@@ -272,6 +330,7 @@ struct AffineRows {
     group: u64,
     /// Rows of a matrix.
     rows: u64,
+    /// Dtype that the product is rounded to.
     dtype: Dtype,
 }
 

@@ -7,8 +7,8 @@ use crate::hqq_description::described_codes;
 use crate::quantized_model::QuantizedModel;
 use crate::survey::Survey;
 use crate::{
-    Codes, Problem, QuantizationDocuments, Result, auto_round, awq, bitsandbytes, comfy, compressed_tensors,
-    float8, gguf, gptq, hqq, mlx, modelopt, mxfp4, pytorch, quanto, torchao,
+    Codes, Problem, QuantizationDocuments, Result, auto_round, awq, bitnet, bitsandbytes, comfy,
+    compressed_tensors, float8, gguf, gptq, hqq, mlx, modelopt, mxfp4, pytorch, quanto, torchao,
 };
 
 /// Row of the table.
@@ -117,6 +117,20 @@ const SCHEMES: &[Scheme] = &[
         companions: mlx::COMPANIONS,
     },
     Scheme {
+        methods: &["metal"],
+        recognise: mlx::recognise_metal,
+        is_present: |_| false,
+        markers: &[],
+        companions: mlx::METAL_COMPANIONS,
+    },
+    Scheme {
+        methods: &["bitnet"],
+        recognise: bitnet::recognise,
+        is_present: |_| false,
+        markers: &[],
+        companions: bitnet::COMPANIONS,
+    },
+    Scheme {
         methods: &["gguf"],
         recognise: gguf::recognise,
         is_present: gguf::is_present,
@@ -130,6 +144,19 @@ const SCHEMES: &[Scheme] = &[
         markers: &[],
         companions: &[],
     },
+];
+
+/// Methods whose numbers are not computed, each with the reason and what to do.
+const NOT_COMPUTED: &[(&str, &str)] = &[
+    (
+        "fp_quant",
+        "its weights are rotated by a matrix, and only its own kernels for GPUs pack them; quantize the original model with another method",
+    ),
+    (
+        "nvfp4",
+        "a kernel for GPUs packs them in an order of its own; NVFP4 of ModelOpt or compressed-tensors can be read",
+    ),
+    ("quark", "its own format differs from file to file; what Quark exports as `fp8` or `awq` can be read"),
 ];
 
 /// Returns false if [`recognise`] returns `None` for tensors with these names, none of which consists of several parts.
@@ -148,6 +175,9 @@ pub fn is_possible<'n>(documents: &QuantizationDocuments, mut names: impl Iterat
 pub fn recognise(documents: &QuantizationDocuments, tensors: &Tensors) -> Result<Option<QuantizedModel>> {
     let Some((config, scheme)) = find(documents, tensors)? else { return Ok(None) };
     let Some(scheme) = scheme else {
+        if let Some((_, reason)) = NOT_COMPUTED.iter().find(|(method, _)| *method == config.method) {
+            return Err(Problem::NotComputed { method: config.method, reason }.into());
+        }
         let known: Vec<&str> = SCHEMES.iter().flat_map(|scheme| scheme.methods).copied().collect();
         return Err(Problem::UnknownMethod { method: config.method, known: known.join(", ") }.into());
     };

@@ -74,39 +74,6 @@ pub(crate) fn bytes(tensor: &Tensor) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of the numbers of a model whose configuration is changed.
-fn numbers(name: &str, changes: &[(&str, &str)]) -> Vec<Vec<u8>> {
-    let path = models().into_iter().find(|path| path.ends_with(name)).expect("it exists");
-    let mut documents = documents(&path);
-    for (from, to) in changes {
-        let text = documents.config.take().expect("a configuration");
-        assert!(text.contains(from), "{text}");
-        documents.config = Some(text.replace(from, to));
-    }
-    let tensors = stored(&path);
-    let model = recognise(&documents, &tensors).expect("it is whole").expect("it is quantized");
-    let (tensors, _) = model.dequantize(&tensors, |it| it.library_dtype).expect("names");
-    tensors.iter().map(|(_, tensor)| bytes(tensor)).collect()
-}
-
-#[test]
-fn packings_of_auto_round_are_those_of_gptq_and_awq() {
-    let extra =
-        r#""bits": 8, "extra_config": {"model.layers.0.q_proj": {"bits": 4}, "lm_head": {"bits": 16}}"#;
-    for (name, packing, format, bits) in [
-        ("gptq_4_v1", "auto_round:auto_gptq", "\"checkpoint_format\": \"gptq\"", extra),
-        ("gptq_4_v2", "auto_round:gptqmodel", "\"checkpoint_format\": \"gptq_v2\"", extra),
-        ("gptq_4_v2", "auto_round", "\"checkpoint_format\": \"gptq_v2\"", extra),
-        ("awq_gemm", "auto_round:auto_awq", "\"zero_point\": true", "\"bits\": 4"),
-    ] {
-        let method = if name == "awq_gemm" { "\"awq\"" } else { "\"gptq\"," };
-        let to = if method.ends_with(',') { "\"auto-round\"," } else { "\"auto-round\"" };
-        let packing = format!("\"packing_format\": \"{packing}\"");
-        let changes = [(format, packing.as_str()), (method, to), ("\"bits\": 4", bits)];
-        assert!(numbers(name, &changes) == numbers(name, &[]), "{name}");
-    }
-}
-
 #[test]
 fn numbers_are_those_of_the_library() {
     let mut wrong = Vec::new();

@@ -115,6 +115,79 @@ fn models_of_mlx_name_what_is_wrong() {
 }
 
 #[test]
+fn settings_of_auto_round_are_named() {
+    for (from, to, expected) in [
+        (r#""bits": 4"#, r#""bits": 9"#, "auto-round: `model.layers.0.a: bits` is 9, expected 2 to 8"),
+        (
+            r#"".*layers.*""#,
+            r#""(?<!x)layers""#,
+            "auto-round: `extra_config` is `(?<!x)layers`, expected names",
+        ),
+        (
+            r#""sym": false"#,
+            r#""rotation_config": {"a": 1}"#,
+            "`rotation_config` is {\"a\":1}, expected weights that are not rotated",
+        ),
+        (
+            r#""auto_round""#,
+            r#""auto_round:other""#,
+            "`packing_format` is \"auto_round:other\", expected auto_round, ",
+        ),
+        (r#""auto_round""#, r#""auto_round:auto_awq""#, "`model.layers.0.b: bits` is 2, expected 4 to 7"),
+    ] {
+        let error = configured("auto_round_own", from, to);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn settings_of_bitnet_and_metal_are_named() {
+    for (name, from, to, expected) in [
+        (
+            "bitnet_multiplies",
+            "autobit",
+            "otherbit",
+            "bitnet: `linear_class` is \"otherbitlinear\", expected bitlinear or autobitlinear",
+        ),
+        (
+            "bitnet_multiplies",
+            "offline",
+            "online",
+            "bitnet: `quantization_mode` is \"online\", expected offline",
+        ),
+        (
+            "bitnet_divides",
+            r#""bitnet","#,
+            r#""bitnet", "linear_class": "autobitlinear","#,
+            "down_proj.bias`: `model.",
+        ),
+        ("metal_4", r#""bits": 4"#, r#""bits": 3"#, "metal: `bits` is 3, expected 2, 4 or 8"),
+        (
+            "metal_4",
+            r#""group_size": 64"#,
+            r#""group_size": 0"#,
+            "metal: `group_size` is 0, expected a positive number",
+        ),
+    ] {
+        let error = configured(name, from, to);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn methods_whose_numbers_are_not_computed_say_why() {
+    for (method, reason) in [
+        ("fp_quant", "rotated by a matrix"),
+        ("nvfp4", "a kernel for GPUs packs them"),
+        ("quark", "what Quark exports as `fp8` or `awq`"),
+    ] {
+        let error = configured("metal_4", "\"metal\"", &format!("\"{method}\""));
+        let start = format!("the weights are quantized with `{method}`, whose numbers are not computed: ");
+        assert!(error.starts_with(&start) && error.contains(reason), "{error}");
+    }
+}
+
+#[test]
 fn layers_of_comfyui_name_what_is_wrong() {
     for tensor in ["a.fp8.weight_scale", "a.nvfp4.weight_scale_2", "a.mxfp8.weight", "a.int8.weight"] {
         let error = without("comfy", tensor);
