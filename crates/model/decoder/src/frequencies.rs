@@ -30,7 +30,7 @@ impl RotaryFrequencies {
     )]
     fn frequency_of(self, pair: u64) -> f32 {
         let exponent = pair.saturating_mul(2) as f32 / self.head_dim as f32;
-        1.0 / f64::from(self.theta as f32).powf(exponent.into()) as f32
+        1.0 / libm::pow(f64::from(self.theta as f32), exponent.into()) as f32
     }
 
     /// Returns all frequencies as a tensor in memory, of a floating-point dtype: `[head_dim / 2]`.

@@ -104,10 +104,10 @@ impl Rope {
         let dim = rotated as f64;
         if let Some(RopeScaling::Dynamic { factor, old }) = self.scaling {
             let tokens = (tokens as f64).max(old);
-            theta *= (factor * tokens / old - (factor - 1.0)).powf(dim / (dim - 2.0));
+            theta *= libm::pow(factor * tokens / old - (factor - 1.0), dim / (dim - 2.0));
         }
         let pairs = 0..rotated / 2;
-        let plain = pairs.map(|pair| theta.powf(-(pair.saturating_mul(2) as f64) / dim));
+        let plain = pairs.map(|pair| libm::pow(theta, -(pair.saturating_mul(2) as f64) / dim));
         plain.enumerate().map(|(pair, f)| self.scaled_frequency(pair, f, dim, tokens as f64)).collect()
     }
 
@@ -150,7 +150,7 @@ impl Yarn {
     /// Returns the fraction of stretching for a pair: 0 keeps its wavelength, 1 applies the whole factor.
     fn stretch_fraction(&self, pair: f64, dim: f64, theta: f64) -> f64 {
         // Index of the pair that makes `turns` full turns within the original context length.
-        let number = |turns: f64| dim * (self.old / (turns * TAU)).ln() / (2.0 * theta.ln());
+        let number = |turns: f64| dim * libm::log(self.old / (turns * TAU)) / (2.0 * libm::log(theta));
         let (mut first, mut last) = (number(self.fast), number(self.slow));
         if self.truncate {
             (first, last) = (first.floor(), last.ceil());

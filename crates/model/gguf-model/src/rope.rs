@@ -69,7 +69,7 @@ pub(crate) fn llama3_factors(
     let (longest, shortest) = ((context / low) as f32, (context / high) as f32);
     let factor_of = |pair: u64| {
         let exponent = pair as f32 / dim as f32;
-        let frequency = (f64::from(base as f32).powf(exponent.into()) as f32).recip();
+        let frequency = (libm::pow(f64::from(base as f32), exponent.into()) as f32).recip();
         // PyTorch divides a number by a tensor in two steps.
         let wavelength = frequency.recip() * std::f32::consts::TAU;
         if wavelength < shortest {
@@ -131,8 +131,8 @@ pub(crate) fn attention_factor(config: &GgufConfig) -> Result<Option<f64>> {
     let kind = rope.get("rope_type").and_then(Value::as_str).unwrap_or_default();
     let factor = match kind {
         _ if scale <= 1.0 => 1.0,
-        "su" | "longrope" => (1.0 + scale.ln() / original.ln()).sqrt(),
-        "yarn" => 0.1 * scale.ln() + 1.0,
+        "su" | "longrope" => (1.0 + libm::log(scale) / libm::log(original)).sqrt(),
+        "yarn" => 0.1 * libm::log(scale) + 1.0,
         _ => return Err(invalid("rope_scaling.rope_type", rope.get("rope_type"), "longrope")),
     };
     Ok(Some(factor))

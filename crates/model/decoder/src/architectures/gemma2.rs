@@ -60,7 +60,7 @@ pub(super) fn apply_gemma2_block(
     logits_cap: Option<f64>,
 ) -> Result<Hyperparameters> {
     let facts = apply_gemma_scaling(config, base)?;
-    let scale = config.number("query_pre_attn_scalar")?.unwrap_or(256.0).powf(-0.5);
+    let scale = libm::pow(config.number("query_pre_attn_scalar")?.unwrap_or(256.0), -0.5);
     let logits_soft_cap = config.number_or("final_logit_softcapping", logits_cap)?;
     let block = Block {
         norms: NormPlace::Both,

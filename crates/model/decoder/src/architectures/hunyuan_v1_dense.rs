@@ -65,5 +65,5 @@ fn rope(config: &ConfigJson, base: &Hyperparameters) -> Result<Rope> {
     };
     let theta = inner.number("rope_theta")?.or(config.number("rope_theta")?).unwrap_or(THETA);
     let dim = head_dim as f64;
-    Ok(Rope { theta: theta * alpha.powf(dim / (dim - 2.0)), scaling: None })
+    Ok(Rope { theta: theta * libm::pow(alpha, dim / (dim - 2.0)), scaling: None })
 }

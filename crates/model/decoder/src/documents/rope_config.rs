@@ -157,7 +157,7 @@ impl ConfigJson {
                     if inner.has("factor") { inner.number("factor")? } else { Some(number("factor")?) };
                 let factor = factor.unwrap_or(context / old);
                 let magnitude =
-                    |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+                    |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * libm::log(factor) + 1.0 };
                 let inferred =
                     match (inner.nonzero_number("mscale")?, inner.nonzero_number("mscale_all_dim")?) {
                         (Some(one), Some(all)) => magnitude(one) / magnitude(all),
@@ -175,7 +175,8 @@ impl ConfigJson {
             }
             RopeScalingKind::LongRope => {
                 let factor = inner.number("factor")?.unwrap_or(context / old);
-                let inferred = if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / old.ln()).sqrt() };
+                let inferred =
+                    if factor <= 1.0 { 1.0 } else { (1.0 + libm::log(factor) / libm::log(old)).sqrt() };
                 RopeScaling::LongRope(LongRope {
                     short: inner.numbers("short_factor")?,
                     long: inner.numbers("long_factor")?,
