@@ -73,7 +73,7 @@ CONVERT = ["--to", "pth", "-o", "out", "--results", "r.jsonl", "--resume"]
 
 def drive(*arguments, lines=None, losses=(), room=4, after=False, **limits):
     """Runs a batch with the fake. Returns the lines, the driver and the cluster."""
-    request = _native.batch_request([*arguments, "lines" if lines is not None else "m.jsonl"])
+    request = _native.batch_request(["lines" if lines is not None else "m.jsonl", *arguments])
     cluster = FakeCluster(request, losses, room, after)
     driver = fleet._open(request, lines, None, cluster, **limits)
     driver.pause = 0.01
@@ -129,6 +129,15 @@ def test_results_are_those_of_batch(inputs):
         with open(f"out/{name}", "rb") as a, open(f"local/{name}", "rb") as b:
             assert a.read() == b.read()
     assert not os.path.exists("hit")
+
+
+def test_each_output_has_a_statement(inputs):
+    drive(*CONVERT, "--", "--statement", "statements")
+    outputs = sorted(os.listdir("out"))
+    assert len(outputs) == 8
+    assert sorted(os.listdir("statements")) == [f"{name}.intoto.json" for name in outputs]
+    for name in outputs:
+        assert torch2carton.verify(f"out/{name}", statement=f"statements/{name}.intoto.json", input=inputs).ok
 
 
 def test_a_restart_does_only_what_is_missing(inputs):

@@ -10,13 +10,13 @@ use crate::made::write_safetensors;
 
 const MIXTRAL: &str = r#"{"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_hidden_layers": 2, "hidden_size": 4,
     "intermediate_size": 6, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 10, "num_local_experts": 2}"#;
-const LLAVA: &str = r#"{"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "tie_word_embeddings": true,
+pub(crate) const LLAVA: &str = r#"{"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "tie_word_embeddings": true,
     "text_config": {"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 4, "intermediate_size": 6, "num_attention_heads": 2,
     "vocab_size": 10}, "vision_config": {"model_type": "clip_vision_model", "num_hidden_layers": 1, "hidden_size": 4,
     "intermediate_size": 6, "image_size": 4, "patch_size": 2}}"#;
 
 /// Writes a folder with all tensors that its configuration asks for and `keep` accepts. Each tensor has a number of its own.
-fn make(root: &Path, folder: &str, config: &str, keep: impl Fn(&str) -> bool) {
+pub(crate) fn make(root: &Path, folder: &str, config: &str, keep: impl Fn(&str) -> bool) {
     let path = root.join(folder);
     write(path.join("config.json"), config);
     let all = json(root, &["check", "--json", folder]);

@@ -40,6 +40,7 @@ mod pickles;
 mod processes;
 mod program;
 mod proof;
+mod proof_options;
 mod random_folders;
 mod remote;
 mod remote_folders;

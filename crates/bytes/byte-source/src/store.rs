@@ -42,6 +42,11 @@ pub trait Store: Debug + Send + Sync {
         false
     }
 
+    /// Returns true if each read is a request, so that a file is judged by its name instead of its contents.
+    fn has_latency(&self) -> bool {
+        !self.is_local()
+    }
+
     /// Returns the name of a folder, such as that of a model.
     fn folder_name(&self, folder: &Path) -> String {
         folder.file_name().unwrap_or_default().to_string_lossy().into_owned()

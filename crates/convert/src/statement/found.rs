@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use byte_source::{FileStat, Listing, Location, Observer, Region, Source, Stat, Store, core_share};
+use carton_format::Config;
 
 use super::request::without_dots;
 use super::statement::ResourceDescriptor;
@@ -62,6 +63,43 @@ pub(super) fn find_inputs(
         }
     }
     Ok(inputs)
+}
+
+impl FoundInputs {
+    /// Uses the files of unpacked cartons from the folders with their `carton.toml`: only the disk has their links.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(super) fn place_cartons(
+        &mut self,
+        dependencies: &[ResourceDescriptor],
+        observer: &dyn Observer,
+    ) -> Result<()> {
+        let is_carton =
+            |(name, file): &(&String, &Location)| file.is_local() && last_part(name) == Config::PATH;
+        let cartons = self.files.iter().filter(is_carton);
+        let cartons: Vec<_> = cartons
+            .map(|(name, file)| (name.trim_end_matches(Config::PATH).to_owned(), file.parent()))
+            .collect();
+        for (prefix, folder) in cartons {
+            for (name, sha256) in dependencies.iter().filter_map(|file| Some((&file.name, file.sha256()?))) {
+                let Some(inside) = name.strip_prefix(&prefix) else { continue };
+                if prefix.is_empty() && inside.starts_with('@') {
+                    continue;
+                }
+                let place = folder.join(inside);
+                if self.files.get(name).is_some_and(|file| file.path() == place.path()) {
+                    continue;
+                }
+                if place.is_file() && hash(&place, observer)? == sha256 {
+                    self.files.insert(name.clone(), place);
+                } else {
+                    self.changed.push(name.clone());
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 fn last_part(name: &str) -> &str {
@@ -127,7 +165,7 @@ fn hash_all(
 const ABOVE: &str = "1/2/3/4";
 
 /// Returns the path of an input in a [`NamedStore`] by its name in a statement.
-pub(super) fn stored_path(name: &str) -> PathBuf {
+fn stored_path(name: &str) -> PathBuf {
     let (group, name) = match name.split_once('/').unwrap_or((name, "")) {
         (group, name) if group.starts_with('@') => (group, name),
         _ => ("@", name),
@@ -137,38 +175,57 @@ pub(super) fn stored_path(name: &str) -> PathBuf {
 
 /// Store that has the inputs under their names in the statement.
 #[derive(Debug)]
-pub(super) struct NamedStore(BTreeMap<PathBuf, Location>);
+pub(super) struct NamedStore {
+    files: BTreeMap<PathBuf, Location>,
+    /// Files that are opened and not listed.
+    unlisted: Vec<PathBuf>,
+}
 
 impl NamedStore {
-    pub(super) fn new(files: &BTreeMap<String, Location>) -> Self {
-        Self(files.iter().map(|(name, file)| (stored_path(name), file.clone())).collect())
+    pub(super) fn new(files: &BTreeMap<String, Location>, unlisted: &[String]) -> Self {
+        let files = files.iter().map(|(name, file)| (stored_path(name), file.clone())).collect();
+        Self { files, unlisted: unlisted.iter().map(|name| stored_path(name)).collect() }
+    }
+
+    /// Returns an input by its name: what this store has, or the folder of an unpacked carton.
+    pub(super) fn locate(self: &Arc<Self>, name: &Path) -> Location {
+        let path = stored_path(&name.to_string_lossy());
+        match self.files.get(&path.join(Config::PATH)) {
+            Some(file) if file.is_local() => file.parent(),
+            _ => Location::new(self.clone(), path),
+        }
     }
 }
 
 impl Store for NamedStore {
     fn list(&self, folder: &Path) -> io::Result<Listing> {
         let folder = without_dots(folder);
-        let below = self.0.keys().filter_map(|path| path.strip_prefix(&folder).ok()?.to_str());
+        let listed = self.files.keys().filter(|path| !self.unlisted.contains(path));
+        let below = listed.filter_map(|path| path.strip_prefix(&folder).ok()?.to_str());
         Ok(Listing::from_paths(below.filter(|path| !path.is_empty())))
     }
 
     fn stat(&self, path: &Path) -> io::Result<Option<Stat>> {
         let path = without_dots(path);
-        Ok(match self.0.get(&path) {
+        Ok(match self.files.get(&path) {
             Some(file) => match file.stat()? {
                 Some(Stat::File(file)) => Some(Stat::File(FileStat { is_own: false, ..file })),
                 other => other,
             },
-            None => self.0.keys().any(|known| known.starts_with(&path)).then_some(Stat::Folder),
+            None => self.files.keys().any(|known| known.starts_with(&path)).then_some(Stat::Folder),
         })
     }
 
     fn open(&self, files: &[PathBuf]) -> std::result::Result<Vec<Arc<dyn Source>>, byte_source::Error> {
         let open = |path: &PathBuf| {
-            let file = self.0.get(&without_dots(path));
+            let file = self.files.get(&without_dots(path));
             let source = file.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?.open()?;
             Ok(Arc::new(Region::whole(&source).named(path)) as Arc<dyn Source>)
         };
         files.iter().map(open).collect()
+    }
+
+    fn has_latency(&self) -> bool {
+        !self.files.values().all(Location::is_local)
     }
 }

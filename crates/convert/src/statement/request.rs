@@ -1,7 +1,7 @@
 //! The request of a conversion, with names in place of paths, and the files that it reads.
 //!
 //! The input's files have their paths relative to the folder of the input. Those of another input begin with `@` and what it is,
-//! such as `@merge-1/adapter_config.json`.
+//! such as `@merge-1/adapter_config.json`; a name of the input's that begins with `@` has `./` before it.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use batch::clean_absolute;
 use byte_source::Location;
 use carton_format::Carton;
-use open::files::CheckpointSources;
+use open::files::{CheckpointSources, is_companion_name};
 use open::{ADAPTER_CONFIG, CheckpointSum, changed_options, tensor_file};
 use output::{RemoteAddress, file_name};
 use quantization::QUANTIZATION_DOCUMENTS;
@@ -41,7 +41,7 @@ impl Request {
         let format = options.target.output();
         let mut named = options.clone();
         let mut files = BTreeMap::new();
-        let inputs = add_checkpoint(conversion, &mut files)?;
+        let (inputs, left_out) = add_checkpoint(conversion, &mut files)?;
         for (number, adapter) in (1..).zip(&mut named.adapters) {
             let given = options.locate(&adapter.path)?;
             let group = InputGroup::of(format!("@merge-{number}/"), std::slice::from_ref(&given));
@@ -90,26 +90,36 @@ impl Request {
         } else {
             format.module_options().map(|_| conversion.name.clone())
         };
-        Ok(Self { parameters, internal: InternalParameters { name }, files })
+        Ok(Self { parameters, internal: InternalParameters { name, left_out }, files })
     }
 }
 
-/// Adds the files of the checkpoint that is converted, and the documents next to it, and returns the names of the inputs.
+/// Adds the files of the checkpoint that is converted, and the documents next to it. Returns the names of the inputs, and of the
+/// documents that outputs do not have, such as links out of the folder.
 fn add_checkpoint(
     conversion: &PlannedConversion,
     files: &mut BTreeMap<String, Location>,
-) -> Result<Vec<String>> {
+) -> Result<(Vec<String>, Vec<String>)> {
     let PlannedConversion { options, sources, .. } = conversion;
     let group = InputGroup::of(String::new(), &options.inputs);
     group.add(files, sources.locations())?;
+    let mut left_out = Vec::new();
     if conversion.carton.is_none() {
-        group.add(files, sources.companion_locations()?)?;
+        group.add(files, documents(sources, &[]))?;
+        let companions = sources.companion_locations()?;
+        let is_left_out = |file: &Location| {
+            is_companion_name(&file_name(file.path()))
+                && !companions.iter().any(|companion| companion.path() == file.path())
+        };
+        let read = documents(sources, &[]).filter(|file| file.is_file() && is_left_out(file));
+        left_out.extend(read.map(|file| group.name(&file)));
+        group.add(files, companions)?;
         let is_for_llama_cpp = options.target.output().is_for_llama_cpp();
         group.add(files, documents(sources, if is_for_llama_cpp { &["README.md"] } else { &[] }))?;
         let templates = sources.document("additional_chat_templates");
         group.add(files, Some(templates).filter(|folder| is_for_llama_cpp && folder.is_folder()))?;
     }
-    Ok(options.inputs.iter().map(|input| group.name(input)).collect())
+    Ok((options.inputs.iter().map(|input| group.name(input)).collect(), left_out))
 }
 
 /// Returns the documents next to a checkpoint that are read whatever the output is, and those of the given names.
@@ -166,6 +176,7 @@ impl InputGroup {
         let down = path.components().skip(common).map(|part| part.as_os_str().to_string_lossy().into_owned());
         let parts: Vec<String> = up.chain(down).collect();
         match parts.join("/") {
+            name if self.prefix.is_empty() && name.starts_with('@') => format!("./{name}"),
             name if !name.is_empty() => format!("{}{name}", self.prefix),
             _ if self.prefix.is_empty() => FOLDER.to_owned(),
             _ => self.prefix.trim_end_matches('/').to_owned(),

@@ -74,6 +74,9 @@ pub(super) struct InternalParameters {
     /// Name of the model, if the output has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
+    /// Documents that are read, and that the output does not have, such as links out of their folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) left_out: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,6 +111,37 @@ impl ResourceDescriptor {
     }
 }
 
+/// Counts the members of all objects in JSON text.
+fn written_members(text: &str) -> usize {
+    let (mut count, mut is_text, mut is_escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b':' if !is_text => count = count.saturating_add(1),
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Counts the members of all objects, of which no two have the same name.
+fn members(json: &Json) -> usize {
+    let (mut count, mut rest) = (0_usize, vec![json]);
+    while let Some(json) = rest.pop() {
+        match json {
+            Json::Array(list) => rest.extend(list),
+            Json::Object(object) => {
+                count = count.saturating_add(object.len());
+                rest.extend(object.values());
+            }
+            _ => {}
+        }
+    }
+    count
+}
+
 impl Statement {
     pub(super) fn new(
         subject: Vec<ResourceDescriptor>,
@@ -138,6 +172,9 @@ impl Statement {
         let text = read_document(file, DOCUMENT_MAX)?;
         let refuse = |reason: String| crate::Error::from(Problem::Statement { reason }).in_file(file.path());
         let json: Json = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+        if written_members(&text) != members(&json) {
+            return Err(refuse("a member appears twice".to_owned()));
+        }
         let required = [
             ("/_type", STATEMENT_TYPE),
             ("/predicateType", PREDICATE_TYPE),

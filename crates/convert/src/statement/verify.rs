@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::compare::{Compared, ComparingStore, StatementFinding};
-use super::found::{FoundInputs, NamedStore, find_inputs, stored_path};
+use super::found::{FoundInputs, NamedStore, find_inputs};
 use super::request::{FOLDER, Request};
 use super::statement::Statement;
 use super::write::convert_stated;
@@ -90,8 +90,10 @@ pub fn verify_statement(options: &StatementOptions, observer: &dyn Observer) -> 
     if options.output.stat().map_err(|error| at(&options.output, error.into()))?.is_none() {
         return Err(at(&options.output, std::io::Error::from(std::io::ErrorKind::NotFound).into()));
     }
-    let FoundInputs { files, changed } =
-        find_inputs(&statement.definition().resolved_dependencies, &options.inputs, observer)?;
+    let dependencies = &statement.definition().resolved_dependencies;
+    let mut found = find_inputs(dependencies, &options.inputs, observer)?;
+    found.place_cartons(dependencies, observer)?;
+    let FoundInputs { files, changed } = found;
     let mut report = StatementReport {
         schema_version: SCHEMA_VERSION,
         file: options.output.path().display().to_string(),
@@ -110,6 +112,9 @@ pub fn verify_statement(options: &StatementOptions, observer: &dyn Observer) -> 
     match repeat(options, &statement, &files, observer) {
         Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::Io | ErrorKind::Changed) => {
             return Err(error);
+        }
+        Err(error) if matches!(error.detail(), Some(Problem::Statement { .. })) => {
+            return Err(at(&options.statement, error));
         }
         Err(error) => {
             let what = format!("the conversion cannot be repeated: {error}");
@@ -135,16 +140,13 @@ fn repeat(
     observer: &dyn Observer,
 ) -> Result<Compared> {
     let definition = statement.definition();
-    let store = Arc::new(NamedStore::new(files));
+    let store = Arc::new(NamedStore::new(files, &definition.internal_parameters.left_out));
     let (conversion, _copies) = {
         let (mut conversion, copies) = request(definition.external_parameters.clone(), files)?;
         let inputs = std::mem::take(&mut conversion.inputs);
-        let named = |path: &Path| Location::new(store.clone(), stored_path(&path.to_string_lossy()));
-        conversion.inputs = inputs.iter().map(|input| named(input.path())).collect();
+        conversion.inputs = inputs.iter().map(|input| store.locate(input.path())).collect();
         let store = store.clone();
-        conversion.stores = Stores::with_addresses(move |path| {
-            Ok(Some(Location::new(store.clone(), stored_path(&path.to_string_lossy()))))
-        });
+        conversion.stores = Stores::with_addresses(move |path| Ok(Some(store.locate(path))));
         (conversion, copies)
     };
     let made = conversion.output.clone().unwrap_or_default();

@@ -146,6 +146,40 @@ fn inputs_are_found_under_any_names() {
 }
 
 #[test]
+fn names_and_links_are_those_of_the_input() {
+    let made = Made::new();
+    let model = read(&made.at("model/model.safetensors"));
+    for (input, name) in [("@x.safetensors", "./@x.safetensors"), ("@/x.safetensors", "x.safetensors")] {
+        write(&made.at(input), &model);
+        let mut options = ConvertOptions::new(made.at(input));
+        (options.output, options.statement) = (Some(made.at("y.pth")), Some(made.at("out.json")));
+        options.if_exists = output::IfExists::Replace;
+        convert(&options, &()).expect("it fits");
+        let definition = &made.statement()["predicate"]["buildDefinition"];
+        assert_eq!(definition["externalParameters"]["inputs"], json!([name]));
+        assert!(made.verify("out.json", "y.pth").expect("it can be judged").ok, "{input}");
+    }
+    #[cfg(unix)]
+    {
+        for name in ["model.safetensors", "config.json", "LICENSE"] {
+            fs::create_dir_all(made.at("links")).expect("a temporary folder");
+            let target = format!("../model/{name}");
+            std::os::unix::fs::symlink(target, made.at("links").join(name)).expect("a temporary folder");
+        }
+        let mut options = ConvertOptions::new(made.at("links"));
+        options.target = SafetensorsOptions::default().into();
+        (options.output, options.statement) = (Some(made.at("linked")), Some(made.at("out.json")));
+        options.if_exists = output::IfExists::Replace;
+        convert(&options, &()).expect("it fits");
+        assert!(!made.at("linked/config.json").exists(), "a link out of the folder");
+        let definition = &made.statement()["predicate"]["buildDefinition"];
+        assert_eq!(definition["internalParameters"], json!({ "left_out": ["config.json"] }));
+        let report = made.verify("out.json", "linked").expect("it can be judged");
+        assert!(report.ok, "{report:?}");
+    }
+}
+
+#[test]
 fn every_change_of_the_output_is_found() {
     let shard = "out/model-00001-of-00002.safetensors";
     let finding = |file: &str, offset, what: &str| {
@@ -234,6 +268,7 @@ fn an_input_that_changed_is_a_finding_and_a_missing_one_an_error() {
 #[test]
 fn what_is_no_statement_of_this_version_is_an_error() {
     let made = Made::new();
+    let text = made.statement().to_string();
     made.change_statement(|json| {
         json["predicate"]["runDetails"]["builder"]["version"] = json!({ "torch2carton": "0.0.9" });
     });
@@ -250,6 +285,14 @@ fn what_is_no_statement_of_this_version_is_an_error() {
     {
         write(&made.at("out.json"), text.as_bytes());
         assert!(made.verify("out.json", "out").is_err(), "{text}");
+    }
+    // Which of two members of one name counts is not the same in all readers.
+    let twice = text.replace("\"max_shard_size\"", "\"max_shard_size\": 21, \"max_shard_size\"");
+    let unknown = text.replace("max_shard_size", "max_shard");
+    for text in [twice, unknown] {
+        write(&made.at("out.json"), text.as_bytes());
+        let error = made.verify("out.json", "out").expect_err("it cannot be read");
+        assert!(matches!(error.detail(), Some(Problem::Statement { .. })), "{error}");
     }
     fs::remove_file(made.at("out.json")).expect("it is there");
     assert!(made.verify("out.json", "out").is_err());

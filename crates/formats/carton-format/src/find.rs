@@ -25,12 +25,16 @@ impl Carton {
     }
 
     /// Returns true if a file or folder of this machine is a carton, judged by its content. A damaged carton counts. A file
-    /// elsewhere is judged by its extension, because its contents would be read twice.
+    /// whose reads are requests is judged by its extension, because its contents would be read twice.
     pub fn is_at(input: &Location) -> bool {
         let path = input.path();
         if !input.is_local() {
-            return path.extension().is_some_and(|extension| extension == Self::EXTENSION)
-                && !input.is_folder();
+            let is_one = if input.store().has_latency() {
+                path.extension().is_some_and(|extension| extension == Self::EXTENSION)
+            } else {
+                input.open().is_ok_and(|file| Self::is_in(&*file))
+            };
+            return is_one && !input.is_folder();
         }
         if path.is_dir() {
             return path.join(Config::PATH).is_file();
