@@ -49,6 +49,8 @@ LONG_FACTORS = {"short_factor": [1.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6], "long_
 MIXED = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
 EXPERTS = {"num_experts": 6, "num_local_experts": 6, "num_experts_per_tok": 2}
 GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_inner": 192, "n_positions": 2048}
+BLOOM = {"hidden_size": 64, "n_layer": 2}
+FALCON = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_hidden_size": 192}
 SHARP = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0,
          "llama_4_scaling_beta": 0.1}
 GROUPED = {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 48,
@@ -120,6 +122,14 @@ SAVED = {
     "gpt2 untied": ("gpt2", GPT2 | {"tie_word_embeddings": False}),
     "opt": ("opt", {"ffn_dim": 192, "word_embed_proj_dim": 64}),
     "opt no biases": ("opt", {"ffn_dim": 96, "word_embed_proj_dim": 64, "enable_bias": False, "tie_word_embeddings": False}),
+    "gpt_neox": ("gpt_neox", {"rotary_emb_base": 500.0}),
+    "gpt_neox serial": ("gpt_neox", {"use_parallel_residual": False, "attention_bias": False, "rotary_pct": 1.0, "hidden_act": "gelu_new"}),
+    "bloom": ("bloom", BLOOM | {"n_head": 4}),
+    "bloom residual": ("bloom", BLOOM | {"n_head": 2, "apply_residual_connection_post_layernorm": True, "tie_word_embeddings": False}),
+    "falcon 7b": ("falcon", FALCON),
+    "falcon 40b": ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon 11b": ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1}),
+    "falcon rw": ("falcon", FALCON | {"alibi": True, "bias": True, "parallel_attn": False, "multi_query": False}),
     "glm4_moe": ("glm4_moe", GROUPED | {"head_dim": 24, "use_qk_norm": True, "attention_bias": True}),
 }
 # The names of the modules of transformers 5, which some programs write.

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 ARCHITECTURES = (
     "llama mistral qwen2 qwen3 phi3 gemma gemma2 gemma3_text granite smollm3 olmo2 stablelm ministral mixtral qwen3_moe gpt_oss "
     "qwen2_moe arcee seed_oss ministral3 olmo3 cohere cohere2 glm glm4 exaone4 helium ernie4_5 hunyuan_v1_dense granitemoe olmoe apertus "
-    "starcoder2 phi phimoe glm4_moe gpt2 opt minimax_m2").split()
+    "starcoder2 phi phimoe glm4_moe gpt2 opt minimax_m2 "
+    "gpt_neox bloom falcon").split()
 WITH_EXPERTS = "mixtral", "qwen3_moe", "gpt_oss", "qwen2_moe", "granitemoe", "olmoe", "phimoe", "glm4_moe", "minimax_m2"
 # Classes whose default of `num_key_value_heads` is the number of heads, and those in which `null` means it.
 HEADS_BY_DEFAULT = ("llama", "phi3", "granite", "olmo2", "arcee", "olmo3", "cohere", "cohere2", "hunyuan_v1_dense", "granitemoe", "olmoe", "apertus",
@@ -20,7 +21,7 @@ HEADS_BY_NULL = *HEADS_BY_DEFAULT, "qwen2", "qwen3", "smollm3", "qwen2_moe", "se
 # Classes whose defaults of `head_dim` are sizes of published models, and those that do not run with some settings without it.
 OWN_HEAD_DIM = "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "seed_oss", "ministral3", "glm", "glm4", "helium", "ernie4_5", "minimax_m2"
 # Classes that compute it, or do not rotate the part of a head that it says.
-NO_HEAD_DIM = "stablelm", "cohere2", "phi", "gpt2", "opt"
+NO_HEAD_DIM = "stablelm", "cohere2", "phi", "gpt2", "opt", "gpt_neox", "bloom", "falcon"
 NEED_HEAD_DIM = *OWN_HEAD_DIM, "ministral", "mixtral", "hunyuan_v1_dense"
 # Other names of keys; `None` leaves them out.
 OLD_NAMES = {"num_key_value_heads": None, "head_dim": None, "hidden_act": "activation_function", "rms_norm_eps": "layer_norm_epsilon"}
@@ -28,6 +29,9 @@ NAMES = {
     "gpt2": OLD_NAMES | {"hidden_size": "n_embd", "intermediate_size": "n_inner", "max_position_embeddings": "n_positions",
                          "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"},
     "opt": OLD_NAMES | {"intermediate_size": "ffn_dim", "rms_norm_eps": None},
+    "gpt_neox": {"num_key_value_heads": None, "rms_norm_eps": "layer_norm_eps"},
+    "bloom": OLD_NAMES | {"num_attention_heads": "n_head", "num_hidden_layers": "n_layer", "intermediate_size": None, "hidden_act": None},
+    "falcon": OLD_NAMES | {"intermediate_size": "ffn_hidden_size", "hidden_act": "activation"},
 }
 
 # Keys that only some classes read. The others keep them, and they change nothing there.
@@ -132,7 +136,7 @@ class Document:
         self.put("max_position_embeddings", *CONTEXTS[3:], absent=0.15)
         self.put("tie_word_embeddings", True, False, absent=0.4)
         activation = "hidden_activation" if self.model_type in ("gemma2", "gemma3_text") else "hidden_act"
-        if self.model_type in NAMES:
+        if self.model_type in ("gpt2", "opt"):
             self.put("max_position_embeddings", 48, 64, absent=0.1)
         known = {"opt": ("relu", "gelu"), "apertus": ("xielu", "relu2"), "arcee": ("relu2", "relu", *ACTIVATIONS)}.get(self.model_type, ACTIVATIONS)
         self.put(activation, *known, absent=0.4)
@@ -491,6 +495,32 @@ class Document:
     def gpt2(self):
         self.put("scale_attn_weights", True, False, absent=0.5)
         self.rope = {}
+
+    def gpt_neox(self):
+        self.flags("attention_bias", "use_parallel_residual")
+        self.config.pop("head_dim", None)
+        self.default_partial = 0.25
+        if self.head_dim in (4, 6, 10):
+            self.head_dim = 16
+            self.config["hidden_size"] = 16 * self.heads
+        self.rope = self.shared_rope(self.head_dim, partial=(1.0, 0.5, 0.25))
+        if self.chance(0.3):
+            self.rope = {"rotary_pct": self.r.choice((1.0, 0.5, 0.25)), "rotary_emb_base": self.r.choice(THETAS)}
+
+    def bloom(self):
+        self.flags("apply_residual_connection_post_layernorm")
+        self.rope = {}
+
+    def falcon(self):
+        self.flags("alibi", "new_decoder_architecture", "multi_query", "bias")
+        is_new = self.config.get("new_decoder_architecture")
+        if not is_new:
+            self.flags("parallel_attn")
+        self.put("num_ln_in_parallel_attn", *((1, 2) if is_new else (1,)))
+        if is_new:
+            self.put("num_kv_heads", *[count for count in range(1, self.heads + 1) if self.heads % count == 0])
+        if self.config.get("alibi"):
+            self.rope = {}
 
     def opt(self):
         self.flags("enable_bias")

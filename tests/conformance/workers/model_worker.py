@@ -66,8 +66,9 @@ def hugging_face_config(values):
 def hugging_face_model(config):
     from transformers import AutoModelForCausalLM
 
-    # The other implementations of experts do not compute in float64.
-    return AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager")
+    # The other implementations of experts do not compute in float64. The one of Falcon adds ALiBi twice if it is eager.
+    attention = "sdpa" if config.model_type == "falcon" else "eager"
+    return AutoModelForCausalLM.from_config(config, attn_implementation=attention, experts_implementation="eager")
 
 
 def save(state, path):

@@ -126,6 +126,9 @@ impl Decoder {
         let positions = self.block().learned_positions.map(|_| Weight::Positions);
         let outer = [Weight::Embedding, Weight::Norm, Weight::Output].into_iter();
         let outer = outer.chain(bias).chain(output).chain(positions);
+        let of_embeddings = [Some(Weight::EmbeddingNorm), bias.map(|_| Weight::EmbeddingNormBias)];
+        let of_embeddings = of_embeddings.into_iter().flatten().filter(|_| self.block().embedding_norm);
+        let outer = outer.chain(of_embeddings);
         outer.chain((0..self.n_layers()).flat_map(|layer| self.layer_weights(layer)))
     }
 
@@ -164,11 +167,15 @@ impl Decoder {
         let block = self.block();
         let shared = block.experts.as_ref().and_then(|experts| experts.shared).filter(|_| experts);
         match part {
-            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv | LayerPart::Wo => true,
+            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv => !block.fused_heads,
+            LayerPart::Wqkv => block.fused_heads,
+            LayerPart::Wo => true,
             LayerPart::W1 => !experts && block.feed_forward == FeedForwardKind::Gated,
             LayerPart::W2 | LayerPart::W3 => !experts,
             LayerPart::AttentionNorm => block.norms != NormPlace::After,
-            LayerPart::FfnNorm => block.norms != NormPlace::After && !block.parallel,
+            LayerPart::FfnNorm => {
+                block.norms != NormPlace::After && (!block.parallel || block.parallel_norms)
+            }
             LayerPart::AttentionPostNorm => block.norms != NormPlace::Before,
             LayerPart::FfnPostNorm => block.norms != NormPlace::Before && !block.parallel,
             LayerPart::QNorm | LayerPart::KNorm => block.head_norm.is_some(),
@@ -190,7 +197,7 @@ impl Decoder {
     /// Returns true if a part of a layer has a bias.
     pub fn has_bias(&self, part: LayerPart) -> bool {
         match part {
-            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv => self.biases().qkv,
+            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv | LayerPart::Wqkv => self.biases().qkv,
             LayerPart::Wo => self.biases().output,
             LayerPart::W1 | LayerPart::W2 | LayerPart::W3 => self.biases().feed_forward,
             LayerPart::AttentionNorm
@@ -220,7 +227,9 @@ impl Decoder {
             Weight::Embedding | Weight::Output => all(&[&[SizeTerm::Vocab], &[SizeTerm::Dim]]),
             Weight::Positions => all(&[&[SizeTerm::Positions], &[SizeTerm::Dim]]),
             Weight::OutputBias => all(&[&[SizeTerm::Vocab]]),
-            Weight::Norm | Weight::NormBias => all(&[&[SizeTerm::Dim]]),
+            Weight::EmbeddingNorm | Weight::EmbeddingNormBias | Weight::Norm | Weight::NormBias => {
+                all(&[&[SizeTerm::Dim]])
+            }
             Weight::Layer { part, .. } | Weight::Expert { part, .. } => all(matrix(part)),
             Weight::Bias { part, .. } | Weight::ExpertBias { part, .. } => {
                 matrix(part).iter().take(1).map(|sizes| sizes.to_vec()).collect()
@@ -390,6 +399,7 @@ fn shape(part: LayerPart, head_norm: Option<HeadNormScope>) -> &'static [&'stati
     match part {
         LayerPart::Wq => &[&[SizeTerm::Queries], &[SizeTerm::Dim]],
         LayerPart::Wk | LayerPart::Wv => &[&[SizeTerm::Keys], &[SizeTerm::Dim]],
+        LayerPart::Wqkv => &[&[SizeTerm::Queries, SizeTerm::Keys, SizeTerm::Keys], &[SizeTerm::Dim]],
         LayerPart::Wo => &[&[SizeTerm::Dim], &[SizeTerm::Queries]],
         LayerPart::W1 | LayerPart::W3 => &[&[SizeTerm::Hidden], &[SizeTerm::Dim]],
         LayerPart::W2 => &[&[SizeTerm::Dim], &[SizeTerm::Hidden]],

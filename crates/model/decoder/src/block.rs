@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::alibi::Alibi;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::learned_positions::LearnedPositions;
 use crate::query_scale::QueryScale;
@@ -28,9 +29,19 @@ pub struct Block {
     /// Largest absolute value of queries, keys and values, after that norm.
     #[serde(skip_serializing_if = "is_default")]
     pub qkv_limit: Option<f64>,
+    /// True if one matrix has the queries, keys and values, by head of keys: its queries, its key, its value. The weight
+    /// is [`LayerPart::Wqkv`](crate::LayerPart::Wqkv).
+    #[serde(skip_serializing_if = "is_default")]
+    pub fused_heads: bool,
     /// Positions that are added to the embeddings.
     #[serde(skip_serializing_if = "is_default")]
     pub learned_positions: Option<LearnedPositions>,
+    /// Positions that are added to attention's scores. Such a model has no rotary embedding.
+    #[serde(skip_serializing_if = "is_default")]
+    pub alibi: Option<Alibi>,
+    /// True if the embeddings are normalised.
+    #[serde(skip_serializing_if = "is_default")]
+    pub embedding_norm: bool,
     /// Factor of queries that depends on their position.
     #[serde(skip_serializing_if = "is_default")]
     pub query_scale: Option<QueryScale>,
@@ -44,6 +55,12 @@ pub struct Block {
     /// True if attention and the feed-forward layer both read the result of the first norm, and their results are added at
     /// once. Such a layer has one norm.
     pub parallel: bool,
+    /// True if the feed-forward layer of a parallel layer reads the result of a norm of its own instead.
+    #[serde(skip_serializing_if = "is_default")]
+    pub parallel_norms: bool,
+    /// True if the results of attention and of the feed-forward layer are added to what these read, after its norm.
+    #[serde(skip_serializing_if = "is_default")]
+    pub adds_to_norms: bool,
     /// Scale factors of embeddings, residuals and logits.
     pub scales: Scales,
     /// Mixture of experts, in the layers that have one.

@@ -12,6 +12,8 @@ pub(crate) struct ConfigDefaults {
     pub(crate) own_keys: &'static [&'static str],
     /// Keys of other classes, each with the key of this one for the same value.
     pub(crate) aliases: &'static [(&'static str, &'static str)],
+    /// Keys that this class has under another name only.
+    pub(crate) renamed: &'static [(&'static str, &'static str)],
     /// Key of the norm epsilon, and its default.
     pub(crate) norm_eps: (&'static str, f64),
     /// Default RoPE base (theta).
@@ -46,6 +48,7 @@ pub(crate) enum RopeScalingKind {
 pub(crate) const DEFAULTS: ConfigDefaults = ConfigDefaults {
     own_keys: &[],
     aliases: &[],
+    renamed: &[],
     norm_eps: ("rms_norm_eps", 1e-6),
     theta: THETA,
     context: 2048.0,

@@ -266,6 +266,12 @@ fn from_hugging_face(
             config.map.insert((*key).to_owned(), value);
         }
     }
+    for (key, own) in text.config_defaults.renamed {
+        match config.get(own).cloned() {
+            Some(value) => config.map.insert((*key).to_owned(), value),
+            None => config.map.remove(*key),
+        };
+    }
     let heads_given = config.override_config(given, text.config_defaults)?;
     let has_document = document.is_some();
     let config = config.with_layers(checked_layer_count(layout, tensors)?);

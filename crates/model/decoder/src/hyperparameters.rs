@@ -126,7 +126,7 @@ impl Biases {
     /// Returns true if this matrix of a layer has a bias. False for other parts.
     pub fn contains(self, part: LayerPart) -> bool {
         match part {
-            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv => self.qkv,
+            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv | LayerPart::Wqkv => self.qkv,
             LayerPart::Wo => self.output,
             LayerPart::W1 | LayerPart::W2 | LayerPart::W3 => self.feed_forward,
             _ => false,

@@ -22,10 +22,14 @@ pub struct CheckpointLayout {
     pub embedding: &'static str,
     /// Path of the table of learned positions; empty if no model has one.
     pub(crate) positions: &'static str,
+    /// Path of the norm of the embeddings; empty if no model has one.
+    pub(crate) embedding_norm: &'static str,
     /// Path of the last norm.
     pub norm: &'static str,
     /// Path of the output matrix.
     pub output: &'static str,
+    /// Path of the output matrix in older files; empty if it is the same.
+    pub(crate) older_output: &'static str,
     /// True if rotary embeddings pair the two halves of a head; false if they pair adjacent dimensions.
     pub rotates_halves: bool,
     /// True if the matrices of layers are stored with their columns first.
@@ -104,10 +108,12 @@ pub static META: CheckpointLayout = CheckpointLayout {
     },
     embedding: "tok_embeddings",
     positions: "",
+    embedding_norm: "",
     has_columns_first: false,
     unused: &[],
     norm: "norm",
     output: "output",
+    older_output: "",
     frequencies: ["rope.freqs", ".attention.inner_attention.rope.freqs"],
     layers: "layers.",
     part_path: |part| match part {
@@ -145,10 +151,12 @@ pub static HUGGING_FACE: CheckpointLayout = CheckpointLayout {
     },
     embedding: "model.embed_tokens",
     positions: "",
+    embedding_norm: "",
     has_columns_first: false,
     unused: &[],
     norm: "model.norm",
     output: "lm_head",
+    older_output: "",
     frequencies: ["model.rotary_emb.inv_freq", ".rotary_emb.inv_freq"],
     layers: "model.layers.",
     part_path: |part| match part {
@@ -175,7 +183,7 @@ pub static HUGGING_FACE: CheckpointLayout = CheckpointLayout {
         LayerPart::XieluNegative => "mlp.act_fn.alpha_n",
         LayerPart::XieluBeta => "mlp.act_fn.beta",
         LayerPart::XieluEps => "mlp.act_fn.eps",
-        LayerPart::W13 => "",
+        LayerPart::W13 | LayerPart::Wqkv => "",
     },
     fused_tensors: &[],
     expert_path: |part| match part {
@@ -219,9 +227,14 @@ impl CheckpointLayout {
         match weight {
             Weight::Embedding => alone(format!("{}.weight", self.embedding)),
             Weight::Positions => alone(format!("{}.weight", self.positions)),
+            Weight::EmbeddingNorm => alone(format!("{}.weight", self.embedding_norm)),
+            Weight::EmbeddingNormBias => alone(format!("{}.bias", self.embedding_norm)),
             Weight::Norm => alone(format!("{}.weight", self.norm)),
             Weight::NormBias => alone(format!("{}.bias", self.norm)),
-            Weight::Output => alone(format!("{}.weight", self.output)),
+            Weight::Output => {
+                let paths = [self.output, self.older_output].into_iter().filter(|path| !path.is_empty());
+                paths.flat_map(|path| alone(format!("{path}.weight"))).collect()
+            }
             Weight::OutputBias => alone(format!("{}.bias", self.output)),
             Weight::Layer { layer, part } => {
                 vec![WeightPlace {

@@ -19,6 +19,7 @@
 //! Facts: `model.py` and `args.py` in Meta's `llama-models` 0.3.0, the configuration and modeling files of
 //! Hugging Face's `transformers` 5.23; each file names those it follows.
 
+mod alibi;
 mod architecture;
 mod architectures;
 mod assign;
@@ -51,6 +52,7 @@ mod translate;
 mod validate;
 mod weight;
 
+pub use alibi::Alibi;
 pub use architecture::Architecture;
 pub use assign::{AssignedWeight, Assignment};
 pub use block::{Block, Experts, HeadNormScope, NormKind, NormPlace, Scales, Scores, SharedExpert};

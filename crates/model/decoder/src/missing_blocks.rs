@@ -16,8 +16,6 @@ const MISSING: &[(&str, &[&str])] = &[
     ("delta attention with a decay of each channel", &["kimi_linear"]),
     ("Mamba layers", &["falcon_h1", "granitemoehybrid", "mamba", "mamba2", "nemotron_h"]),
     ("attention in chunks", &["llama4", "llama4_text"]),
-    ("ALiBi", &["bloom"]),
-    ("queries, keys and values that are fused by head", &["falcon", "gpt_neox"]),
 ];
 
 /// Returns the blocks that decoders lack for a model type; `None` for a type that is not in the table.

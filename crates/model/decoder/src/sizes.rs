@@ -127,6 +127,7 @@ impl Decoder {
         let checked = HyperparameterCheck {
             keys,
             n_layers,
+            n_heads,
             head_dim,
             rotated,
             norm_eps: facts.norm_eps,

@@ -14,6 +14,7 @@ use crate::rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
 pub(crate) struct HyperparameterCheck<'f> {
     pub(crate) keys: &'f SizeKeys,
     pub(crate) n_layers: u64,
+    pub(crate) n_heads: u64,
     pub(crate) head_dim: u64,
     pub(crate) rotated: u64,
     pub(crate) norm_eps: f64,
@@ -30,6 +31,9 @@ const EXPERTS_MAX: u64 = 4096;
 
 /// Maximum number of rotary dimensions in a head: a hundred times that of any model. Each pair has a frequency.
 const ROTATED_MAX: u64 = 1 << 16;
+
+/// Maximum number of heads with a slope each: a hundred times that of any model.
+const SLOPES_MAX: u64 = 1 << 14;
 
 impl HyperparameterCheck<'_> {
     /// Checks that the forward can compute with all numbers, and that lists have an entry for each layer.
@@ -182,6 +186,20 @@ impl HyperparameterCheck<'_> {
         if *head_norm_last && self.ropes.iter().any(Rope::depends_on_length) {
             let expected = "one that does not depend on the length, because keys are normalised after it";
             return Err(wrong("rope_type", &"dynamic", expected.to_owned()));
+        }
+        if self.block.fused_heads && (self.block.head_norm.is_some() || qkv_limit.is_some()) {
+            let expected = "none, because queries, keys and values are one matrix".to_owned();
+            return Err(wrong("qk_layernorm", &"true", expected));
+        }
+        let has_ropes = (0..self.n_layers).any(|layer| {
+            let of_layer = usize::try_from(layer).ok().and_then(|layer| self.rope_of_layer?.get(layer));
+            of_layer.is_none_or(Option::is_some)
+        });
+        if self.block.alibi.is_some() && self.n_heads > SLOPES_MAX {
+            return Err(wrong(self.keys.n_heads, &self.n_heads, format!("at most {SLOPES_MAX}")));
+        }
+        if self.block.alibi.is_some() && has_ropes {
+            return Err(wrong("alibi", &"true", "no rotary embedding next to it".to_owned()));
         }
         if *parallel && *norms != NormPlace::Before {
             let expected = "layers with one norm, before attention".to_owned();

@@ -12,6 +12,10 @@ pub enum Weight {
     Embedding,
     /// Table of learned positions: `[offset + count, dim]`.
     Positions,
+    /// Weight of the norm of the embeddings: `[dim]`.
+    EmbeddingNorm,
+    /// Bias of the norm of the embeddings: `[dim]`.
+    EmbeddingNormBias,
     /// Weight of the last norm: `[dim]`.
     Norm,
     /// Bias of the last norm: `[dim]`.
@@ -56,6 +60,9 @@ pub enum LayerPart {
     Wk,
     /// Value matrix: `[n_kv_heads × head_dim, dim]`.
     Wv,
+    /// Query, key and value matrices of each head of keys, one after the other:
+    /// `[(n_heads + 2 × n_kv_heads) × head_dim, dim]`.
+    Wqkv,
     /// Output matrix of attention: `[dim, n_heads × head_dim]`.
     Wo,
     /// Gate matrix of the feed-forward layer: `[hidden, dim]`.
@@ -118,10 +125,11 @@ impl LayerPart {
 
     /// Parts that a layer can have, except those of its experts, in the order of
     /// [`Decoder::weights`](crate::Decoder::weights).
-    pub(crate) const IN_ORDER: [Self; 24] = [
+    pub(crate) const IN_ORDER: [Self; 25] = [
         Self::Wq,
         Self::Wk,
         Self::Wv,
+        Self::Wqkv,
         Self::Wo,
         Self::W1,
         Self::W2,
@@ -170,6 +178,8 @@ impl Weight {
         match self {
             Self::Embedding
             | Self::Positions
+            | Self::EmbeddingNorm
+            | Self::EmbeddingNormBias
             | Self::Norm
             | Self::NormBias
             | Self::Output

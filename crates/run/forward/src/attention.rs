@@ -9,9 +9,11 @@
 
 #![expect(clippy::inline_always, reason = "loops are to be compiled for other instructions than the rest")]
 
+use decoder::Alibi;
 use kernels::{Loops, Simd};
 
 use crate::Result;
+use crate::alibi::ScoreBias;
 use crate::cache::{BLOCK, Head};
 use crate::kernel::Pool;
 use crate::memory::checked_product;
@@ -178,7 +180,8 @@ impl Queries {
             sums.iter_mut().zip(sinks).for_each(|(sum, sink)| *sum = (*sink, T::ONE));
         }
         let (group, head_dim, q) = (self.group, self.head_dim, queries.as_slice());
-        T::run(AttentionTile { group, head_dim, positions, rules, head: cached, q, scores, sums, o });
+        let heads = [head * group, group];
+        T::run(AttentionTile { heads, head_dim, positions, rules, head: cached, q, scores, sums, o });
     }
 }
 
@@ -198,13 +201,16 @@ pub(crate) struct ScoreTransform<T> {
     pub(crate) window: Option<usize>,
     pub(crate) factor: T,
     pub(crate) soft_cap: Option<T>,
+    /// Biases of the keys' positions.
+    pub(crate) bias: Option<ScoreBias>,
     /// Attention sinks: for each query head, a score that belongs to no token.
     pub(crate) sinks: Option<Vec<T>>,
 }
 
 /// Attention of some tokens in one group of heads. Rows are tokens, then heads of the group.
 struct AttentionTile<'t, T> {
-    group: usize,
+    /// Index of the first query head, and the number of heads.
+    heads: [usize; 2],
     head_dim: usize,
     positions: std::ops::Range<usize>,
     rules: &'t ScoreTransform<T>,
@@ -228,7 +234,8 @@ impl<T: Real> AttentionTile<'_, T> {
 impl<T: Real> Loops<T> for AttentionTile<'_, T> {
     #[inline(always)]
     fn run<S: Simd<T, N>, const N: usize>(self, simd: S) {
-        let Self { group, head_dim, positions, rules, head, q, mut scores, mut sums, o } = self;
+        let Self { heads, head_dim, positions, rules, head, q, mut scores, mut sums, o } = self;
+        let [_, group] = heads;
         let (window, factor) = (rules.window, rules.factor);
         let (first, end) = (Self::first_attended(window, positions.start), positions.end);
         let blocks = head.blocks().iter().enumerate().take(end.div_ceil(BLOCK)).skip(first / BLOCK);
@@ -245,12 +252,19 @@ impl<T: Real> Loops<T> for AttentionTile<'_, T> {
                 c_step: BLOCK,
             };
             products.add_to(simd, &mut scores);
+            if let Some(bias) = &rules.bias {
+                if bias.kind == Alibi::AfterScale {
+                    Scale { x: &mut scores, factor, cap: None }.run(simd);
+                }
+                bias.add_to(heads, start, BLOCK, &mut scores);
+            }
             // A soft cap applies to scores that are already multiplied by the factor.
             let factor = match rules.soft_cap {
                 Some(cap) => {
                     Scale { x: &mut scores, factor, cap: Some(cap) }.run(simd);
                     T::ONE
                 }
+                None if rules.bias.as_ref().is_some_and(|bias| bias.kind == Alibi::AfterScale) => T::ONE,
                 None => factor,
             };
             let all = scores.chunks_exact_mut(BLOCK).zip(&mut sums).zip(o.chunks_exact_mut(head_dim));

@@ -16,6 +16,7 @@ use crate::memory::{checked_product, zeros};
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::positions::Angles;
+use crate::projections::Projections;
 use crate::query_scale::scale_queries;
 use crate::sharing::{PARALLEL_ELEMENTS_MIN, share_rows};
 use crate::vector::AddScaled;
@@ -27,7 +28,7 @@ pub(crate) struct Layer<T> {
     pub(crate) attention_norms: Norms<T>,
     pub(crate) part: FeedForwardPart<T>,
     pub(crate) part_norms: Norms<T>,
-    /// True if the feed-forward part reads the same rows as attention.
+    /// True if the feed-forward part reads the same rows as attention, normalised by a norm of its own if it has one.
     pub(crate) is_parallel: bool,
     pub(crate) activation: LayerActivation,
     /// Factor of the output of each part before it is added to the rows.
@@ -38,13 +39,13 @@ pub(crate) struct Layer<T> {
 pub(crate) struct Norms<T> {
     pub(crate) before: Option<Norm<T>>,
     pub(crate) after: Option<Norm<T>>,
+    /// True if the output of the part is added to the normalised rows.
+    pub(crate) replaces_rows: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Attention<T> {
-    pub(crate) queries: Linear<T>,
-    pub(crate) keys: Linear<T>,
-    pub(crate) values: Linear<T>,
+    pub(crate) projections: Projections<T>,
     pub(crate) output: Linear<T>,
     pub(crate) query_norm: Option<Norm<T>>,
     pub(crate) key_norm: Option<Norm<T>>,
@@ -144,9 +145,12 @@ impl<T: Real> Layer<T> {
         if rows == 0 {
             return Ok(());
         }
-        self.attention_norms.add_residual(pool, h, first_rows(&mut work.added, rows, dim), self.residual);
         let LayerState { normed, added, hidden, .. } = work;
         let (normed, out) = (first_rows(normed, rows, dim), first_rows(added, rows, dim));
+        if self.is_parallel && self.part_norms.before.is_some() {
+            self.part_norms.normalize_input(pool, h, normed);
+        }
+        self.attention_norms.add_residual(pool, h, out, self.residual);
         if !self.is_parallel {
             self.part_norms.normalize_input(pool, h, normed);
         }
@@ -165,10 +169,13 @@ impl<T: Real> Layer<T> {
 
 impl<T: Real> Norms<T> {
     /// Writes the input of a part to `normed`: the rows `h`, normalised if there is a norm.
-    fn normalize_input(&self, pool: &Pool, h: &[T], normed: &mut [T]) {
+    fn normalize_input(&self, pool: &Pool, h: &mut [T], normed: &mut [T]) {
         match &self.before {
             Some(norm) => norm.apply_into(pool, h, normed),
-            None => normed.iter_mut().zip(h).for_each(|(to, from)| *to = *from),
+            None => normed.iter_mut().zip(&*h).for_each(|(to, from)| *to = *from),
+        }
+        if self.replaces_rows {
+            h.iter_mut().zip(normed).for_each(|(to, from)| *to = *from);
         }
     }
 
@@ -233,8 +240,7 @@ impl<T: Real> Attention<T> {
             keep_last(added, all.count * *dim, some.count * *dim);
             &added[..]
         };
-        let products = [(&self.queries, last, &mut *q), (&self.keys, normed, k), (&self.values, normed, v)];
-        Linear::apply_all(pool, products);
+        self.projections.apply(pool, all, some.count, [normed, last], [&mut *q, k, v])?;
         if some.count < all.count {
             normed.iter_mut().zip(&*added).for_each(|(to, from)| *to = *from);
             added.resize(normed.len(), T::default());

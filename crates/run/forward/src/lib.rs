@@ -20,6 +20,7 @@
 )]
 
 mod activation;
+mod alibi;
 mod attention;
 mod block;
 mod cache;
@@ -33,7 +34,9 @@ mod memory;
 mod model;
 mod norm;
 mod number;
+mod pass;
 mod positions;
+mod projections;
 mod query_scale;
 mod router;
 mod sequence_part;
@@ -50,4 +53,5 @@ mod tests;
 pub use byte_source::{Error, Result};
 pub use cache::KvCache;
 pub use error::Problem;
-pub use model::{ForwardModel, ForwardOptions, ForwardPass, LogitPositions};
+pub use model::{ForwardModel, ForwardOptions};
+pub use pass::{ForwardPass, LogitPositions};

@@ -13,6 +13,7 @@ use crate::kernel::{self, Pool};
 use crate::linear::Linear;
 use crate::memory::{checked_product, zeros};
 use crate::number::Real;
+use crate::pass::{ForwardPass, LogitPositions, LogitsBuffer, TokenChunk};
 use crate::positions::Frequencies;
 use crate::sequence_part::SequencePart;
 use crate::sharing::share_rows;
@@ -25,17 +26,6 @@ use crate::{Error, Problem, Result};
 pub struct ForwardOptions {
     /// Number of threads; `None` for as many as the machine runs at once.
     pub threads: Option<usize>,
-}
-
-/// Tokens of a call whose logits are returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogitPositions {
-    /// Every token of each sequence.
-    All,
-    /// Last token of each sequence.
-    Last,
-    /// Every token of one sequence; only those of the last piece are kept, for [`ForwardPass::piece_logits`].
-    Pieces,
 }
 
 /// Decoder over weights that stay in the file they are mapped from.
@@ -372,6 +362,9 @@ impl ForwardModel {
                 }
             }
         }
+        if let Some(norm) = &net.weights.embedding_norm {
+            norm.apply(pool, dim, &mut h);
+        }
         let count = sequences.first().map_or(0, |part| part.count);
         let mut work = LayerState::new(pool, parts, dim, hidden)?;
         for (number, layer) in net.weights.layers.iter().enumerate() {
@@ -424,59 +417,6 @@ impl ForwardModel {
         }
         Ok(())
     }
-}
-
-/// Tokens whose logits are computed in pieces: [`ForwardModel::start`] creates it, and [`ForwardModel::advance`] computes a piece.
-#[derive(Debug)]
-pub struct ForwardPass {
-    /// Indices of embeddings, [batch, seq].
-    ids: Vec<usize>,
-    batch: usize,
-    seq: usize,
-    rows: LogitPositions,
-    /// Tokens of each sequence in a piece.
-    at_once: usize,
-    /// Position of the next piece's first token in each sequence.
-    first: usize,
-    /// Tokens of each sequence in the cache at the end; `None` before the first piece.
-    total: Option<usize>,
-    logits: LogitsBuffer,
-}
-
-impl ForwardPass {
-    /// Returns the logits of the last piece's tokens if the pass is one of [`LogitPositions::Pieces`]: [tokens, vocab] in C order.
-    pub fn piece_logits(&self) -> &[f32] {
-        self.logits.out.get(..self.logits.of_piece).unwrap_or_default()
-    }
-
-    /// Returns the logits once all pieces are computed: [batch, seq or 1, vocab] in C order.
-    pub fn into_logits(self) -> Vec<f32> {
-        self.logits.out
-    }
-}
-
-/// Tokens of a call that go through the layers at once.
-struct TokenChunk {
-    batch: usize,
-    /// Tokens of each sequence in the call.
-    seq: usize,
-    /// Position of the chunk's first token in each sequence of the call.
-    first: usize,
-    count: usize,
-    /// Tokens at the end of the chunk whose logits are returned, for each sequence.
-    wanted: usize,
-    /// Tokens of each sequence in the cache at the end of the call.
-    total: usize,
-}
-
-#[derive(Debug)]
-pub(crate) struct LogitsBuffer {
-    /// Number of rows for each sequence.
-    pub(crate) returned: usize,
-    /// Number of logits that the last piece wrote for a sequence.
-    pub(crate) of_piece: usize,
-    /// Shape [batch, returned, vocab], in C order.
-    pub(crate) out: Vec<f32>,
 }
 
 impl<T: Real> TypedNetwork<T> {

@@ -4,8 +4,9 @@ use byte_source::Observer;
 
 use crate::cache::{CachedTokens, KvCache, TypedCache};
 use crate::memory::{checked_product, zeros};
-use crate::model::{ForwardModel, LogitsBuffer, Network, TypedNetwork};
+use crate::model::{ForwardModel, Network, TypedNetwork};
 use crate::number::Real;
+use crate::pass::LogitsBuffer;
 use crate::sequence_part::SequencePart;
 use crate::{Problem, Result};
 

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use decoder::{
-    Activation, AssignedWeight, Assignment, Decoder, FeedForwardKind, HeadNormScope, LayerPart, NormKind,
-    Weight,
+    Activation, Alibi, AssignedWeight, Assignment, Decoder, FeedForwardKind, HeadNormScope, LayerPart,
+    NormKind, Weight,
 };
 use tensor::{Budget, Tensor, Tensors};
 
 use crate::activation::LayerActivation;
+use crate::alibi::ScoreBias;
 use crate::attention::ScoreTransform;
 use crate::block::{self, Attention, Layer, Norms};
 use crate::experts::{Experts, SharedExpertLayer};
@@ -20,6 +21,7 @@ use crate::linear::Linear;
 use crate::memory::checked_product;
 use crate::norm::Norm;
 use crate::number::Real;
+use crate::projections::Projections;
 use crate::router::ExpertRouter;
 use crate::xielu::Xielu;
 use crate::{Error, Problem, Result};
@@ -28,6 +30,7 @@ use crate::{Error, Problem, Result};
 pub(crate) struct Weights<T> {
     /// Matrix of shape [vocab, dim].
     pub(crate) embedding: Matrix,
+    pub(crate) embedding_norm: Option<Norm<T>>,
     /// Positions that are added to embeddings.
     pub(crate) positions: Option<PositionTable>,
     pub(crate) layers: Vec<Layer<T>>,
@@ -102,13 +105,19 @@ impl<T: Real> Weights<T> {
         };
         let bias = (decoder.block().norm == NormKind::Layer).then_some(Weight::NormBias);
         let norm = source.norm(&[Weight::Norm], bias, dims.dim)?;
+        let embedding_norm = decoder.block().embedding_norm.then(|| {
+            let bias = bias.map(|_| Weight::EmbeddingNormBias);
+            source.norm(&[Weight::EmbeddingNorm], bias, dims.dim)
+        });
+        let embedding_norm = embedding_norm.transpose()?;
         let bias = decoder.biases().logits.then(|| source.vector(Weight::OutputBias)).transpose()?;
         let positions = decoder.block().learned_positions.map(|learned| {
             let offset = size_in_memory(learned.offset)?;
             Ok::<_, Error>(PositionTable { rows: source.matrix(Weight::Positions)?, offset })
         });
         let positions = positions.transpose()?;
-        Ok(Self { embedding, positions, layers, norm, output: Linear { matrix: output, bias } })
+        let output = Linear { matrix: output, bias };
+        Ok(Self { embedding, embedding_norm, positions, layers, norm, output })
     }
 }
 
@@ -124,7 +133,10 @@ impl WeightLookup<'_> {
             let bias = self.decoder.has_bias(part).then_some(Weight::Bias { layer, part });
             self.norm(&[weight], bias, self.dims.dim).map(Some)
         };
-        let norms = |before, after| Ok::<_, Error>(Norms { before: norm(before)?, after: norm(after)? });
+        let replaces_rows = block.adds_to_norms;
+        let norms = |before, after| {
+            Ok::<_, Error>(Norms { before: norm(before)?, after: norm(after)?, replaces_rows })
+        };
         let part = if block.has_experts(layer) {
             block::FeedForwardPart::Experts(Box::new(self.experts(layer)?))
         } else {
@@ -172,11 +184,10 @@ impl WeightLookup<'_> {
         let window = self.decoder.windows().window_of(layer).map(usize::try_from);
         #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
         let usual = T::ONE / T::from_f64((self.dims.head_dim as f64).sqrt());
+        let alibi = self.decoder.block().alibi;
         let sinks = scores.sinks.then(|| self.vector(Weight::Layer { layer, part: LayerPart::Sinks }));
         Ok(Attention {
-            queries: self.layer_linear(layer, LayerPart::Wq)?,
-            keys: self.layer_linear(layer, LayerPart::Wk)?,
-            values: self.layer_linear(layer, LayerPart::Wv)?,
+            projections: self.projections(layer)?,
             output: self.layer_linear(layer, LayerPart::Wo)?,
             query_norm: self.head_norm(layer, LayerPart::QNorm, self.decoder.n_heads())?,
             key_norm: self.head_norm(layer, LayerPart::KNorm, self.decoder.n_kv_heads())?,
@@ -188,9 +199,19 @@ impl WeightLookup<'_> {
                 window: window.map(|window| window.unwrap_or(usize::MAX).min(usize::MAX / 2)),
                 factor: scores.scale.map_or(usual, T::from_f64),
                 soft_cap: scores.soft_cap.map(T::from_f64),
+                bias: alibi.map(|kind| ScoreBias { kind, slopes: Alibi::slopes(self.decoder.n_heads()) }),
                 sinks: sinks.transpose()?,
             },
         })
+    }
+
+    fn projections<T: Real>(&self, layer: u64) -> Result<Projections<T>> {
+        let linear = |part| self.layer_linear(layer, part);
+        if self.decoder.block().fused_heads {
+            return linear(LayerPart::Wqkv).map(Projections::Fused);
+        }
+        let each = [linear(LayerPart::Wq)?, linear(LayerPart::Wk)?, linear(LayerPart::Wv)?];
+        Ok(Projections::Three(Box::new(each)))
     }
 
     fn head_norm<T: Real>(&self, layer: u64, part: LayerPart, heads: u64) -> Result<Option<Norm<T>>> {

@@ -2,10 +2,12 @@
 
 mod apertus;
 mod arcee;
+mod bloom;
 mod cohere;
 mod cohere2;
 mod ernie4_5;
 mod exaone4;
+mod falcon;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -13,6 +15,7 @@ mod glm;
 mod glm4;
 mod glm4_moe;
 mod gpt2;
+mod gpt_neox;
 mod gpt_oss;
 mod granite;
 mod granitemoe;
@@ -90,6 +93,9 @@ pub(crate) static ARCHITECTURES: &[&Architecture] = &[
     &minimax_m2::ARCHITECTURE,
     &gpt2::ARCHITECTURE,
     &opt::ARCHITECTURE,
+    &gpt_neox::ARCHITECTURE,
+    &bloom::ARCHITECTURE,
+    &falcon::ARCHITECTURE,
 ];
 
 /// Models of several parts, of which the text model runs.

@@ -208,6 +208,14 @@ const SETTINGS: &[(&str, &str)] = &[
     ("minimax_m2", r#"{"rotary_dim": 64, "partial_rotary_factor": 0.25}"#),
     ("gpt2", r#"{"scale_attn_weights": false, "hidden_size": 16, "intermediate_size": 8}"#),
     ("gpt2", r#"{"scale_attn_by_inverse_layer_idx": true}"#),
+    ("gpt_neox", r#"{"use_parallel_residual": false, "attention_bias": false, "hidden_act": "gelu_new"}"#),
+    ("gpt_neox", r#"{"partial_rotary_factor": 0.5, "rope_theta": 3}"#),
+    ("bloom", r#"{"apply_residual_connection_post_layernorm": true, "hidden_size": 16}"#),
+    ("falcon", r#"{"alibi": true, "bias": true, "parallel_attn": false, "multi_query": false}"#),
+    ("falcon", r#"{"new_decoder_architecture": true, "num_kv_heads": 8, "num_attention_heads": 16}"#),
+    ("falcon", r#"{"new_decoder_architecture": true, "num_ln_in_parallel_attn": 1}"#),
+    ("falcon", r#"{"new_decoder_architecture": true, "parallel_attn": false}"#),
+    ("falcon", r#"{"num_ln_in_parallel_attn": 2}"#),
     ("opt", r#"{"enable_bias": false, "hidden_size": 16, "word_embed_proj_dim": 16}"#),
     ("opt", r#"{"hidden_size": 16, "word_embed_proj_dim": 8}"#),
     ("opt", r#"{"do_layer_norm_before": false}"#),
@@ -270,6 +278,13 @@ fn value_of(key: &str) -> &'static str {
     match key {
         "layer_types" => r#"["full_attention"]"#,
         "sliding_window" | "word_embed_proj_dim" => "null",
+        "alibi"
+        | "bias"
+        | "new_decoder_architecture"
+        | "apply_residual_connection_post_layernorm"
+        | "multi_query"
+        | "parallel_attn" => "false",
+        "num_ln_in_parallel_attn" => "1",
         "add_cross_attention" | "enable_bias" | "_remove_final_layer_norm" => "false",
         "do_layer_norm_before" | "layer_norm_elementwise_affine" => "true",
         key if key.starts_with("scale_attn_") => "false",

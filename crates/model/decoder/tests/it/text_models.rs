@@ -178,3 +178,34 @@ fn layers_that_predict_further_tokens_are_left_out() {
     decoder.assign(&kept, false).expect("all are used");
     assert_eq!(Decoder::from_record(&decoder.record(1), &kept).expect("its own record").n_layers(), 2);
 }
+
+#[test]
+fn older_files_of_gpt_neox_name_the_output_otherwise_and_have_masks() {
+    let config = r#"{"model_type": "gpt_neox", "num_attention_heads": 4, "vocab_size": 32}"#;
+    for output in ["lm_head.weight", "embed_out.weight"] {
+        let mut all = vec![
+            zeros("gpt_neox.embed_in.weight", &[32, 16]),
+            zeros("gpt_neox.final_layer_norm.weight", &[16]),
+            zeros("gpt_neox.final_layer_norm.bias", &[16]),
+            zeros(output, &[32, 16]),
+            zeros("gpt_neox.layers.0.attention.masked_bias", &[]),
+        ];
+        for (part, shape) in [
+            ("attention.query_key_value", vec![48, 16]),
+            ("attention.dense", vec![16, 16]),
+            ("mlp.dense_h_to_4h", vec![64, 16]),
+            ("mlp.dense_4h_to_h", vec![16, 64]),
+            ("input_layernorm", vec![16]),
+            ("post_attention_layernorm", vec![16]),
+        ] {
+            all.push(zeros(&format!("gpt_neox.layers.0.{part}.weight"), &shape));
+            all.push(zeros(&format!("gpt_neox.layers.0.{part}.bias"), &shape[..1]));
+        }
+        let all: Tensors = all.into();
+        let decoder = model(config, &all);
+        let (kept, _) = decoder.without_other_parts(&all).expect("there is a mask");
+        decoder.assign(&kept, false).expect("all are used");
+        let again = Decoder::from_record(&decoder.record(1), &kept).expect("its own record");
+        assert_eq!(again.record(1), decoder.record(1));
+    }
+}

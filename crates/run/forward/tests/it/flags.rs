@@ -81,6 +81,25 @@ fn kinds() -> Vec<(&'static str, Kind)> {
                 ..block(json!({"learned_positions": {"count": 512, "offset": 2}}))
             },
         ),
+        (
+            "ALiBi",
+            Kind {
+                rope_of_layer: json!([null, null]),
+                has_biases: true,
+                ..block(json!({"alibi": "AfterScale", "fused_heads": true, "embedding_norm": true}))
+            },
+        ),
+        (
+            "ALiBi that is scaled",
+            Kind {
+                rope_of_layer: json!([null, null]),
+                ..block(json!({"alibi": "BeforeScale", "norm": "Layer"}))
+            },
+        ),
+        ("queries, keys and values by head", block(json!({"fused_heads": true}))),
+        ("norms of embeddings", block(json!({"embedding_norm": true, "norm": "Layer"}))),
+        ("rows that are added to norms", block(json!({"adds_to_norms": true}))),
+        ("parallel with two norms", block(json!({"parallel": true, "parallel_norms": true}))),
         ("ReLU", block(json!({"activation": "Relu"}))),
         (
             "squared ReLU without a gate",

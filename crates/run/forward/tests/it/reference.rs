@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use byte_source::{MappedFile, Region, Source};
 use decoder::{
-    Activation, AssignedWeight, Assignment, CheckpointLayout, Decoder, DecoderOptions, Detected,
+    Activation, Alibi, AssignedWeight, Assignment, CheckpointLayout, Decoder, DecoderOptions, Detected,
     FeedForwardKind, HeadNormScope, LayerPart, ModelDocuments, NormKind, NormPlace, RopeScaling, Router,
     Weight,
 };
@@ -183,7 +183,7 @@ impl Random {
         for weight in decoder.weights() {
             let shape = decoder.part_dimensions(weight);
             let (scale, offset) = match weight {
-                Weight::Norm => (0.2, 1.0),
+                Weight::Norm | Weight::EmbeddingNorm => (0.2, 1.0),
                 Weight::Layer { part, .. } | Weight::Head { part, .. } if shape.len() == 1 => {
                     (0.2, if matches!(part, LayerPart::Sinks | LayerPart::ChoiceBias) { 0.0 } else { 1.0 })
                 }
@@ -253,12 +253,19 @@ impl Random {
                 embedding.iter_mut().zip(position).for_each(|(x, position)| *x += position);
             }
         }
+        if block.embedding_norm {
+            let bias = self.numbers.get(&Weight::EmbeddingNormBias).map(Vec::as_slice);
+            h.iter_mut().for_each(|row| *row = self.norm(row, self.of(Weight::EmbeddingNorm), bias));
+        }
         for layer in 0..self.decoder.n_layers() {
             let norm = |part, x: &[f64]| {
                 let weight = Weight::Layer { layer, part };
                 let bias = self.numbers.get(&Weight::Bias { layer, part });
                 self.norm(x, self.of(weight), bias.map(Vec::as_slice))
             };
+            let own = block.parallel && block.parallel_norms;
+            let early: Vec<_> =
+                h.iter().map(|row| if own { norm(LayerPart::FfnNorm, row) } else { Vec::new() }).collect();
             let before = |part, x: &[f64]| {
                 if block.norms == NormPlace::After { x.to_vec() } else { norm(part, x) }
             };
@@ -270,9 +277,19 @@ impl Random {
             };
             let read: Vec<_> = h.iter().map(|row| before(LayerPart::AttentionNorm, row)).collect();
             let attended = self.attention(layer, &read, &mut cache[layer as usize]);
-            for ((h, read), attended) in h.iter_mut().zip(&read).zip(attended) {
+            for (((h, read), attended), early) in h.iter_mut().zip(&read).zip(attended).zip(early) {
+                if block.adds_to_norms {
+                    h.clone_from(read);
+                }
                 add(h, after(LayerPart::AttentionPostNorm, attended));
-                let x = if block.parallel { read.clone() } else { before(LayerPart::FfnNorm, h) };
+                let x = match (block.parallel, own) {
+                    (true, true) => early,
+                    (true, false) => read.clone(),
+                    _ => before(LayerPart::FfnNorm, h),
+                };
+                if block.adds_to_norms {
+                    h.clone_from(&x);
+                }
                 let y = if block.has_experts(layer) {
                     self.experts(layer, &x)
                 } else {
@@ -308,6 +325,21 @@ impl Random {
         let (heads, kv_heads, hd) =
             (size(decoder.n_heads()), size(decoder.n_kv_heads()), size(decoder.head_dim()));
         let part = |part, x: &[f64]| {
+            if decoder.block().fused_heads && part != LayerPart::Wo {
+                let part_of = LayerPart::Wqkv;
+                let all = self.linear(
+                    Weight::Layer { layer, part: part_of },
+                    Some(Weight::Bias { layer, part: part_of }),
+                    x,
+                );
+                let group = heads / kv_heads;
+                let of_head = |head: &[f64]| match part {
+                    LayerPart::Wq => head[..group * hd].to_vec(),
+                    LayerPart::Wk => head[group * hd..][..hd].to_vec(),
+                    _ => head[(group + 1) * hd..].to_vec(),
+                };
+                return all.chunks_exact((group + 2) * hd).flat_map(of_head).collect();
+            }
             self.linear(Weight::Layer { layer, part }, Some(Weight::Bias { layer, part }), x)
         };
         let before = keys.len();
@@ -337,8 +369,17 @@ impl Random {
             for head in 0..heads {
                 let kv = head / (heads / kv_heads) * hd;
                 let factor = scores.scale.unwrap_or(1.0 / (hd as f64).sqrt());
+                let slope = f64::from(Alibi::slopes(decoder.n_heads())[head]);
+                let bfloat16 = |x: f64| rounded(Dtype::BFloat16, &[x]).1[0];
                 let score = |token: usize| {
-                    let score = factor * dot(&q[head * hd..][..hd], &rotated_keys[token][kv..][..hd]);
+                    let product = dot(&q[head * hd..][..hd], &rotated_keys[token][kv..][..hd]);
+                    let score = match block.alibi {
+                        None => factor * product,
+                        Some(Alibi::AfterScale) => factor * product + slope * token as f64,
+                        Some(Alibi::BeforeScale) => {
+                            factor * (product + bfloat16(bfloat16(slope) * bfloat16(token as f64)))
+                        }
+                    };
                     scores.soft_cap.map_or(score, |cap| cap * (score / cap).tanh())
                 };
                 let mut all: Vec<f64> = (first..=position).map(score).collect();

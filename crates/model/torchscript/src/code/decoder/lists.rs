@@ -12,6 +12,8 @@ pub(super) fn group_weights(weights: &[AssignedWeight]) -> WeightLists {
     for AssignedWeight { weight, index, view } in weights {
         let list = match *weight {
             Weight::Embedding | Weight::Norm | Weight::Output => "outer".to_owned(),
+            Weight::EmbeddingNorm => "embedding_norm".to_owned(),
+            Weight::EmbeddingNormBias => "embedding_norm_bias".to_owned(),
             Weight::NormBias => "norm_bias".to_owned(),
             Weight::OutputBias => "output_bias".to_owned(),
             Weight::Positions => "positions".to_owned(),
@@ -43,6 +45,7 @@ pub(super) fn weight_list_name(part: LayerPart) -> &'static str {
         LayerPart::Wq => "wq",
         LayerPart::Wk => "wk",
         LayerPart::Wv => "wv",
+        LayerPart::Wqkv => "wqkv",
         LayerPart::Wo => "wo",
         LayerPart::W1 => "w1",
         LayerPart::W2 => "w2",

@@ -30,9 +30,11 @@ pub(super) const ATTENTION: &str = r#"  def attention(self: Self,
     g = torch.permute(torch.view(q, [b, s, nkv, -1, hd]), [0, 2, 3, 1, 4])
     q1 = torch.reshape(g, [b, nkv, -1, hd])
     scores = torch.matmul(q1, torch.permute(k, [0, 2, 3, 1]))
+    [early alibi] scores = {ns}.alibi(scores, self.slopes{_}, s)
     [not score scale] scores = torch.div_(scores, torch.sqrt(hd))
     [score scale] scores = torch.mul_(scores, self.score_scale{_})
     [score cap] scores = torch.mul_(torch.tanh_(torch.div_(scores, self.score_cap{_})), self.score_cap{_})
+    [late alibi] scores = {ns}.alibi(scores, self.slopes{_}, s)
     if torch.__isnot__(mask, None):
       m = unchecked_cast(Tensor, mask)
       scores = torch.view(torch.add_(torch.view(scores, [b, nkv, -1, s, t]), m), [b, nkv, -1, t])

@@ -1,6 +1,6 @@
 //! Attributes of a decoder's module, besides its record and its lists of weights.
 
-use decoder::{Activation, Decoder};
+use decoder::{Activation, Alibi, Decoder};
 
 use super::super::positions::RotaryPositions;
 use super::named_values::{NamedValues, float_attribute, ints_attribute, size_attribute};
@@ -55,6 +55,11 @@ fn constants(decoder: &Decoder) -> Result<NamedValues> {
             size_attribute("positions", learned.count)?,
             size_attribute("first_position", learned.offset)?,
         ]);
+    }
+    if block.alibi.is_some() {
+        let slopes = Alibi::slopes(decoder.n_heads()).into_iter();
+        let bits = slopes.map(|slope| f64::from(slope).to_bits().cast_signed());
+        own.push(ints_attribute("slopes", bits.collect()));
     }
     if let Some(experts) = &block.experts {
         own.extend([

@@ -35,8 +35,8 @@ pub(super) const DICT: &str = r#"  def forward(self: Self,
     for i in range(torch.len(others)):
       wrong = torch.format("the input {} is not a tensor", others[i])
     if torch.eq(wrong, ""):
-      [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["wq"]), self.n_kv_heads{_}, self.head_dim{_})
-      [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["wq"]), self.n_kv_heads{_}, self.head_dim{_})
+      [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
+      [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
     [learned] if torch.eq(wrong, ""):
     [learned]   wrong = {ns}.wrong_length(inputs, self.positions{_})
     if torch.eq(wrong, ""):
@@ -55,8 +55,8 @@ pub(super) const DICT: &str = r#"  def forward(self: Self,
 pub(super) const POSITIONAL: &str = r#"  def forward(self: Self,
     tokens: Tensor) -> Tensor:
     inputs = annotate(Dict[str, Tensor], {"tokens": tokens})
-    [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["wq"]), self.n_kv_heads{_}, self.head_dim{_})
-    [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["wq"]), self.n_kv_heads{_}, self.head_dim{_})
+    [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
+    [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
     [learned] if torch.eq(wrong, ""):
     [learned]   wrong = {ns}.wrong_length(inputs, self.positions{_})
     if torch.ne(wrong, ""):

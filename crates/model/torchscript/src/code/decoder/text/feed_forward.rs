@@ -15,6 +15,7 @@ pub(super) const FLAGS: &[Flag] = &[
     Flag::new("plain", IS_PLAIN),
     Flag::new("feed forward", HAS_DENSE_LAYERS),
     Flag::new("parallel", |it| it.decoder.block().parallel),
+    Flag::new("own norm", |it| it.decoder.block().parallel && it.decoder.block().parallel_norms),
 ];
 
 pub(super) const HAS_DENSE_LAYERS: Condition =

@@ -2,7 +2,8 @@
 
 use super::super::flag::{Condition, Flag};
 use super::{
-    attention, checks, experts, feed_forward, learned_positions, norm, query_scale, rotation, router, scales,
+    alibi, attention, checks, embedding_norm, experts, feed_forward, fused_heads, learned_positions, norm,
+    query_scale, rotation, router, scales,
 };
 
 /// Flags of all kinds of blocks.
@@ -14,6 +15,9 @@ const FLAGS: &[&[Flag]] = &[
     rotation::FLAGS,
     query_scale::FLAGS,
     attention::FLAGS,
+    alibi::FLAGS,
+    embedding_norm::FLAGS,
+    fused_heads::FLAGS,
     feed_forward::FLAGS,
     experts::FLAGS,
     router::FLAGS,

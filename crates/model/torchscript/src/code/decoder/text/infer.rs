@@ -21,7 +21,7 @@ pub(super) const START: &str = r#"  def infer(self: Self,
       tokens = torch.unsqueeze(tokens, 0)
     b = torch.size(tokens, 0)
     s = torch.size(tokens, 1)
-    layers = torch.len(weights["wq"])
+    layers = torch.len(weights["{each}"])
     past = 0
     pk = w
     pv = w
@@ -60,24 +60,30 @@ pub(super) const POSITIONS: &str = r"    [not listed] pos = torch.to(torch.arang
     [some window] near = {ns}.mask(s, past, self.window{_}, h)
 ";
 
-/// Start of the loop over layers: rotated queries and keys.
-pub(super) const QUERIES: &str = r"    ks = annotate(List[Tensor], [])
+/// Start of the loop over layers: what attention reads.
+pub(super) const LAYERS: &str = r"    ks = annotate(List[Tensor], [])
     vs = annotate(List[Tensor], [])
     for i in range(layers):
       [ropes] r = (self.rope_of{_})[i]
       [ropes] cos = torch.select(cosines, 2, r)
       [ropes] sin = torch.select(sines, 2, r)
-      [norm before] x = torch.to({norm attention_norm h}, narrow)
+      [adds to norms] h = {norm attention_norm h}
+      [norm before, not adds to norms] x = torch.to({norm attention_norm h}, narrow)
+      [adds to norms] x = torch.to(h, narrow)
       [not norm before] x = torch.to(h, narrow)
-      q = torch.to({linear wq x}, wide)
-      k = torch.to({linear wk x}, wide)
+      [own norm] y = torch.to({norm ffn_norm h}, narrow)
+      [not fused heads] q = torch.to({linear wq x}, wide)
+      [not fused heads] k = torch.to({linear wk x}, wide)
       [projection norm] q = {head norm q_norm q}
       [projection norm] k = {head norm k_norm k}
       [qkv limit] q = torch.clamp_(q, torch.neg(self.qkv_limit{_}), self.qkv_limit{_})
       [qkv limit] k = torch.clamp_(k, torch.neg(self.qkv_limit{_}), self.qkv_limit{_})
-      q = torch.view(q, [b, s, -1, hd])
-      k = torch.view(k, [b, s, nkv, hd])
-      [head norm, not late] q = {head norm q_norm q}
+      [not fused heads] q = torch.view(q, [b, s, -1, hd])
+      [not fused heads] k = torch.view(k, [b, s, nkv, hd])
+";
+
+/// Rotated queries and keys.
+pub(super) const QUERIES: &str = r"      [head norm, not late] q = {head norm q_norm q}
       [head norm, not late] k = {head norm k_norm k}
       [not length] q = {ns}.rotate(q, cos, sin)
       [not length] k = {ns}.rotate(k, cos, sin)
@@ -87,7 +93,8 @@ pub(super) const QUERIES: &str = r"    ks = annotate(List[Tensor], [])
 ";
 
 /// End of the loop, and the logits.
-pub(super) const REST: &str = r#"      v = torch.view(torch.to({linear wv x}, wide), [b, s, nkv, hd])
+pub(super) const REST: &str = r#"      [not fused heads] v = torch.view(torch.to({linear wv x}, wide), [b, s, nkv, hd])
+      [fused heads] v = torch.select(qkv, 3, -1)
       [qkv limit] v = torch.clamp_(v, torch.neg(self.qkv_limit{_}), self.qkv_limit{_})
       if has_past:
         k = torch.cat([torch.select(pk, 0, i), k], self.cat_dim{_})
@@ -106,8 +113,10 @@ pub(super) const REST: &str = r#"      v = torch.view(torch.to({linear wv x}, wi
       [norm after] a = {norm attention_post_norm torch.to(a, wide)}
       [not residual scale] h = torch.add_(h, a)
       [residual scale] h = torch.add_(h, a, alpha=self.residual_scale{_})
-      [parallel] y = x
-      [not parallel, norm before, not experts] y = torch.to({norm ffn_norm h}, narrow)
+      [parallel, not own norm] y = x
+      [not parallel, adds to norms] h = {norm ffn_norm h}
+      [not parallel, adds to norms] y = torch.to(h, narrow)
+      [not parallel, norm before, not adds to norms, not experts] y = torch.to({norm ffn_norm h}, narrow)
       [not parallel, norm before, experts] z = {norm ffn_norm h}
       [not parallel, not norm before, experts] z = h
       [parallel, experts] z = torch.to(x, wide)

@@ -21,13 +21,15 @@ pub(super) fn linear(variant: TextVariant<'_>, list: &str, operand: &str) -> Str
     format!("torch.linear({x}{}{bias})", weight(list))
 }
 
-/// Returns the source text that normalises `x` with the weights of the list `list`.
+/// Returns the source text that normalises `x` with the weights `i` of the list `list`, or with the first if a 0 follows `x`.
 pub(super) fn norm(variant: TextVariant<'_>, list: &str, x: &str) -> String {
-    let weight = if list == "outer" { "outer[1]".to_owned() } else { format!("(weights[\"{list}\"])[i]") };
+    let (x, number) = x.strip_suffix(" 0").map_or((x, "i"), |x| (x, "0"));
+    let weight =
+        if list == "outer" { "outer[1]".to_owned() } else { format!("(weights[\"{list}\"])[{number}]") };
     let bias = match list {
         _ if !LAYER_NORM.holds(variant) => String::new(),
         "outer" => "(weights[\"norm_bias\"])[0], ".to_owned(),
-        _ => format!("(weights[\"{}\"])[i], ", bias_list_name(list)),
+        _ => format!("(weights[\"{}\"])[{number}], ", bias_list_name(list)),
     };
     format!("{{ns}}.norm({x}, {weight}, {bias}self.norm_eps{{_}})")
 }

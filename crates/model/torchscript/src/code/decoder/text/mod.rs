@@ -18,13 +18,16 @@
 //! Numbers that denote dtypes are `c10::ScalarType`s: 4 int64, 5 f16, 6 f32, 7 f64. PyTorch 2.0.1 has no f16 matrix product
 //! on the CPU, so f16 weights are widened there, once, in the lists that hold them.
 
+mod alibi;
 mod attention;
 mod attributes;
 mod checks;
+mod embedding_norm;
 mod experts;
 mod feed_forward;
 mod flags;
 mod functions;
+mod fused_heads;
 mod infer;
 mod learned_positions;
 mod markers;
@@ -52,8 +55,11 @@ const METHODS: Templates = &[
     (Some(checks::IS_POSITIONAL), checks::POSITIONAL),
     (None, infer::START),
     (None, learned_positions::ADDED),
+    (None, embedding_norm::NORMALISED),
     (None, infer::POSITIONS),
     (None, query_scale::FACTORS),
+    (None, infer::LAYERS),
+    (None, fused_heads::SPLIT),
     (None, infer::QUERIES),
     (None, query_scale::SCALED),
     (None, infer::REST),
@@ -77,6 +83,7 @@ const FUNCTIONS: Templates = &[
     (None, checks::FUNCTIONS),
     (Some(learned_positions::IS_LEARNED), learned_positions::FUNCTIONS),
     (None, functions::FUNCTIONS),
+    (Some(alibi::HAS_ALIBI), alibi::FUNCTIONS),
     (None, norm::FUNCTIONS),
     (None, rotation::FUNCTIONS),
     (Some(HAS_HALF), functions::HALF),

@@ -6,6 +6,7 @@ use super::super::flag::Flag;
 
 pub(super) const FLAGS: &[Flag] = &[
     Flag::new("norm before", |it| it.decoder.block().norms != NormPlace::After),
+    Flag::new("adds to norms", |it| it.decoder.block().adds_to_norms),
     Flag::new("norm after", |it| it.decoder.block().norms != NormPlace::Before),
     Flag::new("rms", |it| it.decoder.block().norm == NormKind::Rms),
     Flag::new("plus one", |it| it.decoder.block().norm == NormKind::RmsPlusOne),

@@ -58,7 +58,8 @@ pub(super) fn expand(templates: Templates, variant: TextVariant<'_>) -> String {
             out.push('\n');
         }
     }
-    out.replace("{split}", split).replace("{dim}", dim)
+    let each = if variant.decoder.block().fused_heads { "wqkv" } else { "wq" };
+    out.replace("{split}", split).replace("{dim}", dim).replace("{each}", each)
 }
 
 /// Appends a line, with its markers expanded to products and norms.

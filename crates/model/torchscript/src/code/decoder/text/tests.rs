@@ -46,6 +46,7 @@ macro_rules! with_block {
 
 const NO_EXPERTS: &str = r#""experts":null"#;
 const EXPERTS: &str = r#""experts":{"count":4,"per_token":2,"hidden":8,"softmax":"AfterChoice","renormalised":false,"biases":false,"interleaved":false,"shared":null,"layers":[true,true]}"#;
+const NO_ROPES: (&str, &str) = ("\"rope_of_layer\":null", "\"rope_of_layer\":[null,null]");
 const HEADS: (&str, &str) = ("\"head_norm\":null", "\"head_norm\":\"Heads\"");
 const LOGITS: (&str, &str) = ("\"feed_forward\":false", "\"feed_forward\":false,\"logits\":true");
 const UNGATED: (&str, &str) = with_block!("\"feed_forward\":\"Plain\"");
@@ -202,6 +203,36 @@ const CASES: &[Case] = &[
         "learned positions",
         &[with_block!("\"learned_positions\":{\"count\":8,\"offset\":2}")],
         "torch.embedding((weights[\"positions\"])[0], at)",
+    ),
+    case(
+        "a bias of positions",
+        &[NO_ROPES, with_block!("\"alibi\":\"AfterScale\"")],
+        "bias = torch.outer(torch.to(slope, 6), torch.to(pos, 6))",
+    ),
+    case(
+        "a bias of positions that is scaled",
+        &[NO_ROPES, with_block!("\"alibi\":\"BeforeScale\"")],
+        "bias = torch.outer(torch.to(slope, 15), torch.to(pos, 15))",
+    ),
+    case(
+        "fused heads",
+        &[with_block!("\"fused_heads\":true")],
+        "q = torch.reshape(torch.slice(qkv, 3, 0, -2), [b, s, -1, hd])",
+    ),
+    case(
+        "a norm of embeddings",
+        &[LAYER, with_block!("\"embedding_norm\":true")],
+        "h = {ns}.norm(h, (weights[\"embedding_norm\"])[0], (weights[\"embedding_norm_bias\"])[0], self.norm_eps{_})",
+    ),
+    case(
+        "rows that are added to norms",
+        &[with_block!("\"adds_to_norms\":true")],
+        "h = {ns}.norm(h, (weights[\"ffn_norm\"])[i], self.norm_eps{_})",
+    ),
+    case(
+        "parallel with two norms",
+        &[PARALLEL, with_block!("\"parallel_norms\":true")],
+        "y = torch.to({ns}.norm(h, (weights[\"ffn_norm\"])[i], self.norm_eps{_}), narrow)\n      q = ",
     ),
     case("limit of queries", &[with_block!("\"qkv_limit\":8.0")], "v = torch.clamp_(v, "),
     case(
