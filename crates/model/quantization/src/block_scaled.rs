@@ -7,9 +7,11 @@
 
 use std::ops::Range;
 
+use kernels::{NIBBLES, run_nibbles};
 use tensor::Inputs;
 
 use crate::dequantized::{Area, Encoder, Kernel, Loaded, Matrices, round_to};
+use crate::nibble_rows::{NibbleRows, is_suited};
 use crate::operand::{ByteRows, Operand};
 use crate::packed::{CodeOrder, unpack};
 use crate::row_part::RowPart;
@@ -184,6 +186,9 @@ impl Kernel for BlockScaled {
     ) -> bool {
         let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let cols = within(area.cols.end - area.cols.start);
+        if self.codes.bits == 4 {
+            return self.decode_nibbles(loaded, area, (place, cols), encoder, out);
+        }
         let block_size = self.block.rows.saturating_mul(self.block.cols.min(cols as u64));
         if encoder.size() != 2 || self.codes.bits != 8 || self.groups.is_some() || block_size < TABLE_MIN {
             return false;
@@ -219,6 +224,40 @@ impl Kernel for BlockScaled {
                 }
             }
         }
+        true
+    }
+}
+
+impl BlockScaled {
+    /// Computes numbers whose codes have four bits, if each row has scales of its own.
+    fn decode_nibbles(
+        &self,
+        loaded: &Loaded,
+        area: &Area,
+        (place, cols): ((usize, usize), usize),
+        encoder: Encoder,
+        out: &mut [u8],
+    ) -> bool {
+        let Ok(group) = usize::try_from(self.block.cols) else { return false };
+        let is_whole = area.cols.start.checked_rem(self.block.cols) == Some(0) && cols.is_multiple_of(2);
+        let is_suited = self.block.rows == 1 && is_suited(group) && self.groups.is_none();
+        if encoder.size() != 2 || !is_whole || !is_suited {
+            return false;
+        }
+        let width = cols.div_ceil(group.max(1));
+        let fill = |row: usize, numbers: &mut [[f32; NIBBLES]]| {
+            let scales = loaded.scales.get(row * width..).unwrap_or_default();
+            let mut zeros = loaded.zeros.get(row * width..).unwrap_or_default().iter();
+            for (numbers, scale) in numbers.iter_mut().zip(scales) {
+                let zero = zeros.next().copied().unwrap_or_default();
+                for (number, value) in numbers.iter_mut().zip(self.codes.values.iter()) {
+                    *number = (value - zero) * scale * self.factor;
+                }
+            }
+        };
+        let parts = RowPart::split(place, cols, out);
+        let (codes, order) = (&loaded.codes, self.codes.order);
+        run_nibbles(NibbleRows { codes, order, cols, group, encoder, parts, fill });
         true
     }
 }

@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod affine_rows;
 mod auto_round;
 mod awq;
 mod bitnet;
@@ -44,6 +45,7 @@ mod mlx;
 mod mlx_names;
 mod modelopt;
 mod mxfp4;
+mod nibble_rows;
 mod operand;
 mod packed;
 mod pytorch;

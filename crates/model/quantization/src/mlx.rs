@@ -9,15 +9,16 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use tensor::{Dtype, Inputs, Tensor, Tensors};
+use tensor::{Dtype, Tensor, Tensors};
 
+use crate::affine_rows::AffineRows;
 use crate::block_scaled::{BlockScaled, BlockShape, CodeRows};
 use crate::code_values::{E2M1, dtype_values, nibble_values, offset_values};
 use crate::config::QuantizationConfig;
-use crate::dequantized::{Area, Kernel, Loaded, Matrices, round_to};
+use crate::dequantized::{Kernel, Matrices};
 use crate::gptq::{check, group_text};
 use crate::mlx_names::{MlxNames, expert};
-use crate::packed::{CodeOrder, unpack};
+use crate::packed::CodeOrder;
 use crate::scales::{GlobalScale, ScaleEncoding, ScaleGrid};
 use crate::survey::{Draft, Recognised, Survey};
 use crate::{Problem, Result};
@@ -319,78 +320,4 @@ fn kernel(
 
 fn draft_name(stored: &[(String, Tensor)]) -> String {
     stored.first().map(|(name, _)| name.clone()).unwrap_or_default()
-}
-
-/// Kernel that computes `code · scale + bias`.
-#[derive(Debug)]
-struct AffineRows {
-    codes: CodeRows,
-    scales: ScaleGrid,
-    biases: ScaleGrid,
-    group: u64,
-    /// Rows of a matrix.
-    rows: u64,
-    /// Dtype that the product is rounded to.
-    dtype: Dtype,
-}
-
-/// Columns that cannot be read apart: as many as the smallest group but one, whose codes of any bits are whole words.
-const GRANULE: u64 = 32;
-
-impl AffineRows {
-    /// Applies the number of each group to the columns of a row.
-    fn each_group(&self, area: &Area, numbers: &[f32], out: &mut [f32], apply: impl Fn(&mut f32, f32)) {
-        let within = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let into = area.cols.start.checked_rem(self.group).unwrap_or(0);
-        let (mut rest, mut len) = (out, within(self.group.saturating_sub(into)));
-        for number in numbers {
-            let (now, later) = rest.split_at_mut(len.min(rest.len()));
-            for value in now {
-                apply(value, *number);
-            }
-            (rest, len) = (later, within(self.group));
-        }
-    }
-}
-
-impl Kernel for AffineRows {
-    fn col_granule(&self) -> u64 {
-        GRANULE
-    }
-
-    fn load(&self, inputs: &mut Inputs<'_>, area: &Area) -> byte_source::Result<Loaded> {
-        let Area { matrix, rows, cols } = area;
-        let groups = cols.start.checked_div(self.group).unwrap_or(0)..cols.end.div_ceil(self.group.max(1));
-        let before = matrix.saturating_mul(self.rows);
-        let through = rows.start.saturating_add(before)..rows.end.saturating_add(before);
-        Ok(Loaded {
-            codes: self.codes.load(inputs, through, cols)?,
-            scales: self.scales.load(inputs, *matrix, rows.clone(), groups.clone())?,
-            zeros: self.biases.load(inputs, *matrix, rows.clone(), groups)?,
-            ..Loaded::default()
-        })
-    }
-
-    fn decode(&self, loaded: &Loaded, area: &Area, row: usize, out: &mut [f32]) {
-        let rows = usize::try_from(area.rows.end.saturating_sub(area.rows.start)).unwrap_or(1).max(1);
-        let part = |all: usize| all.checked_div(rows).unwrap_or(0);
-        let of_row = |all: &'_ [f32]| -> Vec<f32> {
-            let width = part(all.len());
-            all.iter().skip(row.saturating_mul(width)).take(width).copied().collect()
-        };
-        let width = part(loaded.codes.len());
-        let codes = loaded.codes.get(row.saturating_mul(width)..).unwrap_or_default();
-        let codes = codes.get(..width).unwrap_or_default();
-        let codes = unpack_bytes(codes, self.codes.bits, out.len());
-        for (out, code) in out.iter_mut().zip(&codes) {
-            *out = f32::from(*code);
-        }
-        self.each_group(area, &of_row(&loaded.scales), out, |value, scale| *value *= scale);
-        round_to(self.dtype, out);
-        self.each_group(area, &of_row(&loaded.zeros), out, |value, bias| *value += bias);
-    }
-}
-
-fn unpack_bytes(codes: &[u8], bits: u32, count: usize) -> Vec<u8> {
-    if bits == 8 { codes.to_vec() } else { unpack(codes, bits, CodeOrder::LowFirst, count) }
 }

@@ -22,20 +22,26 @@ pub(crate) fn unpack(bytes: &[u8], bits: u32, order: CodeOrder, count: usize) ->
             let (low, high) = (byte & 15, byte >> 4);
             *pair = if order == CodeOrder::LowFirst { [low, high] } else { [high, low] };
         }
+        codes.truncate(count);
+        return codes;
+    }
+    let mask = u8::MAX.checked_shr(8_u32 - bits).unwrap_or(0);
+    if order == CodeOrder::LowFirst {
+        // Eight codes have as many bytes as a code has bits.
+        for (codes, bytes) in codes.chunks_mut(8).zip(bytes.chunks(bits as usize)) {
+            let mut word = bytes.iter().rev().fold(0_u64, |word, byte| (word << 8) | u64::from(*byte));
+            for code in codes {
+                let [low, ..] = word.to_le_bytes();
+                *code = low & mask;
+                word = word.checked_shr(bits).unwrap_or(0);
+            }
+        }
     } else {
-        let mask = u8::MAX.checked_shr(8_u32 - bits).unwrap_or(0);
         for (index, code) in codes.iter_mut().enumerate() {
             let bit = index * bits as usize;
-            let (at, shift) = (bit / 8, u32::try_from(bit % 8).unwrap_or(0));
-            let low = bytes.get(at).copied().unwrap_or(0);
-            *code = match order {
-                CodeOrder::LowFirst => {
-                    let high = bytes.get(at + 1).copied().unwrap_or(0);
-                    let [code, _] = (u16::from_le_bytes([low, high]) >> shift).to_le_bytes();
-                    code & mask
-                }
-                CodeOrder::HighFirst => low.checked_shr(8_u32 - shift - bits).unwrap_or(0) & mask,
-            };
+            let shift = u32::try_from(bit % 8).unwrap_or(0);
+            let byte = bytes.get(bit / 8).copied().unwrap_or(0);
+            *code = byte.checked_shr(8_u32 - shift - bits).unwrap_or(0) & mask;
         }
     }
     codes.truncate(count);

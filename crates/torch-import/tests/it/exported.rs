@@ -1,9 +1,9 @@
 //! Programs of `torch.export`, whose archives the tests write.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use byte_source::{BufferSource, Source};
+use byte_source::{BufferSource, Source, hex, sha256};
 use tensor::{CompoundKind, Dtype};
 use test_support::stored_zip;
 use torch_import::{Checkpoint, Container, OmissionReason, Result, Risk, Scan, ScanDepth};
@@ -295,4 +295,22 @@ fn compiled_models_have_views_of_pickled_tensors() {
     assert_eq!(tensors.get("row").map(tensor::Tensor::storage_offset), Some(2));
     assert_eq!(unread(&checkpoint).len(), 2);
     assert_eq!(checkpoint.left_out.listed[0].reason, OmissionReason::CompiledCode);
+}
+
+/// `tests/conformance/workers/exported_models.py` wrote the archives, and what `torch.export.load` of the same version finds in them.
+#[test]
+fn archives_of_older_versions_have_their_bits() {
+    for version in ["2.6.0", "2.9.1"] {
+        let file = |end: &str| format!("{}/tests/exported/torch-{version}.{end}", env!("CARGO_MANIFEST_DIR"));
+        let facts = std::fs::read_to_string(file("json")).expect("it is checked in");
+        let facts: BTreeMap<String, (String, Vec<u64>, Vec<u64>, String)> =
+            serde_json::from_str(&facts).expect("dtype, shape, stride and hash");
+        let container = Container::open(file("pt2").as_ref()).expect("it is checked in");
+        let tensors = Checkpoint::read(&container).expect("it is whole").to_tensors();
+        let found = tensors.iter().map(|(name, it)| {
+            let hash = hex(&sha256(&it.gathered(), &()).expect("it can be read"));
+            (name.to_owned(), (it.dtype().to_string(), it.shape().to_vec(), it.stride().to_vec(), hash))
+        });
+        assert_eq!(found.collect::<BTreeMap<_, _>>(), facts, "{version}");
+    }
 }

@@ -8,19 +8,20 @@ use crate::models::{bytes, models, quantized};
 fn elements_are_the_same_whichever_part_is_read() {
     for path in models() {
         let (model, _) = quantized(&path);
-        for quantized in &model.tensors {
-            let whole = quantized.tensor(Dtype::Float32).expect("small");
-            let all = bytes(&whole);
-            let elements = all.as_chunks::<4>().0;
+        let dtypes = [Dtype::Float32, Dtype::BFloat16];
+        for (quantized, dtype) in model.tensors.iter().flat_map(|it| dtypes.map(|dtype| (it, dtype))) {
+            let whole = quantized.tensor(dtype).expect("small");
+            let (all, size) = (bytes(&whole), usize::try_from(dtype.size()).expect("small"));
+            let elements: Vec<&[u8]> = all.chunks(size).collect();
             let [.., rows, cols] = *whole.shape() else { continue };
             let last = whole.shape().len() - 1;
             // A transposed view is read element by element or row by row.
             let turned = bytes(&whole.transpose(last - 1, last).expect("two dimensions"));
             let (rows, cols) = (usize::try_from(rows).expect("small"), usize::try_from(cols).expect("small"));
-            for (index, element) in turned.as_chunks::<4>().0.iter().enumerate() {
+            for (index, element) in turned.chunks(size).enumerate() {
                 let (matrix, index) = (index / (rows * cols), index % (rows * cols));
                 let place = matrix * rows * cols + (index % rows) * cols + index / rows;
-                assert_eq!(elements[place], *element, "{} {} {index}", path.display(), quantized.name);
+                assert_eq!(elements[place], element, "{} {} {index}", path.display(), quantized.name);
             }
         }
     }
