@@ -44,7 +44,8 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     }
     for module in survey.stems(".weight") {
         let Some(weight) = survey.get(&format!("{module}.weight")) else { continue };
-        if is_float8(weight.dtype()) || survey.get(&format!("{module}.weight_scale")).is_some() {
+        let is_code = is_float8(weight.dtype()) || weight.dtype() == Dtype::Int8;
+        if is_code || survey.get(&format!("{module}.weight_scale")).is_some() {
             add(survey, &module, &groups, false)?;
         }
     }

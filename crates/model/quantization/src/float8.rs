@@ -59,7 +59,9 @@ pub(crate) fn recognise_as(survey: &mut Survey<'_>, dialect: Dialect) -> Result<
         match scale_name(survey.tensors, name) {
             Some(scale) => add(survey, name, &scale, dialect)?,
             // Scales may be FP8 themselves. One without codes is reported as unused.
-            None if is_float8(tensor.dtype()) && !COMPANIONS.iter().any(|suffix| name.ends_with(suffix)) => {
+            None if is_float8(tensor.dtype()) && !COMPANIONS.iter().any(|suffix| name.ends_with(suffix))
+                || dialect == Dialect::Transformers && name.ends_with(".weight") =>
+            {
                 let suffix = if dialect == Dialect::ModelOpt { "scale" } else { "scale_inv" };
                 return survey.companion(name, &format!("{name}_{suffix}")).map(|_| ());
             }

@@ -41,6 +41,9 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
         if rule.is_some_and(|rule| rule.is_excluded) {
             continue;
         }
+        if survey.config.members.get("desc_act") == Some(&Value::Bool(true)) {
+            survey.companion(&format!("{module}.weight"), &format!("{module}.g_idx"))?;
+        }
         let layout = ModuleLayout {
             bits: rule.and_then(|rule| rule.bits).unwrap_or(bits),
             group_size: rule.and_then(|rule| rule.group_size).or(group_size),

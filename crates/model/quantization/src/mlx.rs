@@ -89,6 +89,8 @@ struct Format {
     mode: Mode,
     bits: u32,
     group: u64,
+    /// True if stacked experts have a global scale.
+    is_global: bool,
 }
 
 impl Format {
@@ -111,7 +113,8 @@ impl Format {
             })
         };
         let bits = u32::try_from(number("bits", mode.bits)?).unwrap_or_default();
-        Ok(Self { mode, bits, group: number("group_size", mode.groups)? })
+        let is_global = settings.get("global_scale") == Some(&Value::Bool(true));
+        Ok(Self { mode, bits, group: number("group_size", mode.groups)?, is_global })
     }
 
     /// Reads the settings of `metal`.
@@ -125,7 +128,7 @@ impl Format {
         let bits = bits.ok_or_else(|| config.unsupported("bits", "2, 4 or 8"))?;
         let group = number("group_size", METAL.groups).filter(|it| *it > 0);
         let group = group.ok_or_else(|| config.unsupported("group_size", "a positive number"))?;
-        Ok(Self { mode: METAL, bits, group })
+        Ok(Self { mode: METAL, bits, group, is_global: false })
     }
 
     /// Returns the settings of a layer; `None` if the configuration says that it is not quantized.
@@ -142,7 +145,7 @@ impl Format {
     }
 
     fn text(self, cols: u64) -> String {
-        let Self { mode, bits, group } = self;
+        let Self { mode, bits, group, .. } = self;
         let bits = if mode.affine.is_some() { format!(", {bits} bits") } else { String::new() };
         format!("{}{bits}, {}", mode.shown, group_text(group, cols))
     }
@@ -164,7 +167,7 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     }
     let names = MlxNames::of_model(&survey.config)?;
     let format = Format::read(&survey.config, &survey.config.members)?;
-    for module in survey.stems(".scales") {
+    for module in quantized(survey)? {
         match format.of_layer(&survey.config, &module)? {
             Some(format) => add(survey, names, &module, format)?,
             None => return Err(survey.unused(&format!("{module}.scales"))),
@@ -173,13 +176,27 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
     split_others(survey, names)
 }
 
+/// Returns the layers with scales.
+///
+/// # Errors
+/// When a weight has the dtype of codes, and no scales.
+fn quantized(survey: &Survey<'_>) -> Result<Vec<String>> {
+    for module in survey.stems(".weight") {
+        let (weight, scales) = (format!("{module}.weight"), format!("{module}.scales"));
+        if survey.companion(&weight, &weight)?.dtype() == Dtype::UInt32 {
+            survey.companion(&weight, &scales)?;
+        }
+    }
+    Ok(survey.stems(".scales"))
+}
+
 /// Adds all layers with scales that `transformers` packed for Metal.
 ///
 /// # Errors
 /// When a setting is not one of its kernels, or a companion is missing or has another shape or dtype.
 pub(crate) fn recognise_metal(survey: &mut Survey<'_>) -> Result<()> {
     let format = Format::of_metal(&survey.config)?;
-    for module in survey.stems(".scales") {
+    for module in quantized(survey)? {
         add(survey, MlxNames::Unknown, &module, format)?;
     }
     Ok(())
@@ -198,7 +215,7 @@ fn split_others(survey: &mut Survey<'_>, names: MlxNames) -> Result<()> {
 }
 
 fn add(survey: &mut Survey<'_>, names: MlxNames, module: &str, format: Format) -> Result<()> {
-    let Format { mode, bits, group } = format;
+    let Format { mode, bits, group, .. } = format;
     let is_affine = mode.affine.is_some();
     let part = |suffix: &str| format!("{module}.{suffix}");
     let (weight, scales_name) = (part("weight"), part("scales"));
@@ -239,7 +256,8 @@ fn add(survey: &mut Survey<'_>, names: MlxNames, module: &str, format: Format) -
         Ok::<_, crate::Error>(())
     };
     optional(mode.affine.map_or("", |it| it.biases), is_affine, dtype, &grid)?;
-    let is_global = mode.name == NVFP4.name && survey.get(&part("global_scale")).is_some();
+    let is_global = mode.name == NVFP4.name
+        && (survey.get(&part("global_scale")).is_some() || format.is_global && !before.is_empty());
     optional("global_scale", is_global, Dtype::Float32, before)?;
     let positions: Vec<usize> = stored.iter().filter_map(|(name, _)| survey.tensors.position(name)).collect();
     let library = match (is_affine, is_global) {
@@ -277,7 +295,7 @@ fn kernel(
     stored: &[(String, Tensor)],
     matrices: Matrices,
 ) -> Result<Arc<dyn Kernel>> {
-    let Format { mode, bits, group } = format;
+    let Format { mode, bits, group, .. } = format;
     let is_nvfp4 = mode.name == NVFP4.name;
     let mut operands = Vec::with_capacity(stored.len());
     for (number, (name, tensor)) in stored.iter().enumerate() {

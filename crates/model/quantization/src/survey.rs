@@ -182,8 +182,15 @@ impl Draft {
     /// Adds a tensor called `name` as an operand, stored or computed.
     ///
     /// # Errors
-    /// When its size overflows.
+    /// When its size overflows, or its dtype is one of which no scheme has parts.
     pub(crate) fn operand(&mut self, name: &str, tensor: &Tensor) -> Result<Operand> {
+        if matches!(
+            tensor.dtype(),
+            Dtype::Bool | Dtype::Complex32 | Dtype::BComplex32 | Dtype::Complex64 | Dtype::Complex128
+        ) {
+            let (found, expected) = (tensor.dtype(), "a dtype of numbers that are not complex".to_owned());
+            return Err(Problem::Dtype { tensor: name.to_owned(), found, expected }.into());
+        }
         Ok(self.operands.add(tensor).ok_or_else(|| Problem::Shape {
             tensor: name.to_owned(),
             found: tensor.shape().to_vec(),

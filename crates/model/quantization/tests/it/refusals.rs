@@ -44,12 +44,16 @@ fn configured(name: &str, from: &str, to: &str) -> String {
 #[test]
 fn models_of_mlx_name_what_is_wrong() {
     let layer = "model.layers.0.self_attn.q_proj";
-    for tensor in ["weight", "biases"] {
+    for tensor in ["weight", "biases", "scales"] {
         let error = without("mlx_affine_float16", &format!("{layer}.{tensor}"));
         assert!(error.contains(&format!("`{layer}.{tensor}` is missing")), "{error}");
     }
-    let error = without("mlx_affine_float16", &format!("{layer}.scales"));
-    assert_eq!(error, format!("tensor `{layer}.biases` belongs to no tensor that is quantized with mlx"));
+    let (documents, tensors) = model("mlx_mixtral");
+    let global = "model.layers.0.block_sparse_moe.switch_mlp.gate_proj.global_scale";
+    let rest: Tensors = tensors.into_iter().filter(|(name, _)| name != global).collect();
+    let config = documents.config.map(|text| text.replace("\"nvfp4\"", "\"nvfp4\", \"global_scale\": true"));
+    let error = refused(&QuantizationDocuments { config, ..QuantizationDocuments::default() }, &rest);
+    assert!(error.contains("_proj.global_scale` is missing"), "{error}");
     for (name, from, to, expected) in [
         ("mlx_affine_float16", "\"bits\": 5", "\"bits\": 7", "mlx: `bits` is 7, expected 4, 2, 3, 5, 6, 8"),
         (
@@ -238,6 +242,7 @@ fn layers_of_comfyui_name_what_is_wrong() {
 fn a_missing_companion_is_named() {
     for (name, tensor) in [
         ("gptq_4_v1", "model.layers.0.q_proj.qzeros"),
+        ("gptq_order", "model.layers.0.q_proj.g_idx"),
         ("awq_gemm", "a.scales"),
         ("mxfp4", "model.layers.0.mlp.experts.down_proj_scales"),
         ("bnb_nf4_double", "a.weight.nested_absmax"),
