@@ -123,8 +123,8 @@ impl Write for ComparedFile {
         let Some(expected) = &self.expected else { return Ok(bytes.len()) };
         let end = self.offset.min(expected.len());
         let found = expected.read_window(start.min(end)..end).map_err(io::Error::other)?;
-        let same = bytes.iter().zip(found.iter()).take_while(|(made, found)| made == found).count();
         if bytes.get(..found.len()) != Some(&*found) {
+            let same = bytes.iter().zip(found.iter()).take_while(|(made, found)| made == found).count();
             self.differs(start.saturating_add(same as u64), "differs");
         } else if found.len() < bytes.len() {
             self.differs(end, "ends too early");

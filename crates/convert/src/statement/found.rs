@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use byte_source::{FileStat, Listing, Location, Observer, Region, Source, Stat, Store, core_share};
+use byte_source::{FileStat, Listing, Location, Observer, Region, Source, Stat, Store};
 use carton_format::Config;
 
 use super::request::without_dots;
 use super::statement::ResourceDescriptor;
-use super::write::hash;
+use super::write::{hash, hash_files};
 use crate::{Problem, Result};
 
 /// Maximum number of files that are looked at below the given folders.
@@ -131,34 +130,20 @@ fn list_files(given: &[Location]) -> Result<Vec<Location>> {
     Ok(files)
 }
 
-/// Hashes files on all cores until all of `wanted` are found, and returns them in their order with their hashes.
+/// Hashes files until all of `wanted` are found, and returns them in their order with their hashes.
 fn hash_all(
     files: Vec<Location>,
     wanted: &BTreeSet<&str>,
     observer: &dyn Observer,
 ) -> Result<Vec<(String, Location)>> {
-    let (next, state) = (AtomicUsize::new(0), Mutex::new((BTreeMap::new(), wanted.clone())));
-    let work = || -> Result<()> {
-        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
-            if lock().1.is_empty() {
-                break;
-            }
-            let sha256 = hash(file, observer)?;
-            let mut state = lock();
-            state.1.remove(sha256.as_str());
-            state.0.insert(file.path().to_owned(), sha256);
-        }
-        Ok(())
+    let missing = Mutex::new(wanted.clone());
+    let is_last = |sha256: &str| {
+        let mut missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.remove(sha256);
+        missing.is_empty()
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..core_share().min(files.len())).map(|_| scope.spawn(work)).collect();
-        let mut ended = threads.into_iter();
-        ended.try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })?;
-    let (hashed, _) = state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let of = |file: Location| Some((hashed.get(file.path())?.clone(), file));
-    Ok(files.into_iter().filter_map(of).collect())
+    let hashes = if wanted.is_empty() { Vec::new() } else { hash_files(&files, is_last, observer)? };
+    Ok(hashes.into_iter().zip(files).filter_map(|(sha256, file)| Some((sha256?, file))).collect())
 }
 
 /// Folder above each group of inputs, deep enough for names that begin with `..`.

@@ -1,5 +1,6 @@
 //! Writes the statement of a conversion, once its output is complete.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
@@ -8,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use batch::clean_absolute;
-use byte_source::{FileError, Location, Observer, Region, core_share, hex, set_core_share};
+use byte_source::{
+    FileError, Location, Observer, Region, Stat, core_share, hex, on_all_cores, set_core_share,
+};
 use open::{Context, Model, OpenOptions, Selection, digest_tensors};
 use output::WrittenFile;
 
@@ -119,23 +122,69 @@ pub(super) fn subject_name(conversion: &PlannedConversion, path: &Path) -> Strin
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// Hashes the inputs, and computes the digest of the tensors.
+/// Hashes the inputs, and computes the digest of the tensors at the same time.
 fn hash_inputs(
     conversion: &PlannedConversion,
     files: &BTreeMap<String, Location>,
     known: &BTreeMap<String, String>,
     observer: &dyn Observer,
 ) -> Result<Vec<ResourceDescriptor>> {
-    let mut hashed = Vec::with_capacity(files.len().saturating_add(1));
-    for (name, file) in files {
-        let sha256 = match known.get(name) {
-            Some(sha256) => sha256.clone(),
-            None => hash(file, observer)?,
-        };
-        hashed.push(ResourceDescriptor::file(name.clone(), address(file), sha256));
-    }
-    hashed.extend(tensors_digest(conversion, observer)?.map(ResourceDescriptor::tensors));
-    Ok(hashed)
+    let share = NonZeroUsize::new(core_share()).unwrap_or(NonZeroUsize::MIN);
+    let unknown: Vec<Location> =
+        files.iter().filter(|(name, _)| !known.contains_key(*name)).map(|(_, file)| file.clone()).collect();
+    let (hashes, digest) = std::thread::scope(|scope| {
+        let digest = scope.spawn(|| {
+            set_core_share(share);
+            tensors_digest(conversion, observer)
+        });
+        let hashes = hash_files(&unknown, |_| false, observer);
+        (hashes, digest.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let mut hashes = hashes?.into_iter().flatten();
+    let described = |(name, file): (&String, &Location)| {
+        let sha256 = known.get(name).cloned().or_else(|| hashes.next()).unwrap_or_default();
+        ResourceDescriptor::file(name.clone(), address(file), sha256)
+    };
+    let mut described: Vec<_> = files.iter().map(described).collect();
+    described.extend(digest?.map(ResourceDescriptor::tensors));
+    Ok(described)
+}
+
+/// Computes the SHA-256 of files in hexadecimal on all cores, and returns them in their order. `is_last` is called with each, and
+/// once it returns true, no other file is started.
+///
+/// # Errors
+/// When a file cannot be read, or `observer` stops the work.
+pub(super) fn hash_files(
+    files: &[Location],
+    is_last: impl Fn(&str) -> bool + Sync,
+    observer: &dyn Observer,
+) -> Result<Vec<Option<String>>> {
+    // A large file that is started last would keep one core busy alone.
+    let len = |file: &Location| match file.is_local().then(|| file.stat()) {
+        Some(Ok(Some(Stat::File(file)))) => file.len,
+        _ => None,
+    };
+    let mut order: Vec<(usize, &Location)> = files.iter().enumerate().collect();
+    order.sort_by_cached_key(|(_, file)| Reverse(len(file)));
+    let (has_ended, hashes) = (AtomicBool::new(false), Mutex::new(vec![None; files.len()]));
+    on_all_cores(
+        order.len() as u64,
+        || (),
+        |(), number| -> Result<()> {
+            let next = usize::try_from(number).ok().and_then(|number| order.get(number));
+            let Some((position, file)) = next.filter(|_| !has_ended.load(Ordering::Relaxed)) else {
+                return Ok(());
+            };
+            let sha256 = hash(file, observer)?;
+            has_ended.fetch_or(is_last(&sha256), Ordering::Relaxed);
+            if let Some(hash) = hashes.lock().unwrap_or_else(PoisonError::into_inner).get_mut(*position) {
+                *hash = Some(sha256);
+            }
+            Ok(())
+        },
+    )?;
+    Ok(hashes.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Computes the SHA-256 of a file in hexadecimal.
