@@ -82,7 +82,7 @@ def auto_round_model(seed, packing, layers=AUTO_ROUND):
         if name not in "ace":
             extra[f"model.layers.0.{name}"] = {"bits": bits, "group_size": group}
     model = Model({"quant_method": "auto-round", "packing_format": packing, "bits": 5, "group_size": 32, "sym": False, "extra_config": extra}, dtype="float16")
-    cols, rows = sizes(seed, (64, 32), (192, 288))
+    cols, rows = sizes(seed, (64, 32), (320, 192))  # the class with g_idx takes no more rows than columns
     names = [f"model.layers.0.{name}" for name in layers]
     settings = auto_round_settings(names, model.config["quantization_config"])
     for name in names:
