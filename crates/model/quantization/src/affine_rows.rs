@@ -110,7 +110,9 @@ impl Kernel for AffineRows {
             }
             round_to(self.dtype, numbers.as_flattened_mut());
             for (numbers, (_, bias)) in numbers.iter_mut().zip(factors(row)) {
-                numbers.iter_mut().for_each(|number| *number += bias);
+                for number in numbers {
+                    *number += bias;
+                }
             }
         };
         let parts = RowPart::split(place, cols, out);

@@ -1,4 +1,4 @@
-//! BitNet: weights of −1, 0 and 1 in two bits, with one scale for each weight.
+//! `BitNet`: weights of −1, 0 and 1 in two bits, with one scale for each weight.
 //!
 //! Facts: `unpack_weights`, `BitLinear` and `AutoBitLinear` in `integrations/bitnet.py` of `transformers` 5.23. A stored byte has the codes
 //! of four rows that are a quarter of the rows apart, the lowest bits first; a code is the number plus one. The scale divides the products
