@@ -2,15 +2,17 @@
 """Times the conversion of a checkpoint, and programs that read or write as many bytes: openssl, cp, and PyTorch.
 
     convert.py FILE [--binary target/release/torch2carton] [--torch PYTHON] [--rounds 5] [--output DIR]
-    convert.py FILE --without sha,avx2
+    convert.py FILE --tiers
+    convert.py FILE --statement
     convert.py FILE --against OTHER [--binary target/release/torch2carton] [--rounds 5] [--output DIR]
 
 All take turns, so that other load on the machine affects all of them. Compare the ratios: the seconds depend on the machine.
 PYTHON is one that has PyTorch; its script loads the file mapped, and saves its tensors as a TorchScript archive, without
 the SHA-256 and the zip around it that make a carton. With --against, only the two binaries take turns, and each round is
-one pair: the medians of the ratios are what a change costs, also on a busy machine. With --without, neither torch2carton nor
-openssl uses these extensions of the processor; `torch2carton -VV` lists them. ring, which hashes without SHA extensions, uses
-them where the processor has them, so this shows their absence only on one that has none. Needs Python's standard library, and openssl.
+one pair: the medians of the ratios are what a change costs, also on a busy machine. With --tiers, torch2carton and openssl also run
+without SHA extensions, and openssl without AVX2 as well. ring, which hashes without SHA extensions, uses them where the processor has
+them, so its row shows their absence only on one that has none. With --statement, the conversion also runs with one, which `verify` then
+repeats. Needs Python's standard library, and openssl.
 """
 
 import argparse
@@ -22,11 +24,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from whole_process import touch
+from whole_process import TREE, describe, touch
 
-TREE = Path(__file__).resolve().parent.parent
-# Bits of the extended features in OPENSSL_ia32cap(3).
-OPENSSL_BITS = {"sha": 1 << 29, "avx2": 1 << 5, "avx512": 1 << 16}
+# Environments without SHA extensions, and without AVX2; the bits are those of OPENSSL_ia32cap(3).
+WITHOUT_SHA = {"TORCH2CARTON_WITHOUT": "sha", "OPENSSL_ia32cap": ":~0x20000000"}
+WITHOUT_AVX2 = {"OPENSSL_ia32cap": ":~0x20000020"}
 WITH_TORCH = """
 import sys, torch
 tensors = torch.load(sys.argv[1], map_location="cpu", mmap=True, weights_only=True)
@@ -37,10 +39,10 @@ torch.jit.save(torch.jit.script(module), sys.argv[2])
 """
 
 
-def run(command):
+def run(command, environment):
     """Wall-clock seconds, CPU seconds, and peak memory in bytes."""
     start = time.monotonic()
-    child = os.posix_spawnp(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
+    child = os.posix_spawnp(command[0], command, os.environ | environment, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
     _, status, used = os.wait4(child, 0)
     if status:
         sys.exit(f"{' '.join(command)}: exit status {os.waitstatus_to_exitcode(status)}")
@@ -66,11 +68,10 @@ def main():
     arguments.add_argument("--rounds", default=5, type=int)
     arguments.add_argument("--output", metavar="DIR", help="where to write [default: next to FILE]")
     arguments.add_argument("--against", metavar="OTHER", help="another binary of torch2carton: time only the two")
-    arguments.add_argument("--without", metavar="NAMES", default="", help="extensions of the processor that are not used, such as sha")
+    arguments.add_argument("--tiers", action="store_true", help="also without extensions of the processor")
+    arguments.add_argument("--statement", action="store_true", help="also with a statement, and its verification")
     options = arguments.parse_args()
-    os.environ["TORCH2CARTON_WITHOUT"] = options.without
-    os.environ["OPENSSL_ia32cap"] = f":~{sum(OPENSSL_BITS.get(name, 0) for name in options.without.split(',')):#x}"
-    print(subprocess.run([options.binary, "-VV"], check=True, capture_output=True, text=True).stdout)
+    describe(options.binary)
 
     with tempfile.TemporaryDirectory(dir=options.output or Path(options.file).resolve().parent) as folder:
         out = f"{folder}/out"
@@ -84,12 +85,23 @@ def main():
                         [("torch2carton", str(options.binary)), ("against", options.against)]}
         elif options.torch:
             commands["torch.load, torch.jit.save"] = [options.torch, "-W", "ignore", "-c", WITH_TORCH, options.file, out]
+        commands = {name: (command, {}) for name, command in commands.items()}
+        if options.tiers:
+            commands["openssl without SHA"] = (commands["openssl dgst -sha256"][0], WITHOUT_SHA)
+            commands["openssl without SHA, AVX2"] = (commands["openssl dgst -sha256"][0], WITHOUT_AVX2)
+            commands["torch2carton without SHA"] = (commands["torch2carton"][0], WITHOUT_SHA)
+        if options.statement:
+            kept, said = f"{folder}/kept.carton", f"{folder}/kept.json"
+            subprocess.run([options.binary, options.file, "-q", "-o", kept, "--statement", said], check=True)
+            commands["torch2carton --statement"] = ([*commands["torch2carton"][0], "--statement", f"{folder}/said"], {})
+            commands["verify --statement"] = ([str(options.binary), "verify", "-q", "--statement", said, "--input", options.file, kept], {})
         runs = {name: [] for name in commands}
         for turn in range(options.rounds + 1):  # the first one warms the page cache
-            for name, command in sorted(commands.items(), reverse=turn % 2 == 1):  # neither is always the second one
+            for name, command in sorted(commands.items(), key=lambda it: it[0], reverse=turn % 2 == 1):  # neither is always the second one
                 touch(2 * Path(options.file).stat().st_size)
-                figures = run(command)
-                Path(out).unlink(missing_ok=True)
+                figures = run(*command)
+                for file in (out, f"{folder}/said"):
+                    Path(file).unlink(missing_ok=True)
                 if turn:
                     runs[name].append(figures)
 

@@ -19,9 +19,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-from whole_process import timed, touch
-
-TREE = Path(__file__).resolve().parent.parent
+from whole_process import TREE, describe, timed, touch
 
 
 def write(folder, config, tensors):
@@ -128,6 +126,7 @@ def main():
     arguments.add_argument("--schemes", default="fp8,gptq,mxfp4", help="separated by commas")
     arguments.add_argument("--anamnesis", metavar="AMN")
     options = arguments.parse_args()
+    describe(options.binary)
     every = models(options.gigabytes)
     for name in options.schemes.split(","):
         config, tensors = every[name]

@@ -18,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from whole_process import describe
+
 TOUCH = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -95,6 +97,7 @@ def main():
     arguments.add_argument("--folder", type=Path)
     arguments.add_argument("--binary", type=Path, default=Path("target/release/torch2carton"))
     options = arguments.parse_args()
+    describe(options.binary.resolve())
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
         a, b, touch = (Path(scratch, name) for name in ("a.safetensors", "b.safetensors", "touch"))
         write(a, options.size)

@@ -17,9 +17,8 @@ import statistics
 import time
 from pathlib import Path
 
-from whole_process import timed, touch
+from whole_process import TREE, describe, timed, touch
 
-TREE = Path(__file__).resolve().parent.parent
 HIDDEN, WIDTH, HEADS, KV_HEADS, VOCAB = 4096, 14336, 32, 8, 32000
 LINEAR = {"self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (HIDDEN * KV_HEADS // HEADS, HIDDEN), "self_attn.v_proj": (HIDDEN * KV_HEADS // HEADS, HIDDEN),
           "self_attn.o_proj": (HIDDEN, HIDDEN), "mlp.gate_proj": (WIDTH, HIDDEN), "mlp.up_proj": (WIDTH, HIDDEN), "mlp.down_proj": (HIDDEN, WIDTH)}
@@ -84,6 +83,7 @@ def main():
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--peft", metavar="PYTHON")
     options = arguments.parse_args()
+    describe(options.binary)
     numbers = make(options.folder, options.gigabytes, options.ranks)
     base, out = options.folder / "base" / "model.safetensors", options.folder / "out"
     size = base.stat().st_size / 1e9

@@ -21,7 +21,8 @@ import sys
 import time
 from pathlib import Path
 
-TREE = Path(__file__).resolve().parent.parent
+from whole_process import TREE, describe
+
 MAKE = """
 import sys, torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -162,6 +163,7 @@ def main():
         for dtype in "bfloat16", "float32":
             seconds([str(options.binary), f"{options.folder}/{dtype}", "-q", "--force", "-o", f"{options.folder}/{dtype}.carton"])
         return
+    describe(options.binary)
 
     for dtype in options.dtypes.split(","):
         folder, carton = f"{options.folder}/{dtype}", f"{options.folder}/{dtype}.carton"

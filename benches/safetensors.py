@@ -20,7 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
-TREE = Path(__file__).resolve().parent.parent
+from whole_process import TREE, describe
+
 WITH_TORCH = """
 import os, sys, torch
 from safetensors.torch import save_file
@@ -91,6 +92,7 @@ def main():
     if options.make:
         run([options.torch, "-W", "ignore", "-c", MAKE, options.make, options.file])
         return
+    describe(options.binary)
 
     with tempfile.TemporaryDirectory(dir=options.output or Path(options.file).resolve().parent) as folder:
         out = f"{folder}/out.safetensors"

@@ -15,9 +15,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from whole_process import timed
+from whole_process import TREE, describe, timed
 
-TREE = Path(__file__).resolve().parent.parent
 COLUMNS, ROWS = 4096, 14336
 
 # Written by PYTHON: the parts of rank after rank, without a process group.
@@ -81,6 +80,7 @@ def main():
     arguments.add_argument("--skip-tools", action="store_true")
     arguments.add_argument("--make-only", action="store_true")
     options = arguments.parse_args()
+    describe(options.binary)
     format_utils = "torch.distributed.checkpoint.format_utils"
     kinds = {
         "dcp": (DCP, 2, "dcp_to_torch_save", lambda source, out: [options.python, "-m", format_utils, "dcp_to_torch", source, out]),
