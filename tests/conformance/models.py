@@ -51,6 +51,8 @@ EXPERTS = {"num_experts": 6, "num_local_experts": 6, "num_experts_per_tok": 2}
 GPT2 = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_inner": 192, "n_positions": 2048}
 BLOOM = {"hidden_size": 64, "n_layer": 2}
 FALCON = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_hidden_size": 192}
+DELTA_NET = {"head_dim": 24, "full_attention_interval": 2, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+             "linear_key_head_dim": 16, "linear_value_head_dim": 12}
 SHARP = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0,
          "llama_4_scaling_beta": 0.1}
 GROUPED = {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 48,
@@ -116,6 +118,7 @@ SAVED = {
     "starcoder2 no biases": ("starcoder2", {"norm_epsilon": 1e-5, "use_bias": False, "tie_word_embeddings": False}),
     "phi": ("phi", {"layer_norm_eps": 1e-5, "partial_rotary_factor": 0.25}),
     "phi whole heads": ("phi", {"layer_norm_eps": 1e-3, "partial_rotary_factor": 1.0, "num_key_value_heads": 4}),
+    "phi norms": ("phi", {"layer_norm_eps": 1e-4, "qk_layernorm": True, "num_key_value_heads": 4}),
     "phimoe": ("phimoe", EXPERTS | {"attention_bias": True, "lm_head_bias": True, "router_jitter_noise": 0.1}),
     "minimax_m2": ("minimax_m2", EXPERTS | {"head_dim": 24, "rotary_dim": 12}),
     "gpt2": ("gpt2", GPT2 | {"scale_attn_weights": False}),
@@ -130,6 +133,13 @@ SAVED = {
     "falcon 40b": ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2}),
     "falcon 11b": ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1}),
     "falcon rw": ("falcon", FALCON | {"alibi": True, "bias": True, "parallel_attn": False, "multi_query": False}),
+    "qwen3_next": ("qwen3_next", EXPERTS | DELTA_NET | {"moe_intermediate_size": 48, "shared_expert_intermediate_size": 80}),
+    "qwen3_next dense": ("qwen3_next", EXPERTS | DELTA_NET | {
+        "moe_intermediate_size": 48, "shared_expert_intermediate_size": 80, "mlp_only_layers": [0], "attention_bias": True, "norm_topk_prob": False}),
+    "qwen3_5": ("qwen3_5_text", DELTA_NET),
+    "qwen3_5 reversed": ("qwen3_5_text", DELTA_NET | {
+        "layer_types": ["full_attention", "linear_attention"], "linear_conv_kernel_dim": 2, "tie_word_embeddings": True}),
+    "qwen3_5_moe": ("qwen3_5_moe_text", EXPERTS | DELTA_NET | {"moe_intermediate_size": 48, "shared_expert_intermediate_size": 80}),
     "glm4_moe": ("glm4_moe", GROUPED | {"head_dim": 24, "use_qk_norm": True, "attention_bias": True}),
 }
 # The names of the modules of transformers 5, which some programs write.

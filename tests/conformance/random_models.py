@@ -12,14 +12,14 @@ ARCHITECTURES = (
     "llama mistral qwen2 qwen3 phi3 gemma gemma2 gemma3_text granite smollm3 olmo2 stablelm ministral mixtral qwen3_moe gpt_oss "
     "qwen2_moe arcee seed_oss ministral3 olmo3 cohere cohere2 glm glm4 exaone4 helium ernie4_5 hunyuan_v1_dense granitemoe olmoe apertus "
     "starcoder2 phi phimoe glm4_moe gpt2 opt minimax_m2 "
-    "gpt_neox bloom falcon").split()
-WITH_EXPERTS = "mixtral", "qwen3_moe", "gpt_oss", "qwen2_moe", "granitemoe", "olmoe", "phimoe", "glm4_moe", "minimax_m2"
+    "gpt_neox bloom falcon qwen3_next qwen3_5_text qwen3_5_moe_text").split()
+WITH_EXPERTS = "mixtral", "qwen3_moe", "gpt_oss", "qwen2_moe", "granitemoe", "olmoe", "phimoe", "glm4_moe", "minimax_m2", "qwen3_next", "qwen3_5_moe_text"
 # Classes whose default of `num_key_value_heads` is the number of heads, and those in which `null` means it.
 HEADS_BY_DEFAULT = ("llama", "phi3", "granite", "olmo2", "arcee", "olmo3", "cohere", "cohere2", "hunyuan_v1_dense", "granitemoe", "olmoe", "apertus",
                     "phi")
 HEADS_BY_NULL = *HEADS_BY_DEFAULT, "qwen2", "qwen3", "smollm3", "qwen2_moe", "seed_oss", "ernie4_5"
 # Classes whose defaults of `head_dim` are sizes of published models, and those that do not run with some settings without it.
-OWN_HEAD_DIM = "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "seed_oss", "ministral3", "glm", "glm4", "helium", "ernie4_5", "minimax_m2"
+OWN_HEAD_DIM = "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "seed_oss", "ministral3", "glm", "glm4", "helium", "ernie4_5", "minimax_m2"
 # Classes that compute it, or do not rotate the part of a head that it says.
 NO_HEAD_DIM = "stablelm", "cohere2", "phi", "gpt2", "opt", "gpt_neox", "bloom", "falcon"
 NEED_HEAD_DIM = *OWN_HEAD_DIM, "ministral", "mixtral", "hunyuan_v1_dense"
@@ -456,6 +456,7 @@ class Document:
         self.window(absent=0.4)
 
     def phi(self):
+        self.flags("qk_layernorm")
         self.default_partial = 0.5
         if self.head_dim % 4:
             self.head_dim = 16
@@ -521,6 +522,32 @@ class Document:
             self.put("num_kv_heads", *[count for count in range(1, self.heads + 1) if self.heads % count == 0])
         if self.config.get("alibi"):
             self.rope = {}
+
+    def qwen3_5_text(self):
+        self.flags("attention_bias")
+        self.layers = self.config["num_hidden_layers"] = self.r.randint(2, 5)
+        self.put("full_attention_interval", 2, 3)
+        if self.config.get("full_attention_interval", 9) > self.layers or self.chance(0.3):
+            kinds = ["linear_attention", "full_attention", *(self.r.choice(("linear_attention", "full_attention")) for _ in range(self.layers - 2))]
+            self.config["layer_types"] = self.r.sample(kinds, self.layers)
+        keys = self.r.choice((1, 2, 3))
+        self.config |= {"linear_num_key_heads": keys, "linear_num_value_heads": keys * self.r.choice((1, 2, 3)),
+                        "linear_key_head_dim": self.r.choice((4, 5, 16)), "linear_value_head_dim": self.r.choice((3, 8, 16))}
+        self.put("linear_conv_kernel_dim", 2, 3, 4)
+        self.default_partial = 0.25
+        self.config["head_dim"] = self.head_dim = self.r.choice((8, 16, 24))
+        names = [(kind, kind) for kind in ("default", "linear", "yarn", "llama3")]
+        self.rope = self.shared_rope(self.head_dim, names, partial=(1.0, 0.5, 0.25))
+
+    def qwen3_5_moe_text(self):
+        self.qwen3_5_text()
+        self.experts("num_experts")
+        self.config |= {"moe_intermediate_size": self.r.choice((8, 24)), "shared_expert_intermediate_size": self.r.choice((8, 20))}
+
+    def qwen3_next(self):
+        self.qwen3_5_text()
+        self.qwen_experts("num_experts")
+        self.config["shared_expert_intermediate_size"] = self.r.choice((8, 20))
 
     def opt(self):
         self.flags("enable_bias")

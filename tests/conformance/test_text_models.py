@@ -64,6 +64,16 @@ KINDS = {
     "qwen3_vl_moe": parts("qwen3_vl_moe", QWEN3, EXPERTS | {"model_type": "qwen3_vl_moe_text", "head_dim": 24}),
     "qwen3_vl_moe square": parts("qwen3_vl_moe", QWEN3, EXPERTS | {
         "model_type": "qwen3_vl_moe_text", "moe_intermediate_size": 32, "mlp_only_layers": [0], "norm_topk_prob": False}),
+    "qwen3_5": parts("qwen3_5", QWEN, models.DELTA_NET | {"model_type": "qwen3_5_text", "num_hidden_layers": 3}),
+    "qwen3_5 tied": parts("qwen3_5", QWEN, models.DELTA_NET | {
+        "model_type": "qwen3_5_text", "attention_bias": True, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.5, "mrope_interleaved": True,
+            "mrope_section": [2, 2, 2]}}, tie_word_embeddings=True),
+    "qwen3_5_moe": parts("qwen3_5_moe", QWEN, EXPERTS | models.DELTA_NET | {
+        "model_type": "qwen3_5_moe_text", "shared_expert_intermediate_size": 32}),
+    "qwen3_5_moe wide heads": parts("qwen3_5_moe", QWEN, EXPERTS | models.DELTA_NET | {
+        "model_type": "qwen3_5_moe_text", "shared_expert_intermediate_size": 32, "linear_value_head_dim": 32,
+        "layer_types": ["full_attention", "linear_attention"]}),
     "mllama": parts("mllama", MLLAMA, {
         "model_type": "mllama_text_model", "num_hidden_layers": 5, "cross_attention_layers": [1, 4], "pad_token_id": 0}),
     "mllama scaled": parts("mllama", MLLAMA, {

@@ -31,6 +31,11 @@ torch.set_num_threads(1)
 # --- checkpoints ----------------------------------------------------------------------------------------------------
 
 
+def past_of(answer):
+    """The inputs for the next call."""
+    return {name.replace("present", "past"): tensor for name, tensor in answer.items() if name.startswith("present")}
+
+
 def random_like(name, shape, seed, centre=1):
     """Norms are near `centre`."""
     if not shape:  # the numbers of an activation
@@ -39,7 +44,7 @@ def random_like(name, shape, seed, centre=1):
     tensor = torch.randn(shape, generator=generator, dtype=torch.float64)
     if len(shape) == 1:
         return tensor * 0.1 + (0 if name.endswith("bias") else centre)
-    return tensor if "embed" in name else tensor * 2 / shape[1] ** 0.5
+    return tensor if "embed" in name else tensor * 2 / shape[2 if "conv1d" in name else 1] ** 0.5
 
 
 def meta_shapes(params):
@@ -375,13 +380,13 @@ def decode(archive, tokens, key, prefill):
     answer = module.forward({"tokens": batch[:, :prefill], "use_cache": flag})
     parts = [answer["logits"]]
     for at in range(prefill, batch.shape[1]):
-        past = {"past_key": answer["present_key"], "past_value": answer["present_value"]}
+        past = past_of(answer)
         answer = module.forward({"tokens": batch[:, at:at + 1], **past})
         parts.append(answer["logits"])
         fused += groups()
     # Passing the rest in one call after the cache gives the same logits.
     answer = module.forward({"tokens": batch[:, :prefill], "use_cache": flag})
-    past = {"past_key": answer["present_key"], "past_value": answer["present_value"]}
+    past = past_of(answer)
     rest = module.forward({"tokens": batch[:, prefill:], **past})
     stepwise, last = torch.cat(parts, 1), module.forward({"tokens": batch, "last_only": flag})["logits"]
     one = module.forward({"tokens": batch[0]})["logits"]

@@ -65,8 +65,7 @@ def run(archive, folder, part):
     numpy.save(folder / "whole.npy", module.forward({"tokens": tokens})["logits"].numpy())
     if part:
         first = module.forward({"tokens": tokens[:, :part], "use_cache": torch.tensor(1)})
-        past = {"past_key": first["present_key"], "past_value": first["present_value"]}
-        rest = module.forward({"tokens": tokens[:, part:], **past})
+        rest = module.forward({"tokens": tokens[:, part:], **model_worker.past_of(first)})
         numpy.save(folder / "parts.npy", torch.cat([first["logits"], rest["logits"]], 1).numpy())
 
 

@@ -6,9 +6,11 @@
 use tensor::{Dtype, Tensor, Tensors};
 
 use crate::block::{HeadNormScope, NormKind, NormPlace};
+use crate::delta_net::DeltaNet;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::layout::{CheckpointLayout, WeightPlace};
 use crate::rope::{Llama3, RopeScaling};
+use crate::shape::{SizeTerm, expert_dimensions, shape};
 use crate::sizes::Decoder;
 use crate::weight::{LayerPart, Weight};
 use crate::{DecoderNote, Error, Problem, Result};
@@ -134,8 +136,9 @@ impl Decoder {
 
     fn layer_weights(&self, layer: u64) -> impl Iterator<Item = Weight> {
         let experts = self.block().experts.as_ref().filter(|_| self.block().has_experts(layer));
-        let parts =
-            LayerPart::IN_ORDER.into_iter().filter(move |part| self.has_part(*part, experts.is_some()));
+        let parts = LayerPart::IN_ORDER
+            .into_iter()
+            .filter(move |part| self.has_part(layer, *part, experts.is_some()));
         let parts = parts.flat_map(move |part| {
             let heads = match part {
                 LayerPart::QNorm => self.n_heads(),
@@ -163,13 +166,24 @@ impl Decoder {
         parts.chain(experts)
     }
 
-    fn has_part(&self, part: LayerPart, experts: bool) -> bool {
+    fn has_part(&self, layer: u64, part: LayerPart, experts: bool) -> bool {
         let block = self.block();
         let shared = block.experts.as_ref().and_then(|experts| experts.shared).filter(|_| experts);
+        let attends = !block.has_delta_net(layer);
+        let fused = block.delta_net.as_ref().is_some_and(|delta_net| delta_net.fused);
         match part {
-            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv => !block.fused_heads,
-            LayerPart::Wqkv => block.fused_heads,
-            LayerPart::Wo => true,
+            LayerPart::DeltaQkv | LayerPart::DeltaZ | LayerPart::DeltaB | LayerPart::DeltaA => {
+                !attends && !fused
+            }
+            LayerPart::DeltaQkvz | LayerPart::DeltaBa => !attends && fused,
+            LayerPart::DeltaConv
+            | LayerPart::DeltaLog
+            | LayerPart::DeltaBias
+            | LayerPart::DeltaNorm
+            | LayerPart::DeltaOut => !attends,
+            LayerPart::Wq | LayerPart::Wk | LayerPart::Wv => attends && !block.fused_heads,
+            LayerPart::Wqkv => attends && block.fused_heads,
+            LayerPart::Wo => attends,
             LayerPart::W1 => !experts && block.feed_forward == FeedForwardKind::Gated,
             LayerPart::W2 | LayerPart::W3 => !experts,
             LayerPart::AttentionNorm => block.norms != NormPlace::After,
@@ -178,8 +192,8 @@ impl Decoder {
             }
             LayerPart::AttentionPostNorm => block.norms != NormPlace::Before,
             LayerPart::FfnPostNorm => block.norms != NormPlace::Before && !block.parallel,
-            LayerPart::QNorm | LayerPart::KNorm => block.head_norm.is_some(),
-            LayerPart::Sinks => block.scores.sinks,
+            LayerPart::QNorm | LayerPart::KNorm => attends && block.head_norm.is_some(),
+            LayerPart::Sinks => attends && block.scores.sinks,
             LayerPart::Router => experts,
             LayerPart::SharedW1 | LayerPart::SharedW2 | LayerPart::SharedW3 => shared.is_some(),
             LayerPart::SharedGate => shared.is_some_and(|shared| shared.gated),
@@ -204,6 +218,7 @@ impl Decoder {
             | LayerPart::FfnNorm
             | LayerPart::AttentionPostNorm
             | LayerPart::FfnPostNorm => self.block().norm == NormKind::Layer,
+            LayerPart::QNorm | LayerPart::KNorm => self.biases().head_norm,
             LayerPart::Router => self.block().experts.as_ref().is_some_and(|experts| experts.biases),
             _ => false,
         }
@@ -217,7 +232,7 @@ impl Decoder {
     fn dimensions(&self, weight: Weight) -> Vec<Vec<SizeTerm>> {
         let matrix = |part| match weight {
             Weight::Expert { .. } | Weight::ExpertBias { .. } => expert_dimensions(part),
-            _ => shape(part, self.block().head_norm),
+            _ => shape(part, self.block()),
         };
         let all = |sizes: &[&[SizeTerm]]| sizes.iter().map(|sizes| sizes.to_vec()).collect();
         match weight {
@@ -326,6 +341,7 @@ impl Decoder {
     fn size_value(&self, size: SizeTerm) -> u64 {
         let experts = self.block().experts.as_ref();
         let shared = experts.and_then(|experts| experts.shared);
+        let delta_net = self.block().delta_net.as_ref();
         match size {
             SizeTerm::One => 1,
             SizeTerm::Dim => self.dim(),
@@ -344,6 +360,11 @@ impl Decoder {
             SizeTerm::Experts => experts.map_or(0, |experts| experts.count),
             SizeTerm::ExpertHidden => experts.map_or(0, |experts| experts.hidden),
             SizeTerm::SharedHidden => shared.map_or(0, |shared| shared.hidden),
+            SizeTerm::Channels => delta_net.map_or(0, DeltaNet::channels),
+            SizeTerm::DeltaHeads => delta_net.map_or(0, |it| it.value_heads),
+            SizeTerm::DeltaValue => delta_net.map_or(0, |it| it.value_dim),
+            SizeTerm::DeltaValues => delta_net.map_or(0, DeltaNet::values),
+            SizeTerm::Kernel => delta_net.map_or(0, |it| it.kernel),
         }
     }
 
@@ -366,72 +387,11 @@ impl Decoder {
             SizeTerm::Experts => format!("{number} experts"),
             SizeTerm::ExpertHidden => format!("an expert's width of {number}"),
             SizeTerm::SharedHidden => format!("a shared expert's width of {number}"),
+            SizeTerm::Channels => format!("{number} channels of queries, keys and values"),
+            SizeTerm::DeltaHeads => format!("linear_num_value_heads {number}"),
+            SizeTerm::DeltaValue => format!("linear_value_head_dim {number}"),
+            SizeTerm::DeltaValues => format!("linear_num_value_heads times linear_value_head_dim {number}"),
+            SizeTerm::Kernel => format!("linear_conv_kernel_dim {number}"),
         }
-    }
-}
-
-/// A size from which dimensions of weights are computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SizeTerm {
-    One,
-    Dim,
-    Head,
-    Heads,
-    KeyHeads,
-    /// Total size of all query heads.
-    Queries,
-    /// Total size of all key heads, which is also that of the values.
-    Keys,
-    Hidden,
-    Vocab,
-    /// Rows of the embeddings beyond those of the vocabulary.
-    OtherEmbeddings,
-    /// Rows of the table of learned positions.
-    Positions,
-    Pairs,
-    Experts,
-    ExpertHidden,
-    SharedHidden,
-}
-
-fn shape(part: LayerPart, head_norm: Option<HeadNormScope>) -> &'static [&'static [SizeTerm]] {
-    let projection = head_norm == Some(HeadNormScope::Projection);
-    match part {
-        LayerPart::Wq => &[&[SizeTerm::Queries], &[SizeTerm::Dim]],
-        LayerPart::Wk | LayerPart::Wv => &[&[SizeTerm::Keys], &[SizeTerm::Dim]],
-        LayerPart::Wqkv => &[&[SizeTerm::Queries, SizeTerm::Keys, SizeTerm::Keys], &[SizeTerm::Dim]],
-        LayerPart::Wo => &[&[SizeTerm::Dim], &[SizeTerm::Queries]],
-        LayerPart::W1 | LayerPart::W3 => &[&[SizeTerm::Hidden], &[SizeTerm::Dim]],
-        LayerPart::W2 => &[&[SizeTerm::Dim], &[SizeTerm::Hidden]],
-        LayerPart::W13 => &[&[SizeTerm::Hidden, SizeTerm::Hidden], &[SizeTerm::Dim]],
-        LayerPart::AttentionNorm
-        | LayerPart::FfnNorm
-        | LayerPart::AttentionPostNorm
-        | LayerPart::FfnPostNorm => &[&[SizeTerm::Dim]],
-        LayerPart::QNorm if projection => &[&[SizeTerm::Queries]],
-        LayerPart::KNorm if projection => &[&[SizeTerm::Keys]],
-        LayerPart::QNorm if head_norm == Some(HeadNormScope::Heads) => {
-            &[&[SizeTerm::Heads], &[SizeTerm::Head]]
-        }
-        LayerPart::KNorm if head_norm == Some(HeadNormScope::Heads) => {
-            &[&[SizeTerm::KeyHeads], &[SizeTerm::Head]]
-        }
-        LayerPart::QNorm | LayerPart::KNorm => &[&[SizeTerm::Head]],
-        LayerPart::Sinks => &[&[SizeTerm::Heads]],
-        LayerPart::Router => &[&[SizeTerm::Experts], &[SizeTerm::Dim]],
-        LayerPart::ChoiceBias => &[&[SizeTerm::Experts]],
-        LayerPart::XieluPositive | LayerPart::XieluNegative => &[&[SizeTerm::One]],
-        LayerPart::XieluBeta | LayerPart::XieluEps => &[],
-        LayerPart::SharedW1 | LayerPart::SharedW3 => &[&[SizeTerm::SharedHidden], &[SizeTerm::Dim]],
-        LayerPart::SharedW2 => &[&[SizeTerm::Dim], &[SizeTerm::SharedHidden]],
-        LayerPart::SharedGate => &[&[SizeTerm::One], &[SizeTerm::Dim]],
-    }
-}
-
-fn expert_dimensions(part: LayerPart) -> &'static [&'static [SizeTerm]] {
-    match part {
-        LayerPart::W2 => &[&[SizeTerm::Dim], &[SizeTerm::ExpertHidden]],
-        LayerPart::W13 => &[&[SizeTerm::ExpertHidden, SizeTerm::ExpertHidden], &[SizeTerm::Dim]],
-        _ => &[&[SizeTerm::ExpertHidden], &[SizeTerm::Dim]],
     }
 }

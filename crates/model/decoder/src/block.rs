@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::alibi::Alibi;
+use crate::delta_net::DeltaNet;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::learned_positions::LearnedPositions;
 use crate::query_scale::QueryScale;
@@ -33,6 +34,12 @@ pub struct Block {
     /// is [`LayerPart::Wqkv`](crate::LayerPart::Wqkv).
     #[serde(skip_serializing_if = "is_default")]
     pub fused_heads: bool,
+    /// True if the query matrix has a gate after the queries of each head, whose sigmoid is the factor of the head's result.
+    #[serde(skip_serializing_if = "is_default")]
+    pub gated_attention: bool,
+    /// Layers of gated `DeltaNet` instead of attention.
+    #[serde(skip_serializing_if = "is_default")]
+    pub delta_net: Option<DeltaNet>,
     /// Positions that are added to the embeddings.
     #[serde(skip_serializing_if = "is_default")]
     pub learned_positions: Option<LearnedPositions>,
@@ -75,7 +82,8 @@ pub enum NormKind {
     Rms,
     /// `x / sqrt(mean(x²) + eps) × (1 + weight)`.
     RmsPlusOne,
-    /// `(x − mean(x)) / sqrt(var(x) + eps) × weight`, plus a bias unless it is the norm of queries and keys.
+    /// `(x − mean(x)) / sqrt(var(x) + eps) × weight`, plus a bias; that of queries and keys has one if
+    /// [`Biases::head_norm`](crate::Biases::head_norm) says so.
     Layer,
     /// The same without a bias.
     LayerWithoutBias,
@@ -185,6 +193,11 @@ impl NormKind {
 }
 
 impl Block {
+    /// Returns true if the layer has gated `DeltaNet` instead of attention.
+    pub fn has_delta_net(&self, layer: u64) -> bool {
+        self.delta_net.as_ref().is_some_and(|delta_net| delta_net.has(layer))
+    }
+
     /// Returns true if the layer has experts instead of a dense feed-forward layer.
     pub fn has_experts(&self, layer: u64) -> bool {
         let layer = usize::try_from(layer).unwrap_or(usize::MAX);

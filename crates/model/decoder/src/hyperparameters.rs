@@ -117,6 +117,9 @@ pub struct Biases {
     pub output: bool,
     /// Biases of the matrices of the feed-forward layer.
     pub feed_forward: bool,
+    /// Biases of the norms of queries and keys.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub head_norm: bool,
     /// Bias of the output matrix.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub logits: bool,

@@ -4,7 +4,7 @@
 
 use tensor::Dtype;
 
-use crate::Decoder;
+use crate::{Decoder, DeltaNet, DeltaSizes};
 
 /// An input or an output of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +19,20 @@ pub enum DecoderPort {
     PastKey,
     /// Values of the preceding tokens.
     PastValue,
+    /// What the convolutions of gated `DeltaNet` still read of the preceding tokens.
+    PastConv,
+    /// States of gated `DeltaNet` after the preceding tokens.
+    PastState,
     /// Logits of the tokens that may follow.
     Logits,
     /// Keys of all tokens so far.
     PresentKey,
     /// Values of all tokens so far.
     PresentValue,
+    /// What the convolutions of gated `DeltaNet` will read of the tokens so far.
+    PresentConv,
+    /// States of gated `DeltaNet` after all tokens so far.
+    PresentState,
 }
 
 /// A dimension of a port.
@@ -50,7 +58,7 @@ impl PortDim {
 /// Sizes, in elements, that are the same for all calls of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSizes {
-    /// Number of layers in the model.
+    /// Number of layers with attention.
     pub layers: u64,
     /// Number of heads of keys and values.
     pub kv_heads: u64,
@@ -58,25 +66,61 @@ pub struct PortSizes {
     pub head_dim: u64,
     /// Size of the vocabulary.
     pub vocab: u64,
+    /// Sizes of the states of gated `DeltaNet`, in models that have it.
+    pub delta: Option<DeltaSizes>,
 }
 
 impl From<&Decoder> for PortSizes {
     fn from(decoder: &Decoder) -> Self {
+        let delta = decoder.block().delta_net.as_ref().map(DeltaNet::sizes);
         Self {
-            layers: decoder.n_layers(),
+            layers: decoder.n_layers().saturating_sub(delta.map_or(0, |delta| delta.layers)),
             kv_heads: decoder.n_kv_heads(),
             head_dim: decoder.head_dim(),
             vocab: decoder.vocab(),
+            delta,
         }
     }
 }
 
 impl DecoderPort {
-    /// Input ports, in the order of carton.toml.
-    pub const INPUTS: [Self; 5] =
-        [Self::Tokens, Self::LastOnly, Self::UseCache, Self::PastKey, Self::PastValue];
-    /// Output ports, in the order of carton.toml.
-    pub const OUTPUTS: [Self; 3] = [Self::Logits, Self::PresentKey, Self::PresentValue];
+    const ALL: [Self; 12] = [
+        Self::Tokens,
+        Self::LastOnly,
+        Self::UseCache,
+        Self::PastKey,
+        Self::PastValue,
+        Self::PastConv,
+        Self::PastState,
+        Self::Logits,
+        Self::PresentKey,
+        Self::PresentValue,
+        Self::PresentConv,
+        Self::PresentState,
+    ];
+
+    /// Returns the input ports of a model of these sizes, in the order of carton.toml.
+    pub fn inputs(sizes: &PortSizes) -> Vec<Self> {
+        Self::ALL.into_iter().filter(|port| port.is_input() && port.is_of(sizes)).collect()
+    }
+
+    /// Returns the output ports of a model of these sizes, in the order of carton.toml.
+    pub fn outputs(sizes: &PortSizes) -> Vec<Self> {
+        Self::ALL.into_iter().filter(|port| !port.is_input() && port.is_of(sizes)).collect()
+    }
+
+    fn is_input(self) -> bool {
+        matches!(self, Self::Tokens) || self.is_switch() || self.is_past()
+    }
+
+    fn is_of(self, sizes: &PortSizes) -> bool {
+        sizes.delta.is_some() || !self.is_of_delta_net()
+    }
+
+    /// Returns true for the states of gated `DeltaNet`.
+    pub fn is_of_delta_net(self) -> bool {
+        matches!(self, Self::PastConv | Self::PastState | Self::PresentConv | Self::PresentState)
+    }
 
     /// Returns the key of the port in the dict of inputs or outputs.
     pub fn name(self) -> &'static str {
@@ -86,15 +130,19 @@ impl DecoderPort {
             Self::UseCache => "use_cache",
             Self::PastKey => "past_key",
             Self::PastValue => "past_value",
+            Self::PastConv => "past_conv",
+            Self::PastState => "past_state",
             Self::Logits => "logits",
             Self::PresentKey => "present_key",
             Self::PresentValue => "present_value",
+            Self::PresentConv => "present_conv",
+            Self::PresentState => "present_state",
         }
     }
 
     /// Returns the port with this key.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::INPUTS.into_iter().chain(Self::OUTPUTS).find(|port| port.name() == name)
+        Self::ALL.into_iter().find(|port| port.name() == name)
     }
 
     /// Returns the dtype of the elements.
@@ -112,7 +160,17 @@ impl DecoderPort {
             let (layers, heads) = (Size(sizes.layers), Size(sizes.kv_heads));
             vec![layers, PortDim::BATCH, tokens, heads, Size(sizes.head_dim)]
         };
+        let delta = |of: fn(DeltaSizes) -> Vec<u64>| {
+            let sizes = sizes.delta.map(of).unwrap_or_default();
+            let mut dims: Vec<PortDim> = sizes.into_iter().map(Size).collect();
+            dims.insert(dims.len().min(1), PortDim::BATCH);
+            dims
+        };
         match self {
+            Self::PastConv | Self::PresentConv => delta(|it| vec![it.layers, it.channels, it.taps]),
+            Self::PastState | Self::PresentState => {
+                delta(|it| vec![it.layers, it.heads, it.key_dim, it.value_dim])
+            }
             Self::Tokens => vec![PortDim::BATCH, PortDim::SEQ],
             Self::LastOnly | Self::UseCache => Vec::new(),
             Self::PastKey | Self::PastValue => cache(PortDim::PAST),
@@ -131,14 +189,14 @@ impl DecoderPort {
         matches!(self, Self::LastOnly | Self::UseCache)
     }
 
-    /// Returns true if the port is a cache of keys or values that a call reads.
+    /// Returns true if the port is a cache of keys, values or states that a call reads.
     pub fn is_past(self) -> bool {
-        matches!(self, Self::PastKey | Self::PastValue)
+        matches!(self, Self::PastKey | Self::PastValue | Self::PastConv | Self::PastState)
     }
 
-    /// Returns true if the port is a cache of keys or values that a call returns.
+    /// Returns true if the port is a cache of keys, values or states that a call returns.
     pub fn is_present(self) -> bool {
-        matches!(self, Self::PresentKey | Self::PresentValue)
+        matches!(self, Self::PresentKey | Self::PresentValue | Self::PresentConv | Self::PresentState)
     }
 
     /// Returns a description of the port for users of the model.
@@ -156,12 +214,19 @@ impl DecoderPort {
             Self::UseCache => switch("present_key and present_value are returned"),
             Self::PastKey => past("key"),
             Self::PastValue => past("value"),
+            Self::PastConv => format!("{CONV} the preceding tokens, as returned in present_conv"),
+            Self::PastState => format!("{STATE} the preceding tokens, as returned in present_state"),
+            Self::PresentConv => format!("{CONV} all tokens so far; returned as present_key is"),
+            Self::PresentState => format!("{STATE} all tokens so far; returned as present_key is"),
             Self::Logits => "scores for the token that follows each position".to_owned(),
             Self::PresentKey => present("key"),
             Self::PresentValue => present("value"),
         }
     }
 }
+
+const CONV: &str = "what convolutions read of";
+const STATE: &str = "states of layers without attention after";
 
 /// Outputs that a valid combination of inputs requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,16 +274,39 @@ mod tests {
 
     #[test]
     fn names_identify_ports() {
-        for port in DecoderPort::INPUTS.into_iter().chain(DecoderPort::OUTPUTS) {
+        for port in DecoderPort::ALL {
             assert_eq!(DecoderPort::from_name(port.name()), Some(port));
         }
         assert_eq!(DecoderPort::from_name("batch"), None);
     }
 
+    const DELTA: DeltaSizes =
+        DeltaSizes { layers: 6, channels: 7, taps: 8, heads: 9, key_dim: 10, value_dim: 11 };
+
+    #[test]
+    fn states_are_ports_of_models_that_have_them() {
+        let sizes = PortSizes { layers: 2, kv_heads: 3, head_dim: 4, vocab: 5, delta: Some(DELTA) };
+        let plain = PortSizes { delta: None, ..sizes };
+        let names = |ports: Vec<DecoderPort>| ports.into_iter().map(DecoderPort::name).collect::<Vec<_>>();
+        assert_eq!(
+            names(DecoderPort::inputs(&sizes))[3..],
+            ["past_key", "past_value", "past_conv", "past_state"]
+        );
+        assert_eq!(names(DecoderPort::inputs(&plain))[3..], ["past_key", "past_value"]);
+        let outputs = ["logits", "present_key", "present_value", "present_conv", "present_state"];
+        assert_eq!(names(DecoderPort::outputs(&sizes)), outputs);
+        assert_eq!(names(DecoderPort::outputs(&plain)), outputs[..3]);
+        use PortDim::Size;
+        let conv = [Size(6), PortDim::BATCH, Size(7), Size(8)];
+        assert_eq!(DecoderPort::PastConv.shape(&sizes), conv);
+        let state = [Size(6), PortDim::BATCH, Size(9), Size(10), Size(11)];
+        assert_eq!(DecoderPort::PresentState.shape(&sizes), state);
+    }
+
     #[test]
     fn ports_have_the_properties_of_the_interface() {
         use PortDim::{Size, Symbol};
-        let sizes = PortSizes { layers: 2, kv_heads: 3, head_dim: 4, vocab: 5 };
+        let sizes = PortSizes { layers: 2, kv_heads: 3, head_dim: 4, vocab: 5, delta: Some(DELTA) };
         let cache = |tokens| vec![Size(2), Symbol("batch"), Symbol(tokens), Size(3), Size(4)];
         let logits = vec![Symbol("batch"), Symbol("seq"), Size(5)];
         let switch = (Dtype::Int64, Vec::new(), "optional switch");

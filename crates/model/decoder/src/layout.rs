@@ -34,7 +34,7 @@ pub struct CheckpointLayout {
     pub rotates_halves: bool,
     /// True if the matrices of layers are stored with their columns first.
     pub(crate) has_columns_first: bool,
-    /// Ends of names of tensors that files have and models do not use.
+    /// Ends of names of tensors that files have and models do not use, or starts, which end with a dot.
     pub(crate) unused: &'static [&'static str],
     /// True if matrices may have biases.
     pub(crate) has_biases: bool,
@@ -183,7 +183,19 @@ pub static HUGGING_FACE: CheckpointLayout = CheckpointLayout {
         LayerPart::XieluNegative => "mlp.act_fn.alpha_n",
         LayerPart::XieluBeta => "mlp.act_fn.beta",
         LayerPart::XieluEps => "mlp.act_fn.eps",
-        LayerPart::W13 | LayerPart::Wqkv => "",
+        LayerPart::W13
+        | LayerPart::Wqkv
+        | LayerPart::DeltaQkv
+        | LayerPart::DeltaZ
+        | LayerPart::DeltaB
+        | LayerPart::DeltaA
+        | LayerPart::DeltaQkvz
+        | LayerPart::DeltaBa
+        | LayerPart::DeltaConv
+        | LayerPart::DeltaLog
+        | LayerPart::DeltaBias
+        | LayerPart::DeltaNorm
+        | LayerPart::DeltaOut => "",
     },
     fused_tensors: &[],
     expert_path: |part| match part {
@@ -203,6 +215,14 @@ pub static HUGGING_FACE: CheckpointLayout = CheckpointLayout {
 };
 
 impl CheckpointLayout {
+    /// Returns the entry of tensors that models do not use to which the name belongs.
+    pub(crate) fn unused_part(&self, name: &str) -> Option<&'static str> {
+        let is_it = |part: &&str| {
+            if part.ends_with('.') { name.starts_with(part) } else { name.ends_with(part) }
+        };
+        self.unused.iter().copied().find(is_it)
+    }
+
     /// Returns the name of the tensor that holds a layer's weight.
     pub fn weight(&self, layer: u64, part: LayerPart) -> String {
         let (path, _) = self.tensor_path(part);

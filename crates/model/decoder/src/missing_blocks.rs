@@ -3,7 +3,6 @@
 //! Facts: the modeling files of `transformers` 5.23.
 
 const MISSING: &[(&str, &[&str])] = &[
-    ("gated DeltaNet layers", &["qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"]),
     (
         "per-layer embeddings and shared keys and values",
         &["gemma3n", "gemma3n_text", "gemma4", "gemma4_text"],

@@ -25,7 +25,7 @@ impl Decoder {
         let is_left_out = |name: &str| {
             let skips =
                 || layout.layer_number(name).is_some_and(|layer| self.skipped_layers.contains(&layer));
-            let is_unused = layout.unused.iter().any(|end| name.ends_with(end));
+            let is_unused = layout.unused_part(name).is_some();
             name != output && (is_unused || (has_towers && !name.starts_with(root)) || skips())
         };
         let (mut kept, mut parts) = (Tensors::with_capacity(tensors.len()), Vec::new());
@@ -34,9 +34,8 @@ impl Decoder {
                 kept.push(name.clone(), tensor.clone());
                 continue;
             }
-            let unused = layout.unused.iter().find(|end| name.ends_with(**end));
-            let part = match (unused, layout.layer_number(name)) {
-                (Some(end), _) => end.trim_start_matches('.').to_owned(),
+            let part = match (layout.unused_part(name), layout.layer_number(name)) {
+                (Some(part), _) => part.trim_matches('.').to_owned(),
                 (None, Some(layer)) => format!("{}{layer}", layout.layers),
                 (None, None) => name
                     .splitn(3, '.')

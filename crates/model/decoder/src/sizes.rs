@@ -128,6 +128,7 @@ impl Decoder {
             keys,
             n_layers,
             n_heads,
+            head_norm_bias: facts.biases.head_norm,
             head_dim,
             rotated,
             norm_eps: facts.norm_eps,

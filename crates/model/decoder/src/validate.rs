@@ -3,7 +3,8 @@
 //! Facts: the validation of configurations in Hugging Face's `transformers` 5.23, where it exists.
 
 use crate::Result;
-use crate::block::{Block, Experts, NormPlace};
+use crate::block::{Block, Experts, HeadNormScope, NormKind, NormPlace};
+use crate::feed_forward::Activation;
 use crate::hyperparameters::{AttentionWindows, WindowedLayers};
 use crate::layout::SizeKeys;
 use crate::param_error::{MakeParamError, check_positive};
@@ -15,6 +16,8 @@ pub(crate) struct HyperparameterCheck<'f> {
     pub(crate) keys: &'f SizeKeys,
     pub(crate) n_layers: u64,
     pub(crate) n_heads: u64,
+    /// True if the norms of queries and keys have biases.
+    pub(crate) head_norm_bias: bool,
     pub(crate) head_dim: u64,
     pub(crate) rotated: u64,
     pub(crate) norm_eps: f64,
@@ -195,6 +198,21 @@ impl HyperparameterCheck<'_> {
             let of_layer = usize::try_from(layer).ok().and_then(|layer| self.rope_of_layer?.get(layer));
             of_layer.is_none_or(Option::is_some)
         });
+        if let Some(delta_net) = &self.block.delta_net {
+            delta_net.check(wrong, self.n_layers)?;
+        }
+        if self.block.delta_net.is_some() != self.block.gated_attention
+            || (self.block.gated_attention && !self.has_plain_attention())
+        {
+            let expected = "attention with gates, norms of each head and one rotary embedding, next to \
+                            \"linear_attention\", and no windows"
+                .to_owned();
+            return Err(wrong("layer_types", &"attention of another kind", expected));
+        }
+        let is_one = matches!(self.block.head_norm, Some(HeadNormScope::Head));
+        if self.head_norm_bias && !(is_one && self.block.norm == NormKind::Layer) {
+            return Err(wrong("qk_layernorm", &"with biases", "one layer norm of all heads".to_owned()));
+        }
         if self.block.alibi.is_some() && self.n_heads > SLOPES_MAX {
             return Err(wrong(self.keys.n_heads, &self.n_heads, format!("at most {SLOPES_MAX}")));
         }
@@ -206,6 +224,17 @@ impl HyperparameterCheck<'_> {
             return Err(wrong("use_parallel_residual", &"true", expected));
         }
         experts.as_ref().map_or(Ok(()), |experts| self.check_experts(wrong, experts))
+    }
+
+    /// Returns true if attention is of the only kind that there is next to `DeltaNet`, besides its gates.
+    fn has_plain_attention(&self) -> bool {
+        let Block { head_norm, head_norm_last, fused_heads, qkv_limit, query_scale, .. } = self.block;
+        *head_norm == Some(HeadNormScope::Head)
+            && !(*head_norm_last || *fused_heads || qkv_limit.is_some() || query_scale.is_some())
+            && self.windows.size.is_none()
+            && self.rope_of_layer.is_none()
+            && !matches!(self.block.activation, Activation::ClampedSwiglu { .. } | Activation::Xielu)
+            && !self.ropes.iter().any(Rope::depends_on_length)
     }
 
     fn check_experts(&self, wrong: MakeParamError<'_>, experts: &Experts) -> Result<()> {

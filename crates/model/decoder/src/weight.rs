@@ -103,6 +103,28 @@ pub enum LayerPart {
     XieluPositive,
     /// Second number of xIELU: `[1]`.
     XieluNegative,
+    /// Queries, keys and values of `DeltaNet`: `[channels, dim]`.
+    DeltaQkv,
+    /// Gates of the results of `DeltaNet`: `[values, dim]`.
+    DeltaZ,
+    /// Step sizes of `DeltaNet`: `[value_heads, dim]`.
+    DeltaB,
+    /// Decays of `DeltaNet`: `[value_heads, dim]`.
+    DeltaA,
+    /// Both of the first, by head of keys: `[channels + values, dim]`.
+    DeltaQkvz,
+    /// Both of the last, by head of keys: `[2 × value_heads, dim]`.
+    DeltaBa,
+    /// Convolution of `DeltaNet`, with the present token last: `[channels, 1, kernel]`.
+    DeltaConv,
+    /// Logarithms of the decays: `[value_heads]`.
+    DeltaLog,
+    /// Bias of the decays: `[value_heads]`.
+    DeltaBias,
+    /// Norm of the results of a head of `DeltaNet`: `[value_dim]`.
+    DeltaNorm,
+    /// Output matrix of `DeltaNet`: `[dim, values]`.
+    DeltaOut,
     /// Slope of xIELU at 0: one number without dimensions.
     XieluBeta,
     /// Largest exponent of xIELU, near 0: one number without dimensions.
@@ -125,7 +147,7 @@ impl LayerPart {
 
     /// Parts that a layer can have, except those of its experts, in the order of
     /// [`Decoder::weights`](crate::Decoder::weights).
-    pub(crate) const IN_ORDER: [Self; 25] = [
+    pub(crate) const IN_ORDER: [Self; 36] = [
         Self::Wq,
         Self::Wk,
         Self::Wv,
@@ -151,6 +173,17 @@ impl LayerPart {
         Self::XieluNegative,
         Self::XieluBeta,
         Self::XieluEps,
+        Self::DeltaQkv,
+        Self::DeltaZ,
+        Self::DeltaB,
+        Self::DeltaA,
+        Self::DeltaQkvz,
+        Self::DeltaBa,
+        Self::DeltaConv,
+        Self::DeltaLog,
+        Self::DeltaBias,
+        Self::DeltaNorm,
+        Self::DeltaOut,
     ];
 
     /// Returns a matrix that every dense feed-forward layer of a block has, and whose rows are its width.
@@ -168,6 +201,8 @@ impl LayerPart {
                 | Self::XieluNegative
                 | Self::XieluBeta
                 | Self::XieluEps
+                | Self::DeltaLog
+                | Self::DeltaBias
         )
     }
 }

@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let bytes: Vec<u8> = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
         std::fs::write(folder.join(format!("{number}.f32")), bytes)?;
     }
-    for (name, tensor) in ["key.f32", "value.f32"].into_iter().zip(cache.tensors()?) {
+    for (name, (_, tensor)) in ["key.f32", "value.f32"].into_iter().zip(cache.tensors()?) {
         let mut bytes = Vec::new();
         tensor.gathered().write_to(&mut bytes)?;
         std::fs::write(folder.join(name), bytes)?;
@@ -56,8 +56,8 @@ fn run(model: &ForwardModel, call: &Value, cache: &mut KvCache) -> Result<Vec<f3
     match call["cache"].as_str() {
         Some("keep") => {}
         Some("tensors") => {
-            let [key, value] = cache.tensors()?;
-            *cache = model.cache_from_tensors(rows.len(), &key, &value)?;
+            let past: Vec<_> = cache.tensors()?.into_iter().map(|(_, tensor)| tensor).collect();
+            *cache = model.cache_from_tensors(rows.len(), &past)?;
         }
         _ => *cache = model.cache(rows.len())?,
     }

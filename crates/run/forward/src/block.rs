@@ -8,6 +8,7 @@ use decoder::QueryScale;
 use crate::activation::LayerActivation;
 use crate::attention::{Queries, ScoreTransform};
 use crate::cache::{CachedTokens, Head};
+use crate::delta_net::DeltaNet;
 use crate::experts::Experts;
 use crate::feed_forward::{FeedForward, FeedForwardRows};
 use crate::kernel::Pool;
@@ -24,7 +25,7 @@ use crate::{Problem, Result};
 
 #[derive(Debug)]
 pub(crate) struct Layer<T> {
-    pub(crate) attention: Attention<T>,
+    pub(crate) mixer: Mixer<T>,
     pub(crate) attention_norms: Norms<T>,
     pub(crate) part: FeedForwardPart<T>,
     pub(crate) part_norms: Norms<T>,
@@ -33,6 +34,13 @@ pub(crate) struct Layer<T> {
     pub(crate) activation: LayerActivation,
     /// Factor of the output of each part before it is added to the rows.
     pub(crate) residual: T,
+}
+
+/// Part of a layer in which tokens read earlier ones.
+#[derive(Debug)]
+pub(crate) enum Mixer<T> {
+    Attention(Box<Attention<T>>),
+    DeltaNet(Box<DeltaNet<T>>),
 }
 
 #[derive(Debug)]
@@ -45,6 +53,8 @@ pub(crate) struct Norms<T> {
 
 #[derive(Debug)]
 pub(crate) struct Attention<T> {
+    /// Number of the layer among those with attention.
+    pub(crate) place: usize,
     pub(crate) projections: Projections<T>,
     pub(crate) output: Linear<T>,
     pub(crate) query_norm: Option<Norm<T>>,
@@ -122,14 +132,13 @@ impl<'w, T: Real> LayerState<'w, T> {
 }
 
 impl<T: Real> Layer<T> {
-    /// Adds the output of layer `number` to the rows `h` [batch, count, dim], and their keys and values to the cache of each part,
+    /// Adds the output of the layer to the rows `h` [batch, count, dim], and their keys and values to the cache of each part,
     /// which has room for them. Only the last `wanted` rows of each sequence are computed, and the others removed.
     ///
     /// # Errors
     /// When an intermediate result does not fit in memory.
     pub(crate) fn apply(
         &self,
-        number: usize,
         wanted: usize,
         h: &mut Vec<T>,
         caches: &mut [&mut CachedTokens<T>],
@@ -137,7 +146,16 @@ impl<T: Real> Layer<T> {
     ) -> Result<()> {
         let (pool, dim, all) = (work.pool, work.dim, work.queries);
         self.attention_norms.normalize_input(pool, h, &mut work.normed);
-        self.attention.apply(number, wanted, caches, work)?;
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.apply(wanted, caches, work)?,
+            Mixer::DeltaNet(delta_net) => {
+                let count = all.for_last_tokens(wanted).count;
+                let states = caches.iter_mut().filter_map(|cache| cache.states.layer_mut(delta_net.place));
+                let out = first_rows(&mut work.added, all.batch * count, dim);
+                let normed = &work.normed;
+                delta_net.apply(pool, all, count, self.activation, normed, states.collect(), out)?;
+            }
+        }
         if wanted < all.count {
             keep_last(h, all.count * dim, wanted * dim);
         }
@@ -223,7 +241,6 @@ impl<T: Real> Attention<T> {
     /// are the first rows of `work.normed` afterwards.
     fn apply(
         &self,
-        number: usize,
         wanted: usize,
         caches: &mut [&mut CachedTokens<T>],
         work: &mut LayerState<'_, T>,
@@ -240,7 +257,7 @@ impl<T: Real> Attention<T> {
             keep_last(added, all.count * *dim, some.count * *dim);
             &added[..]
         };
-        self.projections.apply(pool, all, some.count, [normed, last], [&mut *q, k, v])?;
+        let gates = self.projections.apply(pool, all, some.count, [normed, last], [&mut *q, k, v])?;
         if some.count < all.count {
             normed.iter_mut().zip(&*added).for_each(|(to, from)| *to = *from);
             added.resize(normed.len(), T::default());
@@ -275,10 +292,10 @@ impl<T: Real> Attention<T> {
             first = range.end;
             let (keys, values) = (k.get(range.clone()), v.get(range));
             let (keys, values) = (keys.unwrap_or_default(), values.unwrap_or_default());
-            part.queries.store_keys_values(pool, keys, values, cache.layer_mut(number));
+            part.queries.store_keys_values(pool, keys, values, cache.layer_mut(self.place));
             if let Some(angles) = self.angles(part).filter(|angles| angles.depend_on_length()) {
                 let total = part.queries.past + part.queries.count;
-                let heads = cache.layer_mut(number);
+                let heads = cache.layer_mut(self.place);
                 heads.iter_mut().try_for_each(Head::reserve_rotated)?;
                 pool.for_each(heads, |head| angles.rotate_keys(head, total));
             }
@@ -288,16 +305,18 @@ impl<T: Real> Attention<T> {
         }
         if let ([part], [cache]) = (&parts[..], &mut *caches) {
             let some = part.queries.for_last_tokens(wanted);
-            some.attend(Some(pool), cache.layer(number), &self.scores, q, tiles, heads);
+            some.attend(Some(pool), cache.layer(self.place), &self.scores, q, tiles, heads);
         } else {
             let rows = parts.iter().map(|part| part.queries.for_last_tokens(wanted));
             let tiles_of = tiles.len() / all.batch;
             let jobs = rows.zip(caches).zip(q.chunks(some.count * width)).zip(tiles.chunks_mut(tiles_of));
             let jobs = jobs.zip(heads.chunks_mut(some.count * width));
             pool.for_each(jobs, |((((some, cache), q), tiles), heads)| {
-                some.attend(None, cache.layer(number), &self.scores, q, tiles, heads);
+                some.attend(None, cache.layer(self.place), &self.scores, q, tiles, heads);
             });
         }
+        let gated = heads.iter_mut().zip(&gates);
+        gated.for_each(|(x, gate)| *x = *x / (T::ONE + (-*gate).exp()));
         Linear::apply_all(pool, [(&self.output, &*heads, first_rows(added, some.rows(), *dim))]);
         Ok(())
     }

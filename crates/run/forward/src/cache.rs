@@ -3,13 +3,17 @@
 //! Each head has blocks of [`BLOCK`] tokens, so that a growing cache is never copied. Keys are transposed in their
 //! block: scores of one query against 64 keys are then sums of vectors, not 64 sums over a vector's elements.
 //!
+//! Layers of gated `DeltaNet` have states instead.
+//!
 //! Facts: the ports `past_key` and `present_key` of the TorchScript module have the shape [layers, batch, tokens,
 //! key-value heads, `head_dim`] in f32.
 
+use decoder::interface::DecoderPort;
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
-use crate::memory::{checked_product, nbytes_of, zeros};
+use crate::memory::{checked_product, gather_bytes, nbytes_of, zeros};
 use crate::number::Real;
+use crate::states::{StateSizes, States};
 use crate::{Problem, Result};
 
 pub(crate) const BLOCK: usize = 64;
@@ -27,10 +31,12 @@ pub(crate) enum TypedCache {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheSizes {
+    /// Layers with attention.
     pub(crate) layers: usize,
     pub(crate) batch: usize,
     pub(crate) heads: usize,
     pub(crate) head_dim: usize,
+    pub(crate) states: Option<StateSizes>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +48,7 @@ pub(crate) struct CachedTokens<T> {
     /// For each rotary embedding that depends on the length of the text, the frequencies that keys were last rotated
     /// with, and the number of tokens whose keys were.
     rotated: Vec<(Vec<f64>, usize)>,
+    pub(crate) states: States<T>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -74,10 +81,21 @@ impl KvCache {
         self.len() == 0
     }
 
-    pub(crate) fn truncate(&mut self, len: usize) {
-        match &mut self.0 {
-            TypedCache::F32(tokens) => tokens.truncate(len),
-            TypedCache::F64(tokens) => tokens.truncate(len),
+    /// Keeps the first `len` tokens, after which the states were those of `states`, or are those of now.
+    pub(crate) fn restore(&mut self, len: usize, states: Option<TypedStates>) {
+        match (&mut self.0, states) {
+            (TypedCache::F32(tokens), Some(TypedStates::F32(states))) => tokens.restore(len, Some(states)),
+            (TypedCache::F64(tokens), Some(TypedStates::F64(states))) => tokens.restore(len, Some(states)),
+            (TypedCache::F32(tokens), _) => tokens.restore(len, None),
+            (TypedCache::F64(tokens), _) => tokens.restore(len, None),
+        }
+    }
+
+    /// Returns a copy of the states.
+    pub(crate) fn states(&self) -> TypedStates {
+        match &self.0 {
+            TypedCache::F32(tokens) => TypedStates::F32(tokens.states.clone()),
+            TypedCache::F64(tokens) => TypedStates::F64(tokens.states.clone()),
         }
     }
 
@@ -89,20 +107,23 @@ impl KvCache {
         }
     }
 
-    /// Returns the keys and the values as f32 tensors of shape [layers, batch, tokens, key-value heads, `head_dim`].
+    /// Returns the keys and the values as f32 tensors of shape [layers, batch, tokens, key-value heads, `head_dim`], and the
+    /// states if the model has them, each with its port.
     ///
     /// # Errors
-    /// When the keys and values do not fit in memory.
-    pub fn tensors(&self) -> Result<[Tensor; 2]> {
+    /// When they do not fit in memory.
+    pub fn tensors(&self) -> Result<Vec<(DecoderPort, Tensor)>> {
         match &self.0 {
-            TypedCache::F32(tokens) => {
-                Ok([tokens.tensor(KeysOrValues::Keys)?, tokens.tensor(KeysOrValues::Values)?])
-            }
-            TypedCache::F64(tokens) => {
-                Ok([tokens.tensor(KeysOrValues::Keys)?, tokens.tensor(KeysOrValues::Values)?])
-            }
+            TypedCache::F32(tokens) => tokens.tensors(),
+            TypedCache::F64(tokens) => tokens.tensors(),
         }
     }
+}
+
+/// States in the number type that the model computes in.
+pub(crate) enum TypedStates {
+    F32(States<f32>),
+    F64(States<f64>),
 }
 
 #[derive(Clone, Copy)]
@@ -123,16 +144,18 @@ impl<T: Real> CachedTokens<T> {
             .try_reserve_exact(count)
             .map_err(|_| Problem::Memory { nbytes: nbytes_of::<Head<T>>(count) })?;
         heads.resize_with(count, Head::default);
-        Ok(Self { sizes, len: 0, heads, rotated: Vec::new() })
+        let states = States::new(sizes.states, sizes.batch)?;
+        Ok(Self { sizes, len: 0, heads, rotated: Vec::new(), states })
     }
 
-    /// Creates a cache from f32 tensors of keys and values in the shape of the ports.
+    /// Creates a cache from f32 tensors of keys and values, and of states if the model has them, in the shapes of the ports.
     ///
     /// # Errors
     /// When a tensor has another shape or dtype, cannot be read, or does not fit in memory.
-    pub(crate) fn from_tensors(sizes: CacheSizes, key: &Tensor, value: &Tensor) -> Result<Self> {
+    pub(crate) fn from_tensors(sizes: CacheSizes, past: &[Tensor]) -> Result<Self> {
+        let [key, value, states @ ..] = past else { return Err(Problem::CacheMismatch.into()) };
         let len = key.shape().get(2).copied().unwrap_or(0);
-        let CacheSizes { layers, batch, heads, head_dim } = sizes;
+        let CacheSizes { layers, batch, heads, head_dim, .. } = sizes;
         let expected = [layers as u64, batch as u64, len, heads as u64, head_dim as u64];
         if [key, value].iter().any(|it| it.shape() != expected || it.dtype() != Dtype::Float32) {
             let found = |it: &Tensor| (it.dtype(), it.shape().to_vec());
@@ -155,6 +178,11 @@ impl<T: Real> CachedTokens<T> {
             if let Some(head) = tokens.heads.get_mut(at.head) {
                 head.set_token(at.token, &key, &value);
             }
+        }
+        match (sizes.states, states) {
+            (None, []) => {}
+            (Some(sizes), [conv, state]) => tokens.states.read(sizes, batch, conv, state)?,
+            _ => return Err(Problem::CacheMismatch.into()),
         }
         tokens.len = len;
         Ok(tokens)
@@ -192,10 +220,26 @@ impl<T: Real> CachedTokens<T> {
     /// Counts `count` more tokens, which were written after the last one.
     pub(crate) fn advance(&mut self, count: usize) {
         self.len += count;
+        self.states.advance();
     }
 
-    pub(crate) fn truncate(&mut self, len: usize) {
+    fn restore(&mut self, len: usize, states: Option<States<T>>) {
         self.len = self.len.min(len);
+        if let Some(states) = states {
+            self.states = states;
+        }
+    }
+
+    fn tensors(&self) -> Result<Vec<(DecoderPort, Tensor)>> {
+        let mut all = vec![
+            (DecoderPort::PresentKey, self.tensor(KeysOrValues::Keys)?),
+            (DecoderPort::PresentValue, self.tensor(KeysOrValues::Values)?),
+        ];
+        if let Some(sizes) = self.sizes.states {
+            let [conv, state] = self.states.tensors(sizes, self.sizes.batch)?;
+            all.extend([(DecoderPort::PresentConv, conv), (DecoderPort::PresentState, state)]);
+        }
+        Ok(all)
     }
 
     /// Takes the number of tokens whose keys are already rotated by these frequencies of rotary embedding `rope`. The number
@@ -228,7 +272,7 @@ impl<T: Real> CachedTokens<T> {
     }
 
     fn tensor(&self, kind: KeysOrValues) -> Result<Tensor> {
-        let CacheSizes { layers, batch, heads, head_dim } = self.sizes;
+        let CacheSizes { layers, batch, heads, head_dim, .. } = self.sizes;
         let len = checked_product(&[layers, batch, self.len, heads, head_dim, size_of::<f32>()])?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(len).map_err(|_| Problem::Memory { nbytes: len as u64 })?;
@@ -308,15 +352,6 @@ impl<T: Real> Head<T> {
             }
         }
     }
-}
-
-fn gather_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
-    let nbytes = tensor.nbytes();
-    let mut out = Vec::new();
-    let len = usize::try_from(nbytes).map_err(|_| Problem::Memory { nbytes })?;
-    out.try_reserve_exact(len).map_err(|_| Problem::Memory { nbytes })?;
-    byte_source::Blob::write_to(&tensor.gathered(), &mut out)?;
-    Ok(out)
 }
 
 /// Iterates over the rows of `head_dim` f32 numbers in `bytes`.

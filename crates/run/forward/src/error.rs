@@ -83,6 +83,17 @@ pub enum Problem {
         heads: usize,
         head_dim: usize,
     },
+    /// States have another shape or dtype than the model's.
+    #[error(
+        "past_conv is {} of shape {:?} and past_state {} of {:?}, expected float32 of {:?} and {:?}",
+        found[0].0, found[0].1, found[1].0, found[1].1, expected[0], expected[1]
+    )]
+    StateShape {
+        /// Dtypes and shapes of what convolutions read, and of the states.
+        found: [(Dtype, Vec<u64>); 2],
+        /// Shapes of both.
+        expected: [Vec<u64>; 2],
+    },
     /// The cache was made by another model, or for another number of sequences.
     #[error("the cache is of another model or batch")]
     CacheMismatch,
@@ -96,7 +107,7 @@ pub enum Problem {
 
 details! {
     Problem {
-        Input: NotMatrix, MissingWeight, WeightShape, Tokens, TokenIds, Positions, PastShape, CacheMismatch;
+        Input: NotMatrix, MissingWeight, WeightShape, Tokens, TokenIds, Positions, PastShape, StateShape, CacheMismatch;
         Unsupported: Dtype, TooLarge;
         Io: Threads, Memory;
     }

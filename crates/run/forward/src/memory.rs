@@ -1,5 +1,7 @@
 //! Checked allocation of memory whose size depends on the input.
 
+use tensor::Tensor;
+
 use crate::{Problem, Result};
 
 /// Returns the product of sizes.
@@ -26,6 +28,27 @@ pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
 
 pub(crate) fn nbytes_of<T>(count: usize) -> u64 {
     (count as u64).saturating_mul(size_of::<T>() as u64)
+}
+
+/// Reads the bytes of a tensor in C order.
+///
+/// # Errors
+/// When they cannot be read or do not fit in memory.
+pub(crate) fn gather_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
+    let nbytes = tensor.nbytes();
+    let mut out = Vec::new();
+    let len = usize::try_from(nbytes).map_err(|_| Problem::Memory { nbytes })?;
+    out.try_reserve_exact(len).map_err(|_| Problem::Memory { nbytes })?;
+    byte_source::Blob::write_to(&tensor.gathered(), &mut out)?;
+    Ok(out)
+}
+
+/// Returns a size as a number of elements in memory.
+///
+/// # Errors
+/// When it does not fit in memory.
+pub(crate) fn size_in_memory(n: u64) -> Result<usize> {
+    Ok(usize::try_from(n).map_err(|_| Problem::Memory { nbytes: n })?)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Facts: `forward` of the TorchScript text.
 
 use byte_source::Observer;
+use decoder::interface::PortSizes;
 use decoder::{Assignment, Decoder};
 use tensor::{Dtype, Tensor, Tensors};
 
@@ -38,6 +39,7 @@ pub struct ForwardModel {
     /// The same threads, for steps of several sequences.
     pub(crate) step_pool: Pool,
     weights_nbytes: u64,
+    port_sizes: PortSizes,
     pub(crate) network: Network,
 }
 
@@ -86,7 +88,8 @@ impl ForwardModel {
         };
         let weights_nbytes = assigned_nbytes(tensors, assignment);
         let pool = Pool::new(options.threads)?;
-        Ok(Self { dims, step_pool: pool.rows_alike(), pool, weights_nbytes, network })
+        let port_sizes = PortSizes::from(decoder);
+        Ok(Self { dims, step_pool: pool.rows_alike(), pool, weights_nbytes, port_sizes, network })
     }
 
     /// Returns the vocabulary size, the number of tokens that the model knows.
@@ -109,6 +112,11 @@ impl ForwardModel {
         self.dims.head_dim
     }
 
+    /// Returns the sizes of the inputs and outputs.
+    pub fn port_sizes(&self) -> PortSizes {
+        self.port_sizes
+    }
+
     /// Returns the number of threads that share the work.
     pub fn threads(&self) -> usize {
         self.pool.threads()
@@ -127,7 +135,7 @@ impl ForwardModel {
 
     /// Returns the size in bytes of a cache of one sequence with this many tokens.
     pub fn cache_nbytes(&self, tokens: usize) -> usize {
-        let DecoderDims { n_layers, n_kv_heads, head_dim, .. } = self.dims;
+        let DecoderDims { n_kv_heads, head_dim, states, .. } = self.dims;
         let (size, depend_on_length) = match &self.network {
             Network::F32(net) => {
                 (size_of::<f32>(), net.frequencies.iter().any(Frequencies::depend_on_length))
@@ -139,7 +147,9 @@ impl ForwardModel {
         // Keys, values, and keys as the last call rotated them.
         let copies = if depend_on_length { 3 } else { 2 };
         let tokens = tokens.div_ceil(BLOCK).saturating_mul(BLOCK);
-        [n_layers, n_kv_heads, head_dim, size, copies].into_iter().fold(tokens, usize::saturating_mul)
+        let numbers = [self.dims.attention_layers(), n_kv_heads, head_dim, size, copies].into_iter();
+        let of_states = states.map_or(0, |states| states.nbytes(size));
+        numbers.fold(tokens, usize::saturating_mul).saturating_add(of_states)
     }
 
     /// Creates an empty cache for `batch` sequences.
@@ -155,21 +165,21 @@ impl ForwardModel {
     }
 
     /// Creates a cache of `batch` sequences from f32 tensors of keys and values, each of shape [layers, batch, tokens,
-    /// key-value heads, `head_dim`], as [`KvCache::tensors`] returns them.
+    /// key-value heads, `head_dim`], and of states if the model has them, as [`KvCache::tensors`] returns them.
     ///
     /// # Errors
     /// When a tensor has another shape or dtype, cannot be read, or does not fit in memory.
-    pub fn cache_from_tensors(&self, batch: usize, key: &Tensor, value: &Tensor) -> Result<KvCache> {
+    pub fn cache_from_tensors(&self, batch: usize, past: &[Tensor]) -> Result<KvCache> {
         let sizes = self.sizes(batch);
         Ok(KvCache(match &self.network {
-            Network::F32(_) => TypedCache::F32(CachedTokens::from_tensors(sizes, key, value)?),
-            Network::F64(_) => TypedCache::F64(CachedTokens::from_tensors(sizes, key, value)?),
+            Network::F32(_) => TypedCache::F32(CachedTokens::from_tensors(sizes, past)?),
+            Network::F64(_) => TypedCache::F64(CachedTokens::from_tensors(sizes, past)?),
         }))
     }
 
     pub(crate) fn sizes(&self, batch: usize) -> CacheSizes {
-        let DecoderDims { n_layers, n_kv_heads, head_dim, .. } = self.dims;
-        CacheSizes { layers: n_layers, batch, heads: n_kv_heads, head_dim }
+        let DecoderDims { n_kv_heads, head_dim, states, .. } = self.dims;
+        CacheSizes { layers: self.dims.attention_layers(), batch, heads: n_kv_heads, head_dim, states }
     }
 
     /// Computes the logits of `tokens` [batch, seq], which follow the tokens in `cache` and are added to it. Returns
@@ -188,6 +198,8 @@ impl ForwardModel {
     ) -> Result<Vec<f32>> {
         let mut pass = self.start(tokens, batch, rows, ROWS_AT_ONCE)?;
         let before = cache.len();
+        // A call of one piece changes the states only when it succeeds.
+        let states = (pass.at_once < pass.seq).then(|| cache.states());
         let result = loop {
             match self.advance(&mut pass, cache, observer) {
                 Ok(true) => {}
@@ -196,7 +208,7 @@ impl ForwardModel {
             }
         };
         if result.is_err() {
-            cache.truncate(before);
+            cache.restore(before, states);
         }
         result
     }
@@ -371,7 +383,7 @@ impl ForwardModel {
             observer.check()?;
             // The last layer computes only keys and values of tokens without logits.
             let is_last = number + 1 == net.weights.layers.len();
-            layer.apply(number, if is_last { wanted } else { count }, &mut h, caches, &mut work)?;
+            layer.apply(if is_last { wanted } else { count }, &mut h, caches, &mut work)?;
         }
         for (of_length, cache) in lengths.iter().zip(caches) {
             let end = cache.len() + count;

@@ -1,4 +1,4 @@
-//! Queries, keys and values of rows: three matrices, or one that has them by head of keys.
+//! Queries, keys and values of rows: three matrices, of which the first may have gates, or one that has them by head of keys.
 
 use crate::Result;
 use crate::attention::Queries;
@@ -11,12 +11,15 @@ use crate::number::Real;
 pub(crate) enum Projections<T> {
     /// Queries, keys and values.
     Three(Box<[Linear<T>; 3]>),
+    /// Queries, of which each head is followed by its gate, keys and values.
+    Gated(Box<[Linear<T>; 3]>),
     /// For each head of keys its queries, its key and its value.
     Fused(Linear<T>),
 }
 
 impl<T: Real> Projections<T> {
     /// Computes keys `k` and values `v` of the rows `x` of `all`, and queries `q` of `last`, the last `count` of each sequence.
+    /// Returns the gates of the queries, if there are any.
     ///
     /// # Errors
     /// When an intermediate result does not fit in memory.
@@ -27,12 +30,25 @@ impl<T: Real> Projections<T> {
         count: usize,
         [x, last]: [&[T]; 2],
         [q, k, v]: [&mut [T]; 3],
-    ) -> Result<()> {
+    ) -> Result<Vec<T>> {
         let fused = match self {
             Self::Three(each) => {
                 let [queries, keys, values] = &**each;
                 Linear::apply_all(pool, [(queries, last, q), (keys, x, k), (values, x, v)]);
-                return Ok(());
+                return Ok(Vec::new());
+            }
+            Self::Gated(each) => {
+                let [queries, keys, values] = &**each;
+                let mut both = zeros(checked_product(&[q.len(), 2])?)?;
+                Linear::apply_all(pool, [(queries, last, &mut both[..]), (keys, x, k), (values, x, v)]);
+                let mut gates = zeros(q.len())?;
+                let to = q.chunks_exact_mut(all.head_dim).zip(gates.chunks_exact_mut(all.head_dim));
+                for (head, (q, gate)) in both.chunks_exact(2 * all.head_dim).zip(to) {
+                    let (its_query, its_gate) = head.split_at(all.head_dim);
+                    q.copy_from_slice(its_query);
+                    gate.copy_from_slice(its_gate);
+                }
+                return Ok(gates);
             }
             Self::Fused(fused) => fused,
         };
@@ -55,6 +71,6 @@ impl<T: Real> Projections<T> {
             let (its_queries, _) = head.split_at(queries);
             q.copy_from_slice(its_queries);
         }
-        Ok(())
+        Ok(Vec::new())
     }
 }

@@ -12,17 +12,18 @@ use tensor::{Budget, Tensor, Tensors};
 use crate::activation::LayerActivation;
 use crate::alibi::ScoreBias;
 use crate::attention::ScoreTransform;
-use crate::block::{self, Attention, Layer, Norms};
+use crate::block::{self, Attention, Layer, Mixer, Norms};
 use crate::experts::{Experts, SharedExpertLayer};
 use crate::feed_forward::{FeedForward, GateAndUp};
 use crate::kernel::Matrix;
 use crate::learned_positions::PositionTable;
 use crate::linear::Linear;
-use crate::memory::checked_product;
+use crate::memory::{checked_product, size_in_memory};
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::projections::Projections;
 use crate::router::ExpertRouter;
+use crate::states::{StateSizes, state_sizes};
 use crate::xielu::Xielu;
 use crate::{Error, Problem, Result};
 
@@ -48,6 +49,8 @@ pub(crate) struct DecoderDims {
     pub(crate) n_heads: usize,
     pub(crate) n_kv_heads: usize,
     pub(crate) head_dim: usize,
+    /// States of layers of gated `DeltaNet`.
+    pub(crate) states: Option<StateSizes>,
 }
 
 impl DecoderDims {
@@ -60,20 +63,22 @@ impl DecoderDims {
             n_heads: size_in_memory(decoder.n_heads())?,
             n_kv_heads: size_in_memory(decoder.n_kv_heads())?,
             head_dim: size_in_memory(decoder.head_dim())?,
+            states: decoder.block().delta_net.as_ref().map(state_sizes).transpose()?,
         })
     }
-}
 
-fn size_in_memory(n: u64) -> Result<usize> {
-    Ok(usize::try_from(n).map_err(|_| Problem::Memory { nbytes: n })?)
+    /// Returns the number of layers with attention.
+    pub(crate) fn attention_layers(&self) -> usize {
+        self.n_layers.saturating_sub(self.states.map_or(0, |states| states.layers))
+    }
 }
 
 /// Bytes by which copies of weights may exceed their storages: four bytes can be expanded to terabytes.
 const REPEATED_BYTES_MAX: u64 = 1 << 26;
 
-struct WeightLookup<'s> {
-    decoder: &'s Decoder,
-    dims: DecoderDims,
+pub(crate) struct WeightLookup<'s> {
+    pub(crate) decoder: &'s Decoder,
+    pub(crate) dims: DecoderDims,
     tensors: &'s Tensors,
     assigned: HashMap<Weight, &'s AssignedWeight>,
     /// Budget for copies of weights that cannot be read in place.
@@ -142,8 +147,13 @@ impl WeightLookup<'_> {
         } else {
             block::FeedForwardPart::FeedForward(Box::new(self.dense(layer)?))
         };
+        let mixer = if block.has_delta_net(layer) {
+            Mixer::DeltaNet(Box::new(self.delta_net(layer)?))
+        } else {
+            Mixer::Attention(Box::new(self.attention(layer)?))
+        };
         Ok(Layer {
-            attention: self.attention(layer)?,
+            mixer,
             attention_norms: norms(LayerPart::AttentionNorm, LayerPart::AttentionPostNorm)?,
             part,
             part_norms: norms(LayerPart::FfnNorm, LayerPart::FfnPostNorm)?,
@@ -187,6 +197,7 @@ impl WeightLookup<'_> {
         let alibi = self.decoder.block().alibi;
         let sinks = scores.sinks.then(|| self.vector(Weight::Layer { layer, part: LayerPart::Sinks }));
         Ok(Attention {
+            place: self.place(layer)?,
             projections: self.projections(layer)?,
             output: self.layer_linear(layer, LayerPart::Wo)?,
             query_norm: self.head_norm(layer, LayerPart::QNorm, self.decoder.n_heads())?,
@@ -211,7 +222,8 @@ impl WeightLookup<'_> {
             return linear(LayerPart::Wqkv).map(Projections::Fused);
         }
         let each = [linear(LayerPart::Wq)?, linear(LayerPart::Wk)?, linear(LayerPart::Wv)?];
-        Ok(Projections::Three(Box::new(each)))
+        let is_gated = self.decoder.block().gated_attention;
+        Ok(if is_gated { Projections::Gated(Box::new(each)) } else { Projections::Three(Box::new(each)) })
     }
 
     fn head_norm<T: Real>(&self, layer: u64, part: LayerPart, heads: u64) -> Result<Option<Norm<T>>> {
@@ -219,7 +231,10 @@ impl WeightLookup<'_> {
         let whole = Weight::Layer { layer, part };
         let norm = match self.decoder.block().head_norm {
             None => return Ok(None),
-            Some(HeadNormScope::Head | HeadNormScope::Heads) => self.norm(&[whole], None, head_dim)?,
+            Some(HeadNormScope::Head | HeadNormScope::Heads) => {
+                let bias = self.decoder.has_bias(part).then_some(Weight::Bias { layer, part });
+                self.norm(&[whole], bias, head_dim)?
+            }
             Some(HeadNormScope::Projection) => {
                 self.norm(&[whole], None, checked_product(&[size_in_memory(heads)?, head_dim])?)?
             }
@@ -274,7 +289,7 @@ impl WeightLookup<'_> {
     }
 
     /// Returns a matrix of a layer, with its bias if it has one.
-    fn layer_linear<T: Real>(&self, layer: u64, part: LayerPart) -> Result<Linear<T>> {
+    pub(crate) fn layer_linear<T: Real>(&self, layer: u64, part: LayerPart) -> Result<Linear<T>> {
         let bias = self.decoder.has_bias(part).then_some(Weight::Bias { layer, part });
         self.linear(Weight::Layer { layer, part }, bias)
     }
@@ -351,7 +366,7 @@ impl WeightLookup<'_> {
         Matrix::new(self.checked_tensor(weight)?)
     }
 
-    fn vector<T: Real>(&self, weight: Weight) -> Result<Vec<T>> {
+    pub(crate) fn vector<T: Real>(&self, weight: Weight) -> Result<Vec<T>> {
         let tensor = self.checked_tensor(weight)?;
         if tensor.mapped_bytes().is_none() {
             self.spend_budget(tensor)?;

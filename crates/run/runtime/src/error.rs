@@ -161,6 +161,9 @@ pub enum InputError {
     /// Only one of `past_key` and `past_value` is given.
     #[error("one of past_key and past_value is missing: they come together")]
     IncompletePast,
+    /// Only some of the past keys, values and states are given.
+    #[error("past_key, past_value, past_conv and past_state come together, and some are missing")]
+    IncompleteStates,
     /// The model takes numbers, and the input holds something else.
     #[error("the input `{}` is {found}, which the model does not take", name.escape_debug())]
     NotNumbers {
@@ -185,6 +188,6 @@ fn listed(are: &str, names: &[String]) -> String {
 
 details! {
     InputError {
-        Input: Unknown, Missing, DuplicateInput, Dtype, Shape, Symbol, IncompletePast, NotNumbers;
+        Input: Unknown, Missing, DuplicateInput, Dtype, Shape, Symbol, IncompletePast, IncompleteStates, NotNumbers;
     }
 }

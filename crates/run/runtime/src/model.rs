@@ -25,7 +25,8 @@ pub(crate) fn default_ports(decoder: &decoder::Decoder) -> (Vec<RunnablePort>, V
         let dtype = if port.dtype() == Dtype::Int64 { DataType::Int64 } else { DataType::Float32 };
         RunnablePort::new(&carton_format::Port::new(port.name(), dtype, shape), port.is_optional())
     };
-    (DecoderPort::INPUTS.map(port).into(), DecoderPort::OUTPUTS.map(port).into())
+    let all = |ports: Vec<DecoderPort>| ports.into_iter().map(port).collect();
+    (all(DecoderPort::inputs(&sizes)), all(DecoderPort::outputs(&sizes)))
 }
 
 /// Decoder with the ports that carton.toml declares.
@@ -58,17 +59,15 @@ impl DecoderPass {
     /// Returns the outputs, once all pieces are computed.
     pub(crate) fn finish(self) -> Result<Vec<(String, Tensor)>> {
         let logits = self.pass.into_logits();
-        let present = if self.needs_cache { Some(self.cache.tensors()?) } else { None };
+        let present = if self.needs_cache { self.cache.tensors()? } else { Vec::new() };
         let mut out = Vec::new();
         for (name, own) in self.wanted {
-            let tensor = match (own, &present) {
-                (Some(DecoderPort::Logits), _) => {
+            let tensor = match own {
+                Some(DecoderPort::Logits) => {
                     let seq = if self.rows == LogitPositions::Last { 1 } else { self.seq };
                     f32_tensor(vec![self.batch, seq, self.model.vocab() as u64], &logits)
                 }
-                (Some(DecoderPort::PresentKey), Some([keys, _])) => Some(keys.clone()),
-                (Some(DecoderPort::PresentValue), Some([_, values])) => Some(values.clone()),
-                _ => None,
+                own => present.iter().find(|(port, _)| Some(*port) == own).map(|(_, tensor)| tensor.clone()),
             };
             out.extend(tensor.map(|tensor| (name, tensor)));
         }
@@ -98,7 +97,8 @@ impl DecoderRun<'_> {
             }
         }
         let mut given = Vec::new();
-        for port in DecoderPort::INPUTS {
+        let ports = DecoderPort::inputs(&self.model.port_sizes());
+        for port in ports.iter().copied() {
             if let Some((name, tensor)) = input(port)
                 && (!port.is_switch() || is_on(name, tensor)?)
             {
@@ -121,9 +121,17 @@ impl DecoderRun<'_> {
         };
         let rows = if call.last_only { LogitPositions::Last } else { LogitPositions::All };
         let batch_len = usize::try_from(batch).unwrap_or(usize::MAX);
-        let cache = match (input(DecoderPort::PastKey), input(DecoderPort::PastValue)) {
-            (Some((_, key)), Some((_, value))) => self.model.cache_from_tensors(batch_len, key, value)?,
-            _ => self.model.cache(batch_len)?,
+        let past: Vec<Tensor> = ports
+            .iter()
+            .filter(|port| port.is_past())
+            .filter_map(|port| Some(input(*port)?.1.clone()))
+            .collect();
+        let cache = if past.is_empty() {
+            self.model.cache(batch_len)?
+        } else if past.len() == ports.iter().filter(|port| port.is_past()).count() {
+            self.model.cache_from_tensors(batch_len, &past)?
+        } else {
+            return Err(InputError::IncompleteStates.into());
         };
         let pass = self.model.start(&ids, batch_len, rows, rows_at_once)?;
         let is_wanted = |port: &&RunnablePort| wanted.is_none_or(|wanted| wanted.contains(&port.name));

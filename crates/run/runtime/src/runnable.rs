@@ -426,6 +426,13 @@ fn merge_ports(
     if config.inputs.is_empty() && config.outputs.is_empty() {
         return Ok((inputs, outputs));
     }
+    let names = |ports: &[RunnablePort]| -> Vec<&'static str> {
+        ports
+            .iter()
+            .filter_map(|port| DecoderPort::from_name(port.internal()))
+            .map(DecoderPort::name)
+            .collect()
+    };
     let merged =
         |side: PortSide, declared: &[carton_format::Port], own: &[RunnablePort], known: &[&'static str]| {
             let port = |port: &carton_format::Port| {
@@ -439,8 +446,8 @@ fn merge_ports(
             declared.iter().map(port).collect::<Result<Vec<_>>>()
         };
     Ok((
-        merged(PortSide::Input, &config.inputs, &inputs, &DecoderPort::INPUTS.map(DecoderPort::name))?,
-        merged(PortSide::Output, &config.outputs, &outputs, &DecoderPort::OUTPUTS.map(DecoderPort::name))?,
+        merged(PortSide::Input, &config.inputs, &inputs, &names(&inputs))?,
+        merged(PortSide::Output, &config.outputs, &outputs, &names(&outputs))?,
     ))
 }
 

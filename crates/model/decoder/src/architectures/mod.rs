@@ -40,7 +40,9 @@ mod qwen2;
 mod qwen2_moe;
 mod qwen2_vl;
 mod qwen3;
+mod qwen3_5;
 mod qwen3_moe;
+mod qwen3_next;
 mod qwen3_vl;
 mod qwen3_vl_moe;
 mod seed_oss;
@@ -96,6 +98,9 @@ pub(crate) static ARCHITECTURES: &[&Architecture] = &[
     &gpt_neox::ARCHITECTURE,
     &bloom::ARCHITECTURE,
     &falcon::ARCHITECTURE,
+    &qwen3_next::ARCHITECTURE,
+    &qwen3_5::DENSE,
+    &qwen3_5::MOE,
 ];
 
 /// Models of several parts, of which the text model runs.
@@ -108,4 +113,6 @@ pub(crate) static MULTIMODAL: &[&Multimodal] = &[
     &qwen3_vl::QWEN3,
     &qwen3_vl_moe::QWEN3,
     &mllama::MLLAMA,
+    &qwen3_5::DENSE_WITH_TOWER,
+    &qwen3_5::MOE_WITH_TOWER,
 ];

@@ -4,7 +4,7 @@
 //! Facts: `configuration_phi.py` and `modeling_phi.py` in `transformers` 5.23.
 use crate::Result;
 use crate::architecture::Architecture;
-use crate::block::{Block, NormKind};
+use crate::block::{Block, HeadNormScope, NormKind};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::{Activation, FeedForwardKind};
@@ -33,16 +33,22 @@ static LAYOUT: CheckpointLayout = CheckpointLayout {
         LayerPart::Wo => "self_attn.dense",
         LayerPart::W3 => "mlp.fc1",
         LayerPart::W2 => "mlp.fc2",
+        LayerPart::QNorm => "self_attn.q_layernorm",
+        LayerPart::KNorm => "self_attn.k_layernorm",
         part => (HUGGING_FACE.part_path)(part),
     },
     ..HUGGING_FACE
 };
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
-    // No published model has these norms, which have biases.
-    config.refuse_flag("qk_layernorm")?;
-    let biases = Biases { qkv: true, output: true, feed_forward: true, logits: true };
-    let block =
-        Block { norm: NormKind::Layer, parallel: true, feed_forward: FeedForwardKind::Plain, ..base.block };
+    let head_norm = config.flag("qk_layernorm")?;
+    let biases = Biases { qkv: true, output: true, feed_forward: true, head_norm, logits: true };
+    let block = Block {
+        norm: NormKind::Layer,
+        head_norm: head_norm.then_some(HeadNormScope::Head),
+        parallel: true,
+        feed_forward: FeedForwardKind::Plain,
+        ..base.block
+    };
     Ok(Hyperparameters { biases, block, ..base })
 }

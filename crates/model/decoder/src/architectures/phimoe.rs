@@ -59,7 +59,7 @@ const OWN_KEYS: &[&str] = &[
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let attention = config.flag("attention_bias")?;
     let logits = config.flag("lm_head_bias")?;
-    let biases = Biases { qkv: attention, output: attention, feed_forward: false, logits };
+    let biases = Biases { qkv: attention, output: attention, logits, ..Biases::default() };
     let windows = AttentionWindows { size: config.size("sliding_window")?, layers: WindowedLayers::All };
     let jitter = config.number_or("router_jitter_noise", Some(0.01));
     let experts = Experts {

@@ -231,14 +231,23 @@ impl ConfigJson {
 
     /// Reads `layer_types`: one flag per layer, true for sliding-window attention; `None` without that key.
     pub(crate) fn windowed_layers(&self) -> Result<Option<Vec<bool>>> {
+        self.layers_of("sliding_attention")
+    }
+
+    /// Reads `layer_types`: one flag per layer, true for layers without attention; `None` without that key.
+    pub(crate) fn linear_layers(&self) -> Result<Option<Vec<bool>>> {
+        self.layers_of("linear_attention")
+    }
+
+    fn layers_of(&self, other: &str) -> Result<Option<Vec<bool>>> {
         let Some(types) = self.read("layer_types", Value::as_array, "a list")? else { return Ok(None) };
         let windowed = types.iter().map(|kind| match kind.as_str() {
             Some("full_attention") => Ok(false),
-            Some("sliding_attention") => Ok(true),
+            Some(kind) if kind == other => Ok(true),
             _ => Err(self.invalid_value(
                 "layer_types",
                 &truncated_json(kind),
-                "\"full_attention\" and \"sliding_attention\"".to_owned(),
+                format!("\"full_attention\" and {other:?}"),
             )),
         });
         windowed.collect::<Result<_>>().map(Some)

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tensor::Dtype;
 
 use super::reference::{Kind, Random, VOCAB};
-use super::{ON, largest_difference, logits, model, tokens};
+use super::{ON, largest_difference, logits, model, past, tokens};
 
 /// LLaMA.
 fn plain() -> Kind {
@@ -49,6 +49,14 @@ fn sigmoid([groups, chosen_groups]: [u64; 2]) -> Value {
     json!({"Sigmoid": {"groups": groups, "chosen_groups": chosen_groups, "factor": 2.5}})
 }
 
+fn delta_net(fused: bool) -> Value {
+    let activation = if fused { "GeluTanh" } else { "Silu" };
+    json!({"activation": activation, "head_norm": "Head", "norm": "RmsPlusOne", "gated_attention": true, "delta_net": {
+        "key_heads": 2, "value_heads": 4, "key_dim": 5, "value_dim": 3, "kernel": 4, "fused": fused,
+        "layers": [fused, !fused]
+    }})
+}
+
 fn kinds() -> Vec<(&'static str, Kind)> {
     let long = json!({"LongRope": {"short": [1.0, 1.5, 2.0], "long": [1.5, 3.0, 7.0], "old": 30.0, "magnitude": 1.2}});
     let dynamic = json!({"Dynamic": {"factor": 3.0, "old": 20.0}});
@@ -65,6 +73,10 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("layer norms after", block(json!({"norm": "Layer", "norms": "After"}))),
         ("parallel", block(json!({"norm": "Layer", "parallel": true, "head_norm": "EachHead"}))),
         ("norm of heads", block(json!({"head_norm": "Head", "norm": "RmsPlusOne"}))),
+        (
+            "layer norm of heads with biases",
+            Kind { has_biases: true, ..block(json!({"head_norm": "Head", "norm": "Layer"})) },
+        ),
         ("norm of each head", block(json!({"head_norm": "EachHead"}))),
         ("norm of projections", block(json!({"head_norm": "Projection", "norms": "After"}))),
         ("scale of scores", block(json!({"scores": {"scale": 0.7}}))),
@@ -100,6 +112,8 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("norms of embeddings", block(json!({"embedding_norm": true, "norm": "Layer"}))),
         ("rows that are added to norms", block(json!({"adds_to_norms": true}))),
         ("parallel with two norms", block(json!({"parallel": true, "parallel_norms": true}))),
+        ("DeltaNet", block(delta_net(false))),
+        ("fused DeltaNet", block(delta_net(true))),
         ("ReLU", block(json!({"activation": "Relu"}))),
         (
             "squared ReLU without a gate",
@@ -214,8 +228,7 @@ fn calls_with_a_cache_are_what_the_formulas_say() {
             first += part;
             if number % 4 == 3 {
                 // As a client that sends the outputs back.
-                let [key, value] = cache.tensors().expect("a few bytes");
-                cache = model.cache_from_tensors(2, &key, &value).expect("its own");
+                cache = model.cache_from_tensors(2, &past(&cache)).expect("its own");
             }
         }
     }

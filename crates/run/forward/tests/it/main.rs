@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use byte_source::{MappedFile, Observer, Region, Source};
 use decoder::{HUGGING_FACE, META};
-use forward::{ForwardModel, ForwardOptions, LogitPositions};
+use forward::{ForwardModel, ForwardOptions, KvCache, LogitPositions};
 use proptest::prelude::*;
 use reference::{Random, Shape, VOCAB};
 use tensor::{Dtype, Storage, Tensor};
@@ -35,6 +35,11 @@ impl Observer for Stop {
 }
 
 const ON: &dyn Observer = &();
+
+/// The tensors of a cache, as a client sends them back.
+fn past(cache: &KvCache) -> Vec<Tensor> {
+    cache.tensors().expect("a few bytes").into_iter().map(|(_, tensor)| tensor).collect()
+}
 
 /// Kinds of models, one for each option that changes the arithmetic.
 fn shapes() -> Vec<Shape> {
@@ -165,8 +170,7 @@ proptest! {
             }
             first += part;
             // As a client that sends the outputs back.
-            let [key, value] = cache.tensors().expect("a few bytes");
-            cache = model.cache_from_tensors(batch, &key, &value).expect("its own");
+            cache = model.cache_from_tensors(batch, &past(&cache)).expect("its own");
             prop_assert_eq!(cache.len(), first);
         }
     }
@@ -222,7 +226,7 @@ fn wrong_inputs_are_errors() {
             .expect("4096 bytes suffice")
     };
     let good = past(Dtype::Float32, [2, 2, 3, 2, 6]);
-    assert_eq!(model.cache_from_tensors(2, &good, &good).expect("its shape").len(), 3);
+    assert_eq!(model.cache_from_tensors(2, &[good.clone(), good.clone()]).expect("its shape").len(), 3);
     for other in [
         past(Dtype::Float32, [2, 2, 4, 2, 6]),
         past(Dtype::Float32, [2, 1, 3, 2, 6]),
@@ -231,17 +235,17 @@ fn wrong_inputs_are_errors() {
     ] {
         assert!(
             model
-                .cache_from_tensors(2, &good, &other)
+                .cache_from_tensors(2, &[good.clone(), other.clone()])
                 .is_err_and(|error| error.code() == "forward::PastShape")
         );
         assert!(
             model
-                .cache_from_tensors(2, &other, &good)
+                .cache_from_tensors(2, &[other.clone(), good.clone()])
                 .is_err_and(|error| error.code() == "forward::PastShape")
         );
     }
     let none = past(Dtype::Float32, [2, 2, 0, 2, 6]);
-    assert_eq!(model.cache_from_tensors(2, &none, &none).expect("no tokens yet").len(), 0);
+    assert_eq!(model.cache_from_tensors(2, &[none.clone(), none]).expect("no tokens yet").len(), 0);
 }
 
 #[test]

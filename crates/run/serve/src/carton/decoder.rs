@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `tokens` | `[batch, seq]` | the same |
 //! | `last_only`, `use_cache` | `[]` | `[batch]`; zeros count as absent |
-//! | `past_key`, `past_value`, `present_key`, `present_value` | `[layers, batch, …]` | `[batch, layers, …]` |
+//! | `past_key`, `past_value`, `present_key`, `present_value`, and those of states | `[layers, batch, …]` | `[batch, layers, …]` |
 //!
 //! A response has `present_key` and `present_value` if the request lists them, or if it lists no outputs and gives
 //! `use_cache` or the past.
@@ -12,7 +12,6 @@
 use std::sync::Arc;
 
 use decoder::interface::{DecoderPort, PortDim, PortSizes};
-use forward::ForwardModel as Forward;
 use kserve::{Datatype, InferRequest, InputTensor, ModelConfig, OutputTensor, RequestedOutput, TensorConfig};
 use runtime::{Runnable, RunnablePort, RunningCall};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
@@ -75,7 +74,7 @@ impl DecoderModel {
     /// Refuses a request that has too many tokens, or whose logits and KV cache would take more than the allowed memory,
     /// before anything is computed.
     fn check_size(&self, request: &InferRequest) -> Result<(), ModelError> {
-        let PortSizes { layers, kv_heads, head_dim, vocab } = self.sizes;
+        let PortSizes { layers, kv_heads, head_dim, vocab, delta } = self.sizes;
         let (mut tokens, mut past, mut rows, mut batch) = (0_u64, 0_u64, None, 0);
         for input in &request.inputs {
             let Some(port) = self.input(&input.name) else { continue };
@@ -99,22 +98,17 @@ impl DecoderModel {
         let product = |sizes: &[u64]| sizes.iter().copied().fold(1, u64::saturating_mul);
         let logits = product(&[batch, rows.unwrap_or(tokens), vocab, F32_SIZE]);
         let cache = product(&[2, batch, tokens.saturating_add(past), layers, kv_heads, head_dim, F32_SIZE]);
-        check_memory(logits.saturating_add(cache), self.memory)
+        let states = delta.map_or(0, |it| {
+            let matrices = product(&[it.heads, it.key_dim, it.value_dim]);
+            let each = product(&[it.channels, it.taps]).saturating_add(matrices);
+            product(&[2, batch, it.layers, each, F32_SIZE])
+        });
+        check_memory(logits.saturating_add(cache).saturating_add(states), self.memory)
     }
 }
 
 /// Size of an f32, in bytes.
 const F32_SIZE: u64 = 4;
-
-/// Reads the layer, head and vocabulary sizes of a model.
-pub(super) fn sizes(model: &Forward) -> PortSizes {
-    PortSizes {
-        layers: model.n_layers() as u64,
-        kv_heads: model.n_kv_heads() as u64,
-        head_dim: model.head_dim() as u64,
-        vocab: model.vocab() as u64,
-    }
-}
 
 impl InferModel for DecoderModel {
     fn text(&self) -> Option<Arc<TextModel>> {

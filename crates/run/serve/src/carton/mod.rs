@@ -30,7 +30,7 @@ pub fn carton_model(
     let memory = limits.memory as u64;
     Ok(match runnable.kind() {
         RunnableKind::Decoder(model) => {
-            let sizes = decoder::sizes(model);
+            let sizes = model.port_sizes();
             Arc::new(decoder::DecoderModel::new(runnable, sizes, limits))
         }
         _ => Arc::new(weights::WeightsModel::new(&runnable, memory)?),

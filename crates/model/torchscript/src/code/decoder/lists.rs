@@ -68,6 +68,17 @@ pub(super) fn weight_list_name(part: LayerPart) -> &'static str {
         LayerPart::XieluNegative => "xielu_negative",
         LayerPart::XieluBeta => "xielu_beta",
         LayerPart::XieluEps => "xielu_eps",
+        LayerPart::DeltaQkv => "delta_qkv",
+        LayerPart::DeltaZ => "delta_z",
+        LayerPart::DeltaB => "delta_b",
+        LayerPart::DeltaA => "delta_a",
+        LayerPart::DeltaQkvz => "delta_qkvz",
+        LayerPart::DeltaBa => "delta_ba",
+        LayerPart::DeltaConv => "delta_conv",
+        LayerPart::DeltaLog => "delta_log",
+        LayerPart::DeltaBias => "delta_bias",
+        LayerPart::DeltaNorm => "delta_norm",
+        LayerPart::DeltaOut => "delta_out",
     }
 }
 

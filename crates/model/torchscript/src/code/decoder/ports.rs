@@ -18,5 +18,6 @@ pub(super) fn ports(decoder: &Decoder) -> (Vec<ModulePort>, Vec<ModulePort>) {
         description: Some(port.description(&sizes)),
         optional: port.is_optional(),
     };
-    (DecoderPort::INPUTS.map(port).into(), DecoderPort::OUTPUTS.map(port).into())
+    let all = |ports: Vec<DecoderPort>| ports.into_iter().map(port).collect();
+    (all(DecoderPort::inputs(&sizes)), all(DecoderPort::outputs(&sizes)))
 }

@@ -4,7 +4,7 @@ use decoder::{Activation, Alibi, Decoder};
 
 use super::super::positions::RotaryPositions;
 use super::named_values::{NamedValues, float_attribute, ints_attribute, size_attribute};
-use super::router;
+use super::{delta_net, router};
 use crate::Result;
 
 /// Returns the attributes that the methods read, besides the lists of weights.
@@ -55,6 +55,9 @@ fn constants(decoder: &Decoder) -> Result<NamedValues> {
             size_attribute("positions", learned.count)?,
             size_attribute("first_position", learned.offset)?,
         ]);
+    }
+    if let Some(delta_net) = &block.delta_net {
+        own.extend(delta_net::attributes(delta_net)?);
     }
     if block.alibi.is_some() {
         let slopes = Alibi::slopes(decoder.n_heads()).into_iter();

@@ -39,6 +39,8 @@ pub(super) const DICT: &str = r#"  def forward(self: Self,
       [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
     [learned] if torch.eq(wrong, ""):
     [learned]   wrong = {ns}.wrong_length(inputs, self.positions{_})
+    [delta] if torch.eq(wrong, ""):
+    [delta]   wrong = {ns}.wrong_states(inputs, [self.delta_layers{_}, self.delta_channels{_}, self.delta_taps{_}], [self.delta_layers{_}, self.delta_heads{_}, self.delta_key_dim{_}, self.delta_value_dim{_}])
     if torch.eq(wrong, ""):
       made = (self).infer(inputs, )
       names = torch.keys(made)
@@ -93,8 +95,10 @@ def wrong(inputs: Dict[str, Tensor],
   wrong = ""
   names = torch.keys(inputs)
   for i in range(torch.len(names)):
-    if torch.__not__(torch.__contains__(["tokens", "last_only", "use_cache", "past_key", "past_value"], names[i])):
-      wrong = torch.format("there is no input {}; the inputs are tokens and, if wanted, last_only, use_cache, past_key and past_value", names[i])
+    [not delta] if torch.__not__(torch.__contains__(["tokens", "last_only", "use_cache", "past_key", "past_value"], names[i])):
+    [delta] if torch.__not__(torch.__contains__(["tokens", "last_only", "use_cache", "past_key", "past_value", "past_conv", "past_state"], names[i])):
+      [not delta] wrong = torch.format("there is no input {}; the inputs are tokens and, if wanted, last_only, use_cache, past_key and past_value", names[i])
+      [delta] wrong = torch.format("there is no input {}; the inputs are tokens and, if wanted, last_only, use_cache, past_key, past_value, past_conv and past_state", names[i])
   if torch.eq(wrong, ""):
     if torch.__contains__(inputs, "tokens"):
       wrong = {ns}.wrong_tokens(inputs["tokens"], vocab)

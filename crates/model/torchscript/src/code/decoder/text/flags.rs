@@ -2,8 +2,8 @@
 
 use super::super::flag::{Condition, Flag};
 use super::{
-    alibi, attention, checks, embedding_norm, experts, feed_forward, fused_heads, learned_positions, norm,
-    query_scale, rotation, router, scales,
+    alibi, attention, checks, delta_net, embedding_norm, experts, feed_forward, fused_heads,
+    learned_positions, norm, query_scale, rotation, router, scales,
 };
 
 /// Flags of all kinds of blocks.
@@ -16,6 +16,7 @@ const FLAGS: &[&[Flag]] = &[
     query_scale::FLAGS,
     attention::FLAGS,
     alibi::FLAGS,
+    delta_net::FLAGS,
     embedding_norm::FLAGS,
     fused_heads::FLAGS,
     feed_forward::FLAGS,

@@ -21,7 +21,7 @@ pub(super) const START: &str = r#"  def infer(self: Self,
       tokens = torch.unsqueeze(tokens, 0)
     b = torch.size(tokens, 0)
     s = torch.size(tokens, 1)
-    layers = torch.len(weights["{each}"])
+    layers = torch.len(weights["{every}"])
     past = 0
     pk = w
     pv = w
@@ -72,7 +72,10 @@ pub(super) const LAYERS: &str = r"    ks = annotate(List[Tensor], [])
       [adds to norms] x = torch.to(h, narrow)
       [not norm before] x = torch.to(h, narrow)
       [own norm] y = torch.to({norm ffn_norm h}, narrow)
-      [not fused heads] q = torch.to({linear wq x}, wide)
+";
+
+/// Rotated queries and keys.
+pub(super) const QUERIES: &str = r"      [not fused heads] q = torch.to({linear wq x}, wide)
       [not fused heads] k = torch.to({linear wk x}, wide)
       [projection norm] q = {head norm q_norm q}
       [projection norm] k = {head norm k_norm k}
@@ -80,10 +83,7 @@ pub(super) const LAYERS: &str = r"    ks = annotate(List[Tensor], [])
       [qkv limit] k = torch.clamp_(k, torch.neg(self.qkv_limit{_}), self.qkv_limit{_})
       [not fused heads] q = torch.view(q, [b, s, -1, hd])
       [not fused heads] k = torch.view(k, [b, s, nkv, hd])
-";
-
-/// Rotated queries and keys.
-pub(super) const QUERIES: &str = r"      [head norm, not late] q = {head norm q_norm q}
+      [head norm, not late] q = {head norm q_norm q}
       [head norm, not late] k = {head norm k_norm k}
       [not length] q = {ns}.rotate(q, cos, sin)
       [not length] k = {ns}.rotate(k, cos, sin)
@@ -92,8 +92,8 @@ pub(super) const QUERIES: &str = r"      [head norm, not late] q = {head norm q_
       [head norm, late] k = {head norm k_norm k}
 ";
 
-/// End of the loop, and the logits.
-pub(super) const REST: &str = r#"      [not fused heads] v = torch.view(torch.to({linear wv x}, wide), [b, s, nkv, hd])
+/// Attention of the layer, without its norm.
+pub(super) const ATTENDED: &str = r"      [not fused heads] v = torch.view(torch.to({linear wv x}, wide), [b, s, nkv, hd])
       [fused heads] v = torch.select(qkv, 3, -1)
       [qkv limit] v = torch.clamp_(v, torch.neg(self.qkv_limit{_}), self.qkv_limit{_})
       if has_past:
@@ -110,7 +110,10 @@ pub(super) const REST: &str = r#"      [not fused heads] v = torch.view(torch.to
       [some window, not every window]   mask = near
       o = torch.to((self).attention(i, q, k, v, mask, ), narrow)
       a = {linear wo o}
-      [norm after] a = {norm attention_post_norm torch.to(a, wide)}
+";
+
+/// End of the loop, and the logits.
+pub(super) const REST: &str = r#"      [norm after] a = {norm attention_post_norm torch.to(a, wide)}
       [not residual scale] h = torch.add_(h, a)
       [residual scale] h = torch.add_(h, a, alpha=self.residual_scale{_})
       [parallel, not own norm] y = x
@@ -144,5 +147,8 @@ pub(super) const REST: &str = r#"      [not fused heads] v = torch.view(torch.to
     if keep:
       torch._set_item(out, "present_key", torch.to(torch.stack(ks), 6))
       torch._set_item(out, "present_value", torch.to(torch.stack(vs), 6))
-    return out
 "#;
+
+/// End of the method.
+pub(super) const RETURN: &str = r"    return out
+";

@@ -4,7 +4,7 @@ use decoder::HeadNormScope;
 
 use super::super::flag::TextVariant;
 use super::super::lists::{bias_list_name, has_list};
-use super::norm::{LAYER_HEAD_NORM, LAYER_NORM};
+use super::norm::{HEAD_NORM_BIAS, LAYER_HEAD_NORM, LAYER_NORM};
 
 /// Returns the text of the product of a matrix of LIST with X, plus its bias if there is one.
 pub(super) fn linear(variant: TextVariant<'_>, list: &str, operand: &str) -> String {
@@ -44,5 +44,10 @@ pub(super) fn head_norm(variant: TextVariant<'_>, list: &str, x: &str) -> String
         ),
         _ => format!("(weights[\"{list}\"])[i]"),
     };
-    format!("{{ns}}.{norm}({x}, {weight}, self.norm_eps{{_}})")
+    let bias = if HEAD_NORM_BIAS.holds(variant) {
+        format!("(weights[\"{}\"])[i], ", bias_list_name(list))
+    } else {
+        String::new()
+    };
+    format!("{{ns}}.{norm}({x}, {weight}, {bias}self.norm_eps{{_}})")
 }

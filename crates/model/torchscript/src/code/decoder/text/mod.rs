@@ -22,6 +22,7 @@ mod alibi;
 mod attention;
 mod attributes;
 mod checks;
+mod delta_net;
 mod embedding_norm;
 mod experts;
 mod feed_forward;
@@ -58,13 +59,21 @@ const METHODS: Templates = &[
     (None, embedding_norm::NORMALISED),
     (None, infer::POSITIONS),
     (None, query_scale::FACTORS),
+    (Some(delta_net::HAS_DELTA_NET), delta_net::STATES),
     (None, infer::LAYERS),
+    (Some(delta_net::HAS_DELTA_NET), delta_net::MIXED),
     (None, fused_heads::SPLIT),
-    (None, infer::QUERIES),
+    (Some(delta_net::ONLY_ATTENDS), infer::QUERIES),
     (None, query_scale::SCALED),
+    (Some(delta_net::ONLY_ATTENDS), infer::ATTENDED),
     (None, infer::REST),
+    (Some(delta_net::HAS_DELTA_NET), delta_net::PRESENT),
+    (None, infer::RETURN),
     (None, rotation::FREQUENCIES),
     (None, attention::ATTENTION),
+    (Some(delta_net::HAS_DELTA_NET), delta_net::METHODS),
+    (Some(delta_net::HAS_DELTA_NET), feed_forward::ACTIVATION),
+    (Some(delta_net::HAS_DELTA_NET), delta_net::RECURRENCE),
     (Some(feed_forward::HAS_DENSE_LAYERS), feed_forward::FEED_FORWARD),
     (Some(feed_forward::IS_GATED), feed_forward::GATED),
     (Some(feed_forward::IS_GATED), feed_forward::ACTIVATION),
@@ -82,6 +91,7 @@ const METHODS: Templates = &[
 const FUNCTIONS: Templates = &[
     (None, checks::FUNCTIONS),
     (Some(learned_positions::IS_LEARNED), learned_positions::FUNCTIONS),
+    (Some(delta_net::HAS_DELTA_NET), delta_net::FUNCTIONS),
     (None, functions::FUNCTIONS),
     (Some(alibi::HAS_ALIBI), alibi::FUNCTIONS),
     (None, norm::FUNCTIONS),

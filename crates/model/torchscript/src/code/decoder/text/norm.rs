@@ -19,6 +19,7 @@ pub(super) const FLAGS: &[Flag] = &[
     Flag::new("projection norm", |it| it.decoder.block().head_norm == Some(HeadNormScope::Projection)),
     Flag::new("late", |it| it.decoder.block().head_norm_last),
     LAYER_HEAD_NORM,
+    HEAD_NORM_BIAS,
 ];
 
 /// Norms have biases.
@@ -27,8 +28,11 @@ pub(super) const LAYER_NORM: Flag = Flag::new("layer norm", |it| it.decoder.bloc
 /// Norms of queries and keys subtract the mean.
 pub(super) const LAYER_HEAD_NORM: Flag = Flag::new("layer head norm", |it| {
     let block = it.decoder.block();
-    block.norm.is_centred() && block.head_norm.is_some()
+    block.norm.is_centred() && block.head_norm.is_some() && !it.decoder.biases().head_norm
 });
+
+/// Norms of queries and keys have biases, as all others.
+pub(super) const HEAD_NORM_BIAS: Flag = Flag::new("head bias", |it| it.decoder.biases().head_norm);
 
 /// `norm` is over the last dimension. `head_norm` is that of queries and keys if the mean is subtracted, without a bias.
 pub(super) const FUNCTIONS: &str = r"def norm(x: Tensor,

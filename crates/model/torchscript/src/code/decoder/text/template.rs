@@ -59,7 +59,9 @@ pub(super) fn expand(templates: Templates, variant: TextVariant<'_>) -> String {
         }
     }
     let each = if variant.decoder.block().fused_heads { "wqkv" } else { "wq" };
-    out.replace("{split}", split).replace("{dim}", dim).replace("{each}", each)
+    let every = if variant.decoder.block().delta_net.is_some() { "attention_norm" } else { each };
+    let out = out.replace("{split}", split).replace("{dim}", dim);
+    out.replace("{each}", each).replace("{every}", every)
 }
 
 /// Appends a line, with its markers expanded to products and norms.

@@ -47,6 +47,10 @@ macro_rules! with_block {
 const NO_EXPERTS: &str = r#""experts":null"#;
 const EXPERTS: &str = r#""experts":{"count":4,"per_token":2,"hidden":8,"softmax":"AfterChoice","renormalised":false,"biases":false,"interleaved":false,"shared":null,"layers":[true,true]}"#;
 const NO_ROPES: (&str, &str) = ("\"rope_of_layer\":null", "\"rope_of_layer\":[null,null]");
+const EACH_HEAD: (&str, &str) = ("\"head_norm\":null", "\"head_norm\":\"Head\"");
+const DELTA_NET: (&str, &str) = with_block!(
+    "\"gated_attention\":true,\"delta_net\":{\"key_heads\":1,\"value_heads\":2,\"key_dim\":3,\"value_dim\":4,\"kernel\":2,\"fused\":false,\"layers\":[true,false]}"
+);
 const HEADS: (&str, &str) = ("\"head_norm\":null", "\"head_norm\":\"Heads\"");
 const LOGITS: (&str, &str) = ("\"feed_forward\":false", "\"feed_forward\":false,\"logits\":true");
 const UNGATED: (&str, &str) = with_block!("\"feed_forward\":\"Plain\"");
@@ -233,6 +237,24 @@ const CASES: &[Case] = &[
         "parallel with two norms",
         &[PARALLEL, with_block!("\"parallel_norms\":true")],
         "y = torch.to({ns}.norm(h, (weights[\"ffn_norm\"])[i], self.norm_eps{_}), narrow)\n      q = ",
+    ),
+    case("DeltaNet", &[EACH_HEAD, DELTA_NET], "new = torch.linalg_solve_triangular(own, wanted, "),
+    case(
+        "fused DeltaNet",
+        &[EACH_HEAD, DELTA_NET, ("\"fused\":false", "\"fused\":true")],
+        "beta = torch.reshape(torch.slice(parts, 3, 0, group), [b, s, n])",
+    ),
+    Case {
+        name: "DeltaNet in half",
+        changes: &[EACH_HEAD, DELTA_NET],
+        dtype: Dtype::Float16,
+        line: "qkv = torch.to(torch.linear(x, (self.__tensors__{_}).weight(\"delta_qkv\", i, x, )), wide)",
+        ..PLAIN
+    },
+    case(
+        "layer norm of heads with biases",
+        &[LAYER, EACH_HEAD, ("\"output\":false", "\"output\":false,\"head_norm\":true")],
+        "q = {ns}.norm(q, (weights[\"q_norm\"])[i], (weights[\"q_norm_bias\"])[i], self.norm_eps{_})",
     ),
     case("limit of queries", &[with_block!("\"qkv_limit\":8.0")], "v = torch.clamp_(v, "),
     case(
