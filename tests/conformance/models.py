@@ -125,7 +125,7 @@ SAVED = {
     "gpt2 untied": ("gpt2", GPT2 | {"tie_word_embeddings": False}),
     "opt": ("opt", {"ffn_dim": 192, "word_embed_proj_dim": 64}),
     "opt no biases": ("opt", {"ffn_dim": 96, "word_embed_proj_dim": 64, "enable_bias": False, "tie_word_embeddings": False}),
-    "gpt_neox": ("gpt_neox", {"rotary_emb_base": 500.0}),
+    "gpt_neox": ("gpt_neox", {"rotary_emb_base": 500.0, "rotary_pct": 0.5}),
     "gpt_neox serial": ("gpt_neox", {"use_parallel_residual": False, "attention_bias": False, "rotary_pct": 1.0, "hidden_act": "gelu_new"}),
     "bloom": ("bloom", BLOOM | {"n_head": 4}),
     "bloom residual": ("bloom", BLOOM | {"n_head": 2, "apply_residual_connection_post_layernorm": True, "tie_word_embeddings": False}),
@@ -138,7 +138,7 @@ SAVED = {
         "moe_intermediate_size": 48, "shared_expert_intermediate_size": 80, "mlp_only_layers": [0], "attention_bias": True, "norm_topk_prob": False}),
     "qwen3_5": ("qwen3_5_text", DELTA_NET),
     "qwen3_5 reversed": ("qwen3_5_text", DELTA_NET | {
-        "layer_types": ["full_attention", "linear_attention"], "linear_conv_kernel_dim": 2, "tie_word_embeddings": True}),
+        "layer_types": ["full_attention", "linear_attention"], "linear_conv_kernel_dim": 3, "tie_word_embeddings": True}),
     "qwen3_5_moe": ("qwen3_5_moe_text", EXPERTS | DELTA_NET | {"moe_intermediate_size": 48, "shared_expert_intermediate_size": 80}),
     "glm4_moe": ("glm4_moe", GROUPED | {"head_dim": 24, "use_qk_norm": True, "attention_bias": True}),
 }
@@ -147,6 +147,8 @@ STACKED = {"mixtral stacked": SAVED["mixtral"], "qwen3_moe stacked": SAVED["qwen
 HUGGING_FACE |= SAVED | STACKED
 # A token may go through other experts in a dtype of few digits, for the reference's code and for ours.
 CHOOSING = [kind for kind, (_, changes) in HUGGING_FACE.items() if "num_experts_per_tok" in changes]
+# Their modules compute 64 tokens at once, and the CPU forward one by one.
+CHUNKED = [kind for kind, (_, changes) in HUGGING_FACE.items() if "linear_num_key_heads" in changes]
 # Their frequencies depend on the number of tokens. Those of the first grow with each token, so that one pass gives earlier
 # tokens other logits than decoding.
 GROWING = ["llama dynamic", "llama longrope", "phi3 longrope"]

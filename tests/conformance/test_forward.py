@@ -63,7 +63,7 @@ def test_logits_are_as_exact_as_those_of_the_reference(kind, dtype, newest, made
         # Which has the largest error is partly chance, so the mean ones are compared, too.
         mean = lambda of: sum(float(numpy.abs(of[key] - exact[key]).mean()) for key in exact)
         assert mean(answers) <= 1.2 * mean(wanted)
-        assert apart <= close(exact["3x60"])
+        assert apart <= close(exact["3x60"]) * (3 if kind in models.CHUNKED else 1)
         assert all((answers[key].argmax(-1) == wanted[f"exact {key}"].argmax(-1)).all() for key in batches)
 
 
