@@ -1,4 +1,4 @@
-//! Positions as a bias of attention's scores that grows with the position of the key (ALiBi).
+//! Positions as a bias of attention's scores that grows with the position of the key (`ALiBi`).
 //!
 //! Facts: `build_alibi_tensor` in `modeling_bloom.py` and `modeling_falcon.py` of `transformers` 5.23.
 
@@ -20,12 +20,12 @@ impl Alibi {
     pub fn slopes(n_heads: u64) -> Vec<f32> {
         let power = 1_u64 << n_heads.max(1).ilog2();
         let slope = |heads: u64, number: u64| {
-            let exponent = 3 - i32::try_from(heads.ilog2()).unwrap_or(0);
+            let exponent = 3_i32.saturating_sub(i32::try_from(heads.ilog2()).unwrap_or(0));
             let base = (-2_f64.powi(exponent)).exp2() as f32;
             f64::from(base).powi(i32::try_from(number).unwrap_or(i32::MAX)) as f32
         };
         let first = (1..=power).map(|number| slope(power, number));
-        let others = (power..n_heads).map(|head| slope(power << 1, ((head - power) << 1) + 1));
+        let others = (power..n_heads).zip(0_u64..).map(|(_, number)| slope(power << 1, number << 1 | 1));
         first.chain(others).collect()
     }
 }

@@ -15,6 +15,7 @@ use crate::query_scale::QueryScale;
 use crate::router::Router;
 
 /// Computation that all layers of a decoder share.
+#[expect(clippy::struct_excessive_bools, reason = "each is a difference of its own")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Block {

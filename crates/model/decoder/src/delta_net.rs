@@ -1,4 +1,4 @@
-//! Gated DeltaNet: layers without attention, of which each head has a state that every token decays and corrects.
+//! Gated `DeltaNet`: layers without attention, of which each head has a state that every token decays and corrects.
 //!
 //! Facts: `Qwen3NextGatedDeltaNet` and `Qwen3_5GatedDeltaNet` in `transformers` 5.23.
 

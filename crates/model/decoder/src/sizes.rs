@@ -55,6 +55,7 @@ impl Decoder {
     /// # Errors
     /// Returns an error if the facts contradict each other or the shapes, or if the number of heads is neither stated nor
     /// inferable.
+    #[expect(clippy::too_many_lines, reason = "each size has its checks")]
     pub(crate) fn new(
         architecture: &'static Architecture,
         layout: &'static CheckpointLayout,

@@ -1,4 +1,4 @@
-//! BLOOM: ALiBi, layer norms and one of the embeddings, queries, keys and values fused by head, a feed-forward layer without a
+//! BLOOM: `ALiBi`, layer norms and one of the embeddings, queries, keys and values fused by head, a feed-forward layer without a
 //! gate, and biases.
 //!
 //! Facts: `configuration_bloom.py` and `modeling_bloom.py` in `transformers` 5.23.
