@@ -285,6 +285,7 @@ mod tests {
 
     #[test]
     fn states_are_ports_of_models_that_have_them() {
+        use PortDim::Size;
         let sizes = PortSizes { layers: 2, kv_heads: 3, head_dim: 4, vocab: 5, delta: Some(DELTA) };
         let plain = PortSizes { delta: None, ..sizes };
         let names = |ports: Vec<DecoderPort>| ports.into_iter().map(DecoderPort::name).collect::<Vec<_>>();
@@ -296,7 +297,6 @@ mod tests {
         let outputs = ["logits", "present_key", "present_value", "present_conv", "present_state"];
         assert_eq!(names(DecoderPort::outputs(&sizes)), outputs);
         assert_eq!(names(DecoderPort::outputs(&plain)), outputs[..3]);
-        use PortDim::Size;
         let conv = [Size(6), PortDim::BATCH, Size(7), Size(8)];
         assert_eq!(DecoderPort::PastConv.shape(&sizes), conv);
         let state = [Size(6), PortDim::BATCH, Size(9), Size(10), Size(11)];

@@ -315,8 +315,8 @@ impl<T: Real> Attention<T> {
                 some.attend(None, cache.layer(self.place), &self.scores, q, tiles, heads);
             });
         }
-        let gated = heads.iter_mut().zip(&gates);
-        gated.for_each(|(x, gate)| *x = *x / (T::ONE + (-*gate).exp()));
+        let factors = heads.iter_mut().zip(&gates);
+        factors.for_each(|(x, gate)| *x = *x / (T::ONE + (-*gate).exp()));
         Linear::apply_all(pool, [(&self.output, &*heads, first_rows(added, some.rows(), *dim))]);
         Ok(())
     }

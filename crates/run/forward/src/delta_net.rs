@@ -61,6 +61,7 @@ impl<T: Real> DeltaNet<T> {
     ///
     /// # Errors
     /// When an intermediate result does not fit in memory.
+    #[expect(clippy::too_many_arguments, reason = "a layer reads and writes these")]
     pub(crate) fn apply(
         &self,
         pool: &Pool,

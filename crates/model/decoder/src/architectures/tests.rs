@@ -282,14 +282,16 @@ fn value_of(key: &str) -> &'static str {
     match key {
         "layer_types" => r#"["full_attention"]"#,
         "sliding_window" | "word_embed_proj_dim" => "null",
+        "num_ln_in_parallel_attn" => "1",
         "alibi"
         | "bias"
         | "new_decoder_architecture"
-        | "apply_residual_connection_post_layernorm"
         | "multi_query"
-        | "parallel_attn" => "false",
-        "num_ln_in_parallel_attn" => "1",
-        "add_cross_attention" | "enable_bias" | "_remove_final_layer_norm" => "false",
+        | "parallel_attn"
+        | "apply_residual_connection_post_layernorm"
+        | "add_cross_attention"
+        | "enable_bias"
+        | "_remove_final_layer_norm" => "false",
         "do_layer_norm_before" | "layer_norm_elementwise_affine" => "true",
         key if key.starts_with("scale_attn_") => "false",
         "mlp_only_layers" | "no_rope_layers" => "[]",

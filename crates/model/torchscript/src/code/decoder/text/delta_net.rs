@@ -23,7 +23,7 @@ fn of(variant: TextVariant<'_>) -> Option<&DeltaNet> {
 pub(super) fn attributes(delta_net: &DeltaNet) -> Result<NamedValues> {
     let mut next = [0_i64; 2];
     let place = |is_delta: &bool| {
-        let next = &mut next[usize::from(*is_delta)];
+        let next = if *is_delta { &mut next[1] } else { &mut next[0] };
         let place = *next;
         *next = place.saturating_add(1);
         place
@@ -54,7 +54,7 @@ pub(super) const STATES: &str = r#"    cs = annotate(List[Tensor], [])
 "#;
 
 /// Lines of the loop: the result of the layer.
-pub(super) const MIXED: &str = r#"      m = (self.mixer{_})[i]
+pub(super) const MIXED: &str = r"      m = (self.mixer{_})[i]
       before = annotate(List[Tensor], [])
       if torch.eq((self.delta{_})[i], 1):
         if has_past:
@@ -64,7 +64,7 @@ pub(super) const MIXED: &str = r#"      m = (self.mixer{_})[i]
         if has_past:
           before = [torch.select(pk, 0, m), torch.select(pv, 0, m)]
         a = (self).attend(m, x, cos, sin, all, before, ks, vs, )
-"#;
+";
 
 /// Lines of `infer` that return the states.
 pub(super) const PRESENT: &str = r#"    if keep:
