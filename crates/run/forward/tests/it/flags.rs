@@ -29,6 +29,10 @@ fn block(block: Value) -> Kind {
     Kind { block, ..plain() }
 }
 
+fn without_ropes(other: Value) -> Kind {
+    Kind { rope_of_layer: json!([null, null]), ..block(other) }
+}
+
 fn rope(scaling: &Value) -> Kind {
     Kind { ropes: json!([{"theta": 100.0, "scaling": scaling}]), ..plain() }
 }
@@ -86,28 +90,9 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("norm of heads after the rotation", block(json!({"head_norm": "Head", "head_norm_last": true}))),
         ("limit of queries, keys and values", block(json!({"qkv_limit": 0.7, "head_norm": "Projection"}))),
         ("scale of queries", block(json!({"query_scale": {"beta": 0.4, "old": 3.0}}))),
-        (
-            "learned positions",
-            Kind {
-                rope_of_layer: json!([null, null]),
-                ..block(json!({"learned_positions": {"count": 512, "offset": 2}}))
-            },
-        ),
-        (
-            "ALiBi",
-            Kind {
-                rope_of_layer: json!([null, null]),
-                has_biases: true,
-                ..block(json!({"alibi": "AfterScale", "fused_heads": true, "embedding_norm": true}))
-            },
-        ),
-        (
-            "ALiBi that is scaled",
-            Kind {
-                rope_of_layer: json!([null, null]),
-                ..block(json!({"alibi": "BeforeScale", "norm": "Layer"}))
-            },
-        ),
+        ("learned positions", without_ropes(json!({"learned_positions": {"count": 512, "offset": 2}}))),
+        ("ALiBi", without_ropes(json!({"alibi": "AfterScale", "fused_heads": true, "embedding_norm": true}))),
+        ("ALiBi that is scaled", without_ropes(json!({"alibi": "BeforeScale", "norm": "Layer"}))),
         ("queries, keys and values by head", block(json!({"fused_heads": true}))),
         ("norms of embeddings", block(json!({"embedding_norm": true, "norm": "Layer"}))),
         ("rows that are added to norms", block(json!({"adds_to_norms": true}))),

@@ -255,7 +255,9 @@ impl Random {
         }
         if block.embedding_norm {
             let bias = self.numbers.get(&Weight::EmbeddingNormBias).map(Vec::as_slice);
-            h.iter_mut().for_each(|row| *row = self.norm(row, self.of(Weight::EmbeddingNorm), bias));
+            for row in &mut h {
+                *row = self.norm(row, self.of(Weight::EmbeddingNorm), bias);
+            }
         }
         for layer in 0..self.decoder.n_layers() {
             let norm = |part, x: &[f64]| {
