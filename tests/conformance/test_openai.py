@@ -1,6 +1,7 @@
 """`serve` with OpenAI's own client and curl: texts, streams, errors, and clients that go away, read slowly or do nothing."""
 
 import contextlib
+import itertools
 import json
 import re
 import socket
@@ -29,19 +30,20 @@ class Model:
 
     def __init__(self, folder, reference, kind):
         self.folder, self.reference, self.kind = folder, reference, kind
-        for self.seed in range(20):
+        for self.seed in range(100):
             reference.ask("make", folder=str(folder), kind=kind, model_type="llama", seed=self.seed)
-            self.wanted = [reference.ask("generate", folder=str(folder), text=text, count=TOKENS) for text in TEXTS]
-            if all(wanted["margin"] >= MARGIN and wanted["text"] is not None for wanted in self.wanted):
+            texts = (reference.ask("generate", folder=str(folder), text=text, count=TOKENS) for text in TEXTS)
+            self.wanted = [*itertools.takewhile(is_clear, texts)]
+            if len(self.wanted) == len(TEXTS):
                 break
         else:
-            pytest.fail("no seed gives texts without close choices")
+            pytest.fail("no seed gives whole texts without close choices")
         (folder / "chat_template.jinja").write_text(TEMPLATE)
         self.carton = folder / "made.carton"
         succeed(folder / "model.safetensors", "-o", self.carton, "--quiet")
 
 
-@pytest.fixture(scope="module", params=["byte level"])
+@pytest.fixture(scope="module", params=["byte level", "byte fallback"])
 def model(request, tmp_path_factory, reference):
     return Model(tmp_path_factory.mktemp("model"), reference, request.param)
 
@@ -56,9 +58,9 @@ def greedy(prompt, **members):
     return {"model": "m", "prompt": prompt, "temperature": 0, "max_tokens": TOKENS, **members}
 
 
-def whole(text):
-    """Without the end that is not a character, of which transformers shows a part that only begins one."""
-    return text.rstrip("\ufffd")
+def is_clear(wanted):
+    """False for close choices, and if the last bytes are no character: `serve` leaves out those that begin one."""
+    return wanted["margin"] >= MARGIN and wanted["text"] is not None and not wanted["text"].endswith("\ufffd")
 
 
 def running(server):
@@ -77,7 +79,7 @@ def test_greedy_texts_are_those_of_transformers(model, server, client):
     """Alone, all at once, as ids, and as a stream."""
     for text, wanted in zip(TEXTS, model.wanted):
         [alone] = client.ask("completions", url=server.url, bodies=[greedy(text)])
-        assert whole(alone["choices"][0]["text"]) == whole(wanted["text"])
+        assert alone["choices"][0]["text"] == wanted["text"]
         assert alone["usage"]["prompt_tokens"] == len(wanted["prompt"])
         chunks = client.ask("completion_stream", url=server.url, body=greedy(wanted["prompt"]))
         assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == alone["choices"][0]["text"]
@@ -147,7 +149,7 @@ def test_curl_reads_streams(model, server, version):
     head, _, events = out.decode().partition("\r\n\r\n")
     assert ("chunked" in head.lower()) == (version == "--http1.1") and events.endswith("data: [DONE]\n\n")
     texts = [json.loads(event.removeprefix("data: "))["choices"][0]["text"] for event in events.split("\n\n")[:-2]]
-    assert whole("".join(texts)) == whole(model.wanted[0]["text"])
+    assert "".join(texts) == model.wanted[0]["text"]
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
