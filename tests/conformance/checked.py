@@ -42,8 +42,8 @@ CASES = {
     "ernie4_5": [{}, dict(use_bias=True)],
     "starcoder2": [{}, dict(use_bias=False)],
     "falcon": [{}, dict(new_decoder_architecture=True, num_kv_heads=2), dict(parallel_attn=False, multi_query=False, bias=True, alibi=True), dict(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1)],
-    "gpt2": [{}, dict(cls="GPT2Model"), dict(n_inner=100, add_cross_attention=True), dict(cls="GPT2ForSequenceClassification"), dict(cls="GPT2ForTokenClassification")],
-    "gpt_neox": [{}, dict(attention_bias=False, tie_word_embeddings=True), dict(cls="GPTNeoXForSequenceClassification")],
+    "gpt2": [{}, dict(cls="GPT2Model"), dict(n_inner=100, add_cross_attention=True), dict(cls="GPT2ForSequenceClassification"), dict(cls="GPT2ForTokenClassification"), dict(cls="GPT2DoubleHeadsModel")],
+    "gpt_neox": [{}, dict(attention_bias=False, tie_word_embeddings=True), dict(cls="GPTNeoXForSequenceClassification"), dict(cls="GPTNeoXForTokenClassification")],
     "opt": [{}, dict(word_embed_proj_dim=40, do_layer_norm_before=False), dict(enable_bias=False), dict(layer_norm_elementwise_affine=False), dict(cls="OPTForSequenceClassification")],
     "qwen2_moe": [{}, dict(mlp_only_layers=[1], decoder_sparse_step=2, qkv_bias=False)],
     "qwen3_moe": [{}, dict(mlp_only_layers=[0], num_local_experts=4)],
@@ -64,26 +64,27 @@ CASES = {
     "mamba2": [dict(num_heads=6, expand=2), dict(num_heads=6, expand=2, use_bias=True, tie_word_embeddings=True)],
     "falcon_h1": [{}, dict(mamba_rms_norm=True, projectors_bias=True, mamba_proj_bias=True, mlp_bias=True, attention_bias=True)],
     "nemotron_h": [{}, dict(moe_latent_size=30, mlp_bias=True, use_bias=True, layer_types=["moe", "linear_attention", "mlp", "full_attention", "moe"])],
-    "whisper": [dict(cls="WhisperForConditionalGeneration"), dict(cls="WhisperModel")],
-    "bert": [dict(cls=f"Bert{end}") for end in ("ForMaskedLM", "LMHeadModel", "ForPreTraining", "Model", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")],
+    "whisper": [dict(cls="WhisperForConditionalGeneration"), dict(cls="WhisperModel"), dict(cls="WhisperForCausalLM"), dict(cls="WhisperForAudioClassification"), dict(cls="WhisperForAudioClassification", use_weighted_layer_sum=True)],
+    "bert": [dict(cls=f"Bert{end}") for end in ("ForMaskedLM", "LMHeadModel", "ForPreTraining", "Model", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice", "ForNextSentencePrediction")],
     "roberta": [dict(cls=f"Roberta{end}") for end in ("ForMaskedLM", "Model", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")],
     "distilbert": [dict(cls=f"DistilBert{end}") for end in ("ForMaskedLM", "Model", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")],
-    "t5": [dict(cls="T5ForConditionalGeneration"), dict(cls="T5Model", feed_forward_proj="gated-gelu", num_decoder_layers=None), dict(cls="T5ForSequenceClassification")],
-    "bart": [dict(cls="BartForConditionalGeneration"), dict(cls="BartModel"), dict(cls="BartForSequenceClassification"), dict(cls="BartForConditionalGeneration", tie_word_embeddings=False)],
-    "vit": [dict(cls="ViTForImageClassification"), dict(cls="ViTModel", qkv_bias=False)],
-    "qwen3_5": [{}, dict(tie_word_embeddings=True, cls="Qwen3_5Model")],
-    "gemma3": [{}, dict(vision=dict(vision_use_head=False), cls="Gemma3Model")],
+    "t5": [dict(cls="T5ForConditionalGeneration"), dict(cls="T5Model", feed_forward_proj="gated-gelu", num_decoder_layers=None), dict(cls="T5ForSequenceClassification"), dict(cls="T5ForTokenClassification"), dict(cls="T5EncoderModel")],
+    "bart": [dict(cls="BartForConditionalGeneration"), dict(cls="BartModel"), dict(cls="BartForSequenceClassification"), dict(cls="BartForConditionalGeneration", tie_word_embeddings=False), dict(cls="BartForCausalLM"), dict(cls="BartForQuestionAnswering")],
+    "vit": [dict(cls="ViTForImageClassification"), dict(cls="ViTModel", qkv_bias=False), dict(cls="ViTForMaskedImageModeling")],
+    "qwen3_5": [{}, dict(tie_word_embeddings=True, cls="Qwen3_5Model"), dict(cls="Qwen3_5ForSequenceClassification"), dict(cls="Qwen3_5ForTokenClassification")],
+    "gemma3": [{}, dict(vision=dict(vision_use_head=False), cls="Gemma3Model"), dict(cls="Gemma3ForSequenceClassification")],
     "gemma4": [dict(text=dict(layer_types=SLIDING * 2), audio=True), dict(text=dict(layer_types=SLIDING * 2), vision=dict(use_clipped_linears=True, standardize=True))],
     "llava": [{}, dict(cls="LlavaModel"), dict(vision_feature_layer=[-2, -1], multimodal_projector_bias=False)],
     "mllama": [dict(text=dict(cross_attention_layers=[1, 3], num_hidden_layers=5))],
     "internvl": [dict(vision=dict(attention_bias=True, use_qk_norm=True, norm_type="rms_norm")), dict(cls="InternVLModel")],
     "qwen3_vl_moe": [dict(text=dict(mlp_only_layers=[1]))],
+    "clip": [{}, dict(cls="CLIPForImageClassification")],
     "lfm2_vl": [{}, dict(vision=dict(vision_use_head=False), downsample_factor=1, projector_use_layernorm=False)],
 }  # fmt: skip
 # Model types without a row above.
 PLAIN = """mistral ministral3 qwen2 qwen3 gemma gemma2 phi3 granite olmo olmo2 olmo3 bloom cohere2 glm glm4 exaone4 smollm3 hunyuan_v1_dense arcee
 mixtral granitemoe olmoe gpt_oss minimax_m2 qwen3_5_moe_text qwen3_5_moe llava_next llava_onevision mistral3 aya_vision paligemma qwen2_vl
-qwen2_5_vl qwen3_vl llama4 idefics3 smolvlm clip""".split()
+qwen2_5_vl qwen3_vl llama4 idefics3 smolvlm""".split()
 TYPES = [*CASES, *PLAIN]
 
 

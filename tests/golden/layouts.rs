@@ -87,6 +87,20 @@ fn names_in_memory_come_back() {
 }
 
 #[test]
+fn an_expert_of_another_dtype_is_named() {
+    let scratch = scratch();
+    let root = scratch.path();
+    make(root, "mixtral", MIXTRAL, |_| true);
+    let expert = "model.layers.1.block_sparse_moe.experts.1.w2.weight";
+    let (first, second) = ("two/model-00001-of-00002.safetensors", "two/model-00002-of-00002.safetensors");
+    write(root.join("two/config.json"), MIXTRAL);
+    ok(root, &["-q", "mixtral/model.safetensors", "--exclude", expert, "-o", first]);
+    ok(root, &["-q", "mixtral/model.safetensors", "--include", expert, "--dtype", "float64", "-o", second]);
+    let text = refused(root, &["two", "--names", "modules", "-o", "out"]);
+    assert!(text.contains(&format!("{expert}: ")) && text.contains("float64"), "{text}");
+}
+
+#[test]
 fn what_is_not_whole_is_refused_by_its_names() {
     let scratch = scratch();
     let root = scratch.path();

@@ -81,8 +81,11 @@ impl Model {
         let unknown = || Error::UnknownModelType { model_type: model_type.clone(), known: known() };
         let config = Config::new(&model_type, &map, &absent).ok_or_else(unknown)?;
         let unknown_class = || Error::UnknownClass { class: class.to_owned() };
-        let head =
-            if class.is_empty() { Head::Language } else { Head::of(class).ok_or_else(unknown_class)? };
+        let head = if class.is_empty() {
+            Head::Language
+        } else {
+            Head::of(class, &model_type).ok_or_else(unknown_class)?
+        };
         let (built, text) = match families::find(&model_type) {
             Some(family) => (text_model(&family, head, &config), None),
             None if multimodal::model_types().any(|known| known == model_type) => {

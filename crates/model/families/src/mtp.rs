@@ -18,9 +18,6 @@ const LAYERS_MAX: u64 = 64;
 pub(crate) fn entries(c: &Config<'_>, head: Head) -> Vec<TensorPattern> {
     let declared = |key: &str| c.written(key).and_then(Value::as_u64).unwrap_or_default().min(LAYERS_MAX);
     let entries = RefCell::new(Vec::new());
-    if head != Head::Language {
-        return Vec::new();
-    }
     match c.model_type.as_str() {
         "qwen3_next" | "qwen3_5_text" | "qwen3_5_moe_text" => {
             let layers = declared("mtp_num_hidden_layers").max(declared("num_nextn_predict_layers"));
@@ -35,7 +32,8 @@ pub(crate) fn entries(c: &Config<'_>, head: Head) -> Vec<TensorPattern> {
                 let first = u32::try_from(c.count("num_hidden_layers")).unwrap_or_default();
                 let layers = u32::try_from(declared("num_nextn_predict_layers")).unwrap_or_default();
                 let layers = Indices::Range(first, first.saturating_add(layers));
-                let s = Scope::new(&entries, "model.").part("mtp");
+                let prefix = if head == Head::None { "" } else { "model." };
+                let s = Scope::new(&entries, prefix).part("mtp");
                 decoder.add_layers(c, &s, &layers);
                 let (l, hidden, vocab) =
                     (s.each("layers", &layers), c.size("hidden_size"), c.size("vocab_size"));

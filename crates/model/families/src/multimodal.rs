@@ -185,10 +185,18 @@ fn gemma4(p: &PartConfigs<'_>, s: &Scope<'_>) {
     }
 }
 
-fn clip(c: &Config<'_>, s: &Scope<'_>) -> Option<()> {
+fn clip(c: &Config<'_>, head: Head, s: &Scope<'_>) -> Option<()> {
     let (text, vision) = (c.part("text_config")?, c.part("vision_config")?);
-    towers::add(&text, &s.at("text_model"))?;
     towers::add(&vision, &s.at("vision_model"))?;
+    match head {
+        Head::Image => {
+            s.linear("classifier", [c.labels(), vision.size("hidden_size")], true);
+            return Some(());
+        }
+        Head::None | Head::Language => {}
+        _ => return None,
+    }
+    towers::add(&text, &s.at("text_model"))?;
     let width = c.size("projection_dim");
     s.linear("text_projection", [width, text.size("hidden_size")], false);
     s.linear("visual_projection", [width, vision.size("hidden_size")], false);
@@ -233,13 +241,13 @@ pub(crate) fn build(c: &Config<'_>, head: Head) -> Option<Built> {
     let entries = std::cell::RefCell::new(Vec::new());
     let s = Scope::new(&entries, "");
     if c.model_type == "clip" {
-        clip(c, &s)?;
+        clip(c, head, &s)?;
         return Some(Built { entries: entries.take(), ..Built::default() });
     }
     let model = Multimodal::of(&c.model_type)?;
     let base = match head {
         Head::None => s,
-        Head::Language => s.at(model.base),
+        Head::Language | Head::Sequence | Head::Tokens => s.at(model.base),
         _ => return None,
     };
     let text = c.part("text_config")?;
@@ -271,6 +279,9 @@ pub(crate) fn build(c: &Config<'_>, head: Head) -> Option<Built> {
         if model.is_tied(c, &text) {
             ties.push(vec![format!("{text_path}{}", family.embedding), format!("{}.weight", model.head)]);
         }
+    }
+    if matches!(head, Head::Sequence | Head::Tokens) {
+        Scope::new(&entries, "").linear("score", [c.labels(), hidden], head == Head::Tokens);
     }
     let root = |rules: &'static [Rule]| -> Vec<Scoped> { vec![(String::new(), rules)] };
     let in_text = |rules: &'static [Rule]| -> Vec<Scoped> { vec![(text_path.clone(), rules)] };

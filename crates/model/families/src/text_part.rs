@@ -48,7 +48,7 @@ impl TextPart {
         let none = || Error::NoTextPart { model_type: whole.model_type.clone() };
         let root = Config::new(&whole.model_type, &map, &absent).ok_or_else(none)?;
         let part = root.part("text_config").ok_or_else(none)?;
-        let head = Head::of(&whole.class).unwrap_or(Head::Language);
+        let head = Head::of(&whole.class, &whole.model_type).unwrap_or(Head::Language);
         let place = text_place(&root, &part, head).ok_or_else(none)?;
         let class = part.causal_class().ok_or_else(none)?;
         let family = families::find(&part.model_type).ok_or_else(none)?;

@@ -74,7 +74,7 @@ impl<'m> Known<'m> {
     }
 
     /// Finds a tensor, or the one whose companion it is: `experts.gate_up_proj_scale_inv` has a suffix.
-    fn find<'n>(&self, name: &'n str, is_stack: impl Fn(&TensorPattern) -> bool) -> Option<Hit<'m, 'n>> {
+    fn find<'n>(&self, name: &'n str, leads: impl Fn(&TensorPattern) -> bool) -> Option<Hit<'m, 'n>> {
         let last = name.rfind('.').map_or(0, |dot| dot.saturating_add(1));
         let ends = name.rmatch_indices('_').map(|(place, _)| place).take_while(|place| *place > last);
         let mut text = String::new();
@@ -83,7 +83,7 @@ impl<'m> Known<'m> {
             let numbers = parse(name, &mut text);
             let patterns = self.patterns.get(text.as_str())?.iter();
             let pattern = patterns
-                .filter(|pattern| suffix.is_empty() || is_stack(pattern))
+                .filter(|pattern| suffix.is_empty() || leads(pattern))
                 .find(|pattern| pattern.position(numbers.get()).is_some())?;
             Some(Hit { pattern, numbers, suffix })
         })
@@ -111,6 +111,12 @@ fn with_index(numbers: &[u32], hole: usize, index: u32) -> Vec<u32> {
     let mut all = numbers.to_vec();
     all.insert(hole.min(all.len()), index);
     all
+}
+
+/// Returns true if the companions of a tensor have to follow it by name: its last word changes, so that no module leads to them.
+fn leads(old: &TensorPattern, new: &TensorPattern) -> bool {
+    let last = |pattern: &TensorPattern| pattern.name.rsplit('.').next().map(str::to_owned);
+    old.origin.stack.is_some() || new.origin.stack.is_some() || last(old) != last(new)
 }
 
 /// Returns true for the heads that predict several tokens, which have the same names in all layouts.
@@ -145,7 +151,9 @@ impl Model {
         let mut stacks: HashMap<String, Stack<'_>> = HashMap::new();
         for (place, (name, shape)) in tensors.iter().enumerate() {
             let alone = |name: String, recipe| MadeTensor { name, from: vec![place], recipe };
-            let hit = known.find(name, |pattern| pattern.origin.stack.is_some() && !shape.is_empty());
+            let hit = known.find(name, |old| {
+                !shape.is_empty() && modules.get(&old.origin.entry).is_some_and(|new| leads(old, new))
+            });
             let Some(Hit { pattern, numbers, suffix }) = hit.filter(|_| !is_apart(name)) else {
                 let renamed = if is_apart(name) { None } else { known.renamed(name) };
                 made.push(alone(renamed.unwrap_or_else(|| (*name).to_owned()), Recipe::Same));
@@ -155,7 +163,7 @@ impl Model {
             let Some(new) = modules.get(&entry) else { continue };
             let Some((hole, indices)) = stack.and_then(|hole| Some((hole, pattern.at.get(hole)?))) else {
                 let recipe = if is_transposed { Recipe::Transposed } else { Recipe::Same };
-                made.push(alone(filled(&new.name, numbers.get()), recipe));
+                made.push(alone(filled(&new.name, numbers.get()) + suffix, recipe));
                 continue;
             };
             let mut others = numbers.get().to_vec();
@@ -199,7 +207,7 @@ impl Model {
         let mut made: Vec<MadeTensor> = Vec::with_capacity(tensors.len());
         for (place, (name, shape)) in tensors.iter().enumerate() {
             let mut push = |name: String, recipe| made.push(MadeTensor { name, from: vec![place], recipe });
-            let hit = known.find(name, |old| news(old).iter().any(|new| new.origin.stack.is_some()));
+            let hit = known.find(name, |old| news(old).iter().any(|new| leads(old, new)));
             let Some(Hit { pattern, numbers, suffix }) = hit.filter(|_| !is_apart(name)) else {
                 let renamed = if is_apart(name) { None } else { known.renamed(name) };
                 push(renamed.unwrap_or_else(|| (*name).to_owned()), Recipe::Same);
@@ -209,7 +217,7 @@ impl Model {
                 let Origin { stack, part: [part, parts], is_transposed, .. } = new.origin;
                 let Some((hole, indices)) = stack.and_then(|hole| Some((hole, new.at.get(hole)?))) else {
                     let recipe = if is_transposed { Recipe::Transposed } else { Recipe::Same };
-                    push(filled(&new.name, numbers.get()), recipe);
+                    push(filled(&new.name, numbers.get()) + suffix, recipe);
                     continue;
                 };
                 let is_whole = |rows: &u64| rows.checked_rem(parts as u64) == Some(0);

@@ -115,6 +115,12 @@ impl<'a> Scope<'a> {
         &self.path
     }
 
+    /// Adds the tensors whose names after the start of those here pass a test.
+    pub(crate) fn extend(&self, entries: Vec<TensorPattern>, passes: impl Fn(&str) -> bool) {
+        let is_kept = |entry: &TensorPattern| entry.name.strip_prefix(&self.path).is_none_or(&passes);
+        self.entries.borrow_mut().extend(entries.into_iter().filter(is_kept));
+    }
+
     /// Returns the place of a module in this one.
     pub(crate) fn at(&self, module: &str) -> Self {
         let dot = if module.is_empty() { "" } else { "." };

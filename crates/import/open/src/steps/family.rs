@@ -97,13 +97,24 @@ fn change(
     let mut changed = Tensors::with_capacity(made.len());
     let mut places = Vec::with_capacity(made.len());
     for MadeTensor { name, from, recipe, .. } in made {
-        let parts = from.iter().filter_map(|place| Some(tensors.get_index(*place)?.1));
-        let tensor = make(&parts.collect::<Vec<_>>(), recipe);
-        changed.push(name.clone(), tensor.map_err(|reason| Error::from(reason).in_tensor(&name))?);
+        let (names, parts): (Vec<_>, Vec<_>) =
+            from.iter().filter_map(|place| tensors.get_index(*place)).unzip();
+        let tensor = make(&parts, recipe).map_err(|reason| {
+            // The part that differs is what the user has; the whole is not in the input.
+            let differs =
+                parts.iter().position(|part| parts.first().is_some_and(|first| !is_alike(first, part)));
+            let part = differs.and_then(|place| names.get(place)).map(ToString::to_string);
+            Error::from(reason).in_tensor(part.as_ref().unwrap_or(&name))
+        })?;
+        changed.push(name, tensor);
         let only = if let [place] = from.as_slice() { origins.get(*place) } else { None };
         places.push(only.copied().flatten());
     }
     Ok((changed, places))
+}
+
+fn is_alike(first: &Tensor, second: &Tensor) -> bool {
+    (first.dtype(), first.shape()) == (second.dtype(), second.shape())
 }
 
 /// Makes a tensor. Its elements are computed when they are read.

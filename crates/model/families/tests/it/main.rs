@@ -116,6 +116,17 @@ fn heads_that_predict_several_tokens_are_declared() {
     assert_eq!((gone.absent.as_slice(), gone.missing.len()), (["mtp"].as_slice(), mtp.len()));
     let silent = model(&config.replace("\"mtp_num_hidden_layers\": 1, ", ""));
     assert!(compare(&silent, &files).is_empty());
+    // A class without a head for language declares them as well.
+    for (class, start) in
+        [("DeepseekV3Model", "layers.2."), ("DeepseekV3ForSequenceClassification", "model.layers.2.")]
+    {
+        let config = format!(
+            r#"{{"model_type": "deepseek_v3", "architectures": ["{class}"], "num_hidden_layers": 2, "num_nextn_predict_layers": 1}}"#
+        );
+        let declared = model(&config);
+        let gone = compare(&declared, &without(&released(&declared), |name| name.starts_with(start)));
+        assert_eq!(gone.absent, ["mtp"], "{class}");
+    }
 }
 
 #[test]
@@ -227,6 +238,20 @@ fn released_names_become_those_in_memory_and_come_back() {
     assert_eq!(sorted(memory.clone()), sorted(expected));
     assert!(fp8.is_modules(fp8.layout_of(&views(&memory)).0));
     let back = fp8.from_modules(LayoutId::RELEASED, &views(&memory)).expect("stacks of the model");
+    assert_eq!(sorted(made(back, &memory)), sorted(files));
+}
+
+#[test]
+fn scales_follow_experts_whose_last_word_changes() {
+    let config = r#"{"model_type": "granitemoe", "num_hidden_layers": 1, "hidden_size": 8, "intermediate_size": 8,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 10, "num_local_experts": 3}"#;
+    let fp8 = model(&config.replace("\"num_hidden", FP8));
+    let files = released(&fp8);
+    let scales = "model.layers.0.block_sparse_moe.input_linear.weight_scale_inv";
+    assert!(files.iter().any(|(name, _)| name == scales), "{files:?}");
+    let memory = made(fp8.to_modules(LayoutId::RELEASED, &views(&files)).expect("stacks"), &files);
+    assert_eq!(sorted(memory.clone()), sorted(modules(&fp8)));
+    let back = fp8.from_modules(LayoutId::RELEASED, &views(&memory)).expect("stacks");
     assert_eq!(sorted(made(back, &memory)), sorted(files));
 }
 
