@@ -16,8 +16,8 @@ sys.path.append(str(next(Path(os.environ["T2C_PEFT"]).parent.parent.glob("lib/py
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
-from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig,
-                          MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
+from transformers import (AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GraniteMoeConfig, GraniteMoeForCausalLM,
+                          LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 SMALL = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=96, max_position_embeddings=64)
 MODELS = {
@@ -28,6 +28,7 @@ MODELS = {
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=96, n_positions=64)),
     "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SMALL, num_local_experts=4, num_experts_per_tok=2)),
     "qwen3_moe": lambda: Qwen3MoeForCausalLM(Qwen3MoeConfig(**SMALL, head_dim=8, moe_intermediate_size=16, num_experts=4, num_experts_per_tok=2)),
+    "granitemoe": lambda: GraniteMoeForCausalLM(GraniteMoeConfig(**SMALL, num_local_experts=4, num_experts_per_tok=2)),
 }
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 LINEAR = {name: ATTENTION + (["gate_proj", "up_proj", "down_proj"] if name in ("llama", "tied", "qwen2", "gemma3") else []) for name in MODELS} | {
@@ -56,7 +57,10 @@ def variants(model):
     if model in ("mixtral", "qwen3_moe"):
         found["experts"] = dict(target_modules=ATTENTION, target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"], r=2)
         found["one parameter"] = dict(target_modules=[], target_parameters=["mlp.experts.down_proj"], r=2)
+        found["router"] = dict(target_modules=["q_proj"], target_parameters=["mlp.gate.weight"], r=2)
         found["no modules"] = dict(target_modules=[], target_parameters=["experts.gate_up_proj", "experts.down_proj"], r=3, lora_alpha=5)
+    if model == "granitemoe":
+        return {"experts": dict(target_modules=["q_proj"], target_parameters=["experts.gate_up_proj", "experts.down_proj", "router.weight"], r=2)}
     if model in ("tied", "gemma3"):
         found.pop("head")
     return found
@@ -156,3 +160,18 @@ def test_two_adapters_and_weights(tmp_path):
                 expected[target] += weight * scale * (other.double() @ tensor.double())
     for name, tensor in ours.items():
         assert ((tensor.double() - expected[name]).abs() <= ulp(tensor) / 2 + 1e-15).all(), name
+
+
+@pytest.mark.parametrize("settings", [dict(target_modules=["q_proj", "lm_head"]), dict(target_modules=["q_proj"], modules_to_save=["lm_head"])], ids=["changed", "saved"])
+def test_a_tied_head_that_an_adapter_changes_becomes_its_own(tmp_path, settings):
+    """peft's merge changes the embeddings as well, so that the base with the adapter is the reference."""
+    torch.manual_seed(1)
+    save(tmp_path, MODELS["tied"](), dict(settings, r=4))
+    succeed(tmp_path / "base", "--merge", tmp_path / "lora", "--to", "safetensors", "-o", tmp_path / "ours")
+    base, tokens = AutoModelForCausalLM.from_pretrained(tmp_path / "base"), torch.tensor([[1, 5, 9]])
+    embeddings = base.get_input_embeddings().weight.detach().clone()
+    with torch.no_grad():
+        expected = PeftModel.from_pretrained(base, tmp_path / "lora").eval()(tokens).logits
+        ours = AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
+        assert (ours(tokens).logits - expected).abs().max() < 1e-5
+    assert torch.equal(ours.get_input_embeddings().weight, embeddings)

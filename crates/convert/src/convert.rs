@@ -165,7 +165,7 @@ impl PlannedConversion {
         byte_source::report_memory_freed();
         let document = match &model.document {
             Some(document) => Some((document.file(), document.text(tensors))),
-            None => self.changed_config(tensors, &misc)?,
+            None => self.changed_config(&model, &misc)?,
         };
         let is_known = keeps_code || model.decoder.is_some();
         let quantized = if is_known { None } else { self.quantized_method(tensors) };
@@ -190,26 +190,29 @@ impl PlannedConversion {
         Ok(names)
     }
 
-    /// Returns `config.json` if the options make it wrong: that of a part, without the description of a quantization that is undone, and with the dtype
-    /// that most numbers are written in.
-    fn changed_config(
-        &self,
-        tensors: &Tensors,
-        misc: &[Companion],
-    ) -> Result<Option<(&'static str, String)>> {
+    /// Returns `config.json` if the options make it wrong: that of a part, without the description of a quantization that is undone, with
+    /// the dtype that most numbers are written in, and with a head of its own if a merge changed that alone.
+    fn changed_config(&self, model: &Model, misc: &[Companion]) -> Result<Option<(&'static str, String)>> {
         let is_undone = self.quantization.is_some();
         let given = self.options.target.output().misc();
         let is_companion =
             |(name, path): &Companion| name == CONFIG_FILE && self.carton.is_none() && !given.contains(path);
-        let is_cast = !self.options.casts.all().is_empty() && misc.iter().any(is_companion);
-        if !(is_undone || is_cast || self.part.is_some()) {
+        let is_written = misc.iter().any(is_companion);
+        let is_cast = is_written && !self.options.casts.all().is_empty();
+        let has_own_head = is_written && model.has_own_head;
+        let is_other = is_undone || self.part.is_some();
+        if !(is_other || is_cast || has_own_head) {
             return Ok(None);
         }
         let Some(text) = self.sources.documents.config()? else { return Ok(None) };
-        let dtype = main_dtype(tensors).filter(|_| is_undone || is_cast);
-        let with_dtype = dtype.and_then(|dtype| quantization::config_with_dtype(text, dtype));
-        let text = with_dtype.or_else(|| (is_undone || self.part.is_some()).then(|| text.to_owned()));
-        Ok(text.map(|text| (CONFIG_FILE, text)))
+        let mut changed = is_other.then(|| text.to_owned());
+        if let Some(dtype) = main_dtype(model.tensors()).filter(|_| is_undone || is_cast) {
+            changed = quantization::config_with_dtype(text, dtype).or(changed);
+        }
+        if has_own_head {
+            changed = open::config_with_own_head(changed.as_deref().unwrap_or(text)).or(changed);
+        }
+        Ok(changed.map(|text| (CONFIG_FILE, text)))
     }
 
     /// Adds the method that quantized the weights to an error that it explains, if the options do not undo it.

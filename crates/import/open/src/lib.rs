@@ -62,7 +62,7 @@ pub use steps::complete::Complete;
 pub use steps::dequantize::{
     Dequantize, DequantizedReport, add_header, encode_descriptions, read_documents, take_documents,
 };
-pub use steps::merge::{ADAPTER_CONFIG, Merge, WeightedPath, tensor_file};
+pub use steps::merge::{ADAPTER_CONFIG, Merge, WeightedPath, config_with_own_head, tensor_file};
 pub use steps::name_patterns::NamePatterns;
 pub use steps::part::{ModelPart, TakePart, take_part};
 pub use steps::rename::{Rename, check_renames};

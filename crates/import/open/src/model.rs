@@ -79,6 +79,8 @@ pub struct Model {
     pub part: Option<families::TextPart>,
     /// What the tensors lack, and have too much, if an incomplete model passes.
     pub incomplete: Option<families::ModelComparison>,
+    /// True if a merge changed the head, which is not that of the embeddings then.
+    pub has_own_head: bool,
     /// Decoder that the tensors belong to, if it is known without documents.
     pub decoder: Option<Decoder>,
     /// The carton, if the input is one.
@@ -126,6 +128,7 @@ impl Model {
             quantization: None,
             part: None,
             incomplete: None,
+            has_own_head: false,
             decoder: None,
             carton: None,
         }

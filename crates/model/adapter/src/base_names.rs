@@ -10,7 +10,13 @@ use tensor::Tensors;
 /// Largest number of leading components that a file has in another form.
 const PREFIX_LEN_MAX: usize = 3;
 /// Modules that versions of a class name in different ways: `mlp.gate` of Mixtral is `block_sparse_moe.gate` in its files.
-const SYNONYMS: &[(&str, &str)] = &[(".mlp.", ".block_sparse_moe."), (".block_sparse_moe.", ".mlp.")];
+const SYNONYMS: &[(&str, &str)] = &[
+    (".mlp.", ".block_sparse_moe."),
+    (".block_sparse_moe.", ".mlp."),
+    (".experts.gate_up_proj", ".input_linear.weight"),
+    (".experts.down_proj", ".output_linear.weight"),
+    (".router.weight", ".router.layer.weight"),
+];
 
 /// Prefix in the adapter, and the one that the base has instead.
 type Rewrite = (String, String);

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use adapter::Adapter;
 use byte_source::Location;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tensor::{Tensor, Tensors};
 
 use super::translated_base::TranslatedBase;
 use crate::files::{CheckpointSources, FilesNote, checkpoints};
@@ -16,6 +18,9 @@ use crate::{Context, Error, Model, Note, Problem, Result, Step, StepReport};
 
 /// File names of an adapter's tensors, the preferred one first.
 pub(crate) const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
+
+/// Name of the head of a language model.
+const HEAD: &str = "lm_head.weight";
 
 /// File name of an adapter's settings.
 pub const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -104,7 +109,11 @@ impl Step for Merge {
             adapters.push(Adapter::new(name.clone(), &config, tensors, input.weight).map_err(failed)?);
             model.containers.append(&mut opened.containers);
         }
-        let base = model.take_tensors();
+        let mut base = model.take_tensors();
+        let head_before = head(&base).map(Tensor::view_id);
+        if head_before.is_none() {
+            add_head(&mut base, &adapters);
+        }
         let translated = TranslatedBase::new(&base, &adapters, context.overrides, &model.sources)?;
         let (tensors, mut reports) =
             adapter::merge(translated.as_ref().map_or(&base, TranslatedBase::tensors), &adapters)?;
@@ -115,8 +124,52 @@ impl Step for Merge {
             }
             None => tensors,
         };
+        let head_after = head(model.tensors()).map(Tensor::view_id);
+        model.has_own_head |= head_after.is_some() && head_after != head_before;
         Ok(StepReport::Merged(reports))
     }
+}
+
+/// Returns the head of a language model, if it is not that of the embeddings.
+fn head(tensors: &Tensors) -> Option<&Tensor> {
+    let is_head = |name: &str| name == HEAD || name.ends_with(".lm_head.weight");
+    tensors.iter().find(|(name, _)| is_head(name)).map(|(_, tensor)| tensor)
+}
+
+/// Gives a model whose head is that of the embeddings one of its own, if an adapter changes the head alone.
+fn add_head(base: &mut Tensors, adapters: &[Adapter]) {
+    let is_changed = adapters.iter().flat_map(Adapter::names).any(|name| name.contains("lm_head.lora_"));
+    let embeddings = |(name, _): &(&str, &Tensor)| name.ends_with("embed_tokens.weight");
+    let mut found = base.iter().map(|(name, tensor)| (name.as_ref(), tensor)).filter(embeddings);
+    if let (true, Some((_, only)), None) = (is_changed, found.next(), found.next()) {
+        if let Some(head) = with_own_storage(only) {
+            base.push(HEAD.to_owned(), head);
+        }
+    }
+}
+
+/// Returns the tensor as no view of another, so that it changes alone; `None` if its elements are not in one piece.
+fn with_own_storage(tensor: &Tensor) -> Option<Tensor> {
+    let storage = tensor.storage().slice(tensor.span()).filter(|_| tensor.is_contiguous())?;
+    Tensor::new(
+        tensor.dtype(),
+        tensor.shape().to_vec(),
+        tensor.stride().to_vec(),
+        0,
+        storage.without_checksum(),
+    )
+    .ok()
+}
+
+/// Returns the text of a `config.json` that says that the head is not that of the embeddings; `None` if it says so already.
+pub fn config_with_own_head(text: &str) -> Option<String> {
+    const TIED: &str = "tie_word_embeddings";
+    let mut config: serde_json::Map<String, Value> = serde_json::from_str(text).ok()?;
+    let is_own = config.insert(TIED.to_owned(), false.into()) == Some(false.into());
+    let inner = config.get_mut("text_config").and_then(|text| text.get_mut(TIED));
+    let is_inner_own = inner.is_none_or(|tied| std::mem::replace(tied, false.into()) == false);
+    let text = || serde_json::to_string_pretty(&config).map(|text| text + "\n").ok();
+    if is_own && is_inner_own { None } else { text() }
 }
 
 /// Returns a note on the files next to an adapter that may hold weights of the model, such as a projector that was trained with it.
