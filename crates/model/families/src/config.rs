@@ -86,6 +86,9 @@ impl<'a> Config<'a> {
         // The class takes this name before its own.
         let older = match (self.model_type.as_str(), key) {
             ("bloom" | "falcon", "hidden_size") => Some("n_embed"),
+            ("nemotron_h", "conv_kernel") => Some("mamba_d_conv"),
+            ("nemotron_h", "n_groups") => Some("mamba_n_groups"),
+            ("nemotron_h", "use_conv_bias") => Some("mamba_conv_bias"),
             _ => None,
         };
         let aliases = &self.class.aliases;

@@ -235,7 +235,8 @@ fn nemotron_kinds(c: &Config<'_>) -> Vec<&'static str> {
             kinds.into_iter().map(kind).collect()
         }
         (_, Some(pattern)) => pattern.split("").filter(|part| !part.is_empty()).map(kind).collect(),
-        _ => Vec::new(),
+        // The class computes these.
+        _ => vec!["linear_attention", "moe", "full_attention", "mlp"],
     }
 }
 
