@@ -121,15 +121,15 @@ impl DecoderRun<'_> {
         };
         let rows = if call.last_only { LogitPositions::Last } else { LogitPositions::All };
         let batch_len = usize::try_from(batch).unwrap_or(usize::MAX);
-        let past: Vec<Tensor> = ports
+        let given_past: Vec<Tensor> = ports
             .iter()
             .filter(|port| port.is_past())
             .filter_map(|port| Some(input(*port)?.1.clone()))
             .collect();
-        let cache = if past.is_empty() {
+        let cache = if given_past.is_empty() {
             self.model.cache(batch_len)?
-        } else if past.len() == ports.iter().filter(|port| port.is_past()).count() {
-            self.model.cache_from_tensors(batch_len, &past)?
+        } else if given_past.len() == ports.iter().filter(|port| port.is_past()).count() {
+            self.model.cache_from_tensors(batch_len, &given_past)?
         } else {
             return Err(InputError::IncompleteStates.into());
         };
