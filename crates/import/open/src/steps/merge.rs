@@ -141,10 +141,10 @@ fn add_head(base: &mut Tensors, adapters: &[Adapter]) {
     let is_changed = adapters.iter().flat_map(Adapter::names).any(|name| name.contains("lm_head.lora_"));
     let embeddings = |(name, _): &(&str, &Tensor)| name.ends_with("embed_tokens.weight");
     let mut found = base.iter().map(|(name, tensor)| (name.as_ref(), tensor)).filter(embeddings);
-    if let (true, Some((_, only)), None) = (is_changed, found.next(), found.next()) {
-        if let Some(head) = with_own_storage(only) {
-            base.push(HEAD.to_owned(), head);
-        }
+    if let (true, Some((_, only)), None) = (is_changed, found.next(), found.next())
+        && let Some(head) = with_own_storage(only)
+    {
+        base.push(HEAD.to_owned(), head);
     }
 }
 
