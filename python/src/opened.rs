@@ -122,6 +122,10 @@ impl Store for BackendStore {
         true
     }
 
+    fn has_latency(&self) -> bool {
+        self.disks.has_latency()
+    }
+
     fn folder_name(&self, folder: &Path) -> String {
         self.disks.folder_name(folder)
     }

@@ -46,12 +46,11 @@ fn judge(
     documents: &QuantizationDocuments,
     tensors: &Tensors,
     name: &str,
-    other: Option<Tensor>,
+    other: Option<&Tensor>,
 ) -> Option<String> {
-    let what =
-        other.as_ref().map_or_else(|| "missing".to_owned(), |it| format!("{} {:?}", it.dtype(), it.shape()));
+    let what = other.map_or_else(|| "missing".to_owned(), |it| format!("{} {:?}", it.dtype(), it.shape()));
     let damaged = tensors.iter().filter_map(|(known, tensor)| {
-        let tensor = if known == name { other.clone()? } else { tensor.clone() };
+        let tensor = if known == name { other?.clone() } else { tensor.clone() };
         Some((known.to_owned(), tensor))
     });
     let damaged: Tensors = damaged.collect();
@@ -86,8 +85,8 @@ fn each_damaged_part_is_named() {
             let mut longer = tensor.shape().to_vec();
             longer.iter_mut().take(1).for_each(|size| *size += 1);
             let missing = judge(&documents, &tensors, name, None);
-            let typed = judge(&documents, &tensors, name, Some(zeros(Dtype::Complex64, tensor.shape())));
-            let shaped = judge(&documents, &tensors, name, Some(zeros(tensor.dtype(), &longer)));
+            let typed = judge(&documents, &tensors, name, Some(&zeros(Dtype::Complex64, tensor.shape())));
+            let shaped = judge(&documents, &tensors, name, Some(&zeros(tensor.dtype(), &longer)));
             let has_any_rows =
                 ANY_ROWS.iter().any(|start| file.starts_with(start)) && ends(&["weight", "_qdata"]);
             let found = [missing, typed, shaped.filter(|_| !longer.is_empty() && !has_any_rows)];
