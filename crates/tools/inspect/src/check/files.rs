@@ -1,17 +1,17 @@
 //! Files of a checked input, with the names and shapes of their tensors.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use byte_source::{Error, Folder, Location, Observer, Result, Source};
-use foldhash::{HashMap, HashMapExt};
-use open::files::{CheckpointSources, DOCUMENT_MAX, DocumentCache, ShardPolicy, read_document};
+use foldhash::HashSet;
+use open::files::{CheckpointSources, DocumentCache, ShardPolicy};
 use open::{Context, Model, OpenOptions, Selection};
 use output::file_name;
 use rayon::prelude::*;
 use safetensors_format::{Header, INDEX_FILE, SINGLE_MODEL_FILE, is_model_file, is_safetensors};
-use serde::Deserialize;
+
+use super::index::Index;
 
 /// Name of the configuration.
 const CONFIG: &str = "config.json";
@@ -37,8 +37,8 @@ pub(super) struct CheckedFiles {
     pub(super) config: (Option<String>, PathBuf),
     pub(super) files: Vec<CheckedFile>,
     pub(super) tensors: Vec<FileTensor>,
-    /// File of each tensor in the index; empty without one.
-    pub(super) index: HashMap<String, String>,
+    /// Empty without an index.
+    pub(super) index: Index,
 }
 
 impl CheckedFiles {
@@ -66,7 +66,7 @@ impl CheckedFiles {
         if input.is_file() && input.open().is_ok_and(|source| starts_as_safetensors(&*source)) {
             let files = vec![CheckedFile { name, is_indexed: true }];
             let tensors = headers(std::slice::from_ref(input), observer)?;
-            return Ok(Self { config: config_next_to(input)?, files, tensors, index: HashMap::new() });
+            return Ok(Self { config: config_next_to(input)?, files, tensors, index: Index::default() });
         }
         Self::opened(input, observer)
     }
@@ -78,14 +78,29 @@ impl CheckedFiles {
             folder.listing.files.iter().filter(|name| keep(name)).cloned().collect()
         };
         let mut shards = names(&|name| is_model_file(name) && name.ends_with(".safetensors"));
-        let mut index = HashMap::new();
+        let (mut index, mut read) = (Index::default(), None);
+        let read_headers = |shards: &[String]| {
+            let locations: Vec<Location> = shards.iter().map(|name| location.join(name)).collect();
+            headers(&locations, observer)
+        };
+        shards.sort_unstable();
         // A model in one file is what loaders read, whatever else is there.
         if folder.listing.has_file(SINGLE_MODEL_FILE) {
             shards = vec![SINGLE_MODEL_FILE.to_owned()];
         } else if folder.listing.has_file(INDEX_FILE) {
-            index = read_index(&location.join(INDEX_FILE))?;
-            let in_index = index.values().filter(|name| folder.listing.has_file(name)).cloned();
-            shards.extend(in_index);
+            let read_index = || Index::read(&location.join(INDEX_FILE));
+            // At an address, the index is asked for first.
+            let (found, tensors) = if location.is_local() {
+                rayon::join(read_index, || Some(read_headers(&shards)))
+            } else {
+                (read_index(), None)
+            };
+            index = found?;
+            let others =
+                |name: &&String| folder.listing.has_file(name) && shards.binary_search(name).is_err();
+            let others: Vec<String> = index.files.iter().filter(others).cloned().collect();
+            read = tensors.filter(|_| others.is_empty());
+            shards.extend(others);
         } else if shards.is_empty() {
             shards = names(&|name| name.ends_with(".safetensors") && !name.starts_with("adapter_"));
             if shards.len() != 1 {
@@ -104,18 +119,18 @@ impl CheckedFiles {
             let opened = Self::opened(location, observer)?;
             return Ok(Self { config, ..opened });
         }
-        let locations: Vec<Location> = shards.iter().map(|name| location.join(name)).collect();
-        let tensors = headers(&locations, observer)?;
+        let tensors = read.unwrap_or_else(|| read_headers(&shards))?;
         let has_index = folder.listing.has_file(INDEX_FILE) && !index.is_empty();
-        let indexed: BTreeSet<&String> = index.values().collect();
         // Loaders find a single file by its name.
         let is_single =
             shards.len() == 1 && shards.iter().all(|name| is_model_file(name) && !name.contains("-of-"));
+        let indexed: HashSet<&String> = index.files.iter().collect();
         let files = shards.iter().map(|name| CheckedFile {
             name: name.clone(),
             is_indexed: if has_index { indexed.contains(name) } else { is_single },
         });
-        Ok(Self { config, files: files.collect(), tensors, index })
+        let files = files.collect();
+        Ok(Self { config, files, tensors, index })
     }
 
     /// Reads a carton, or a checkpoint that is no safetensors file.
@@ -133,7 +148,7 @@ impl CheckedFiles {
         });
         let files = vec![CheckedFile { name: file_name(input.path()), is_indexed: true }];
         let tensors = tensors.collect();
-        Ok(Self { config: (config, input.path().to_owned()), files, tensors, index: HashMap::new() })
+        Ok(Self { config: (config, input.path().to_owned()), files, tensors, index: Index::default() })
     }
 }
 
@@ -145,25 +160,6 @@ fn config_next_to(file: &Location) -> Result<(Option<String>, PathBuf)> {
 /// Returns true if a file starts as a safetensors file does.
 fn starts_as_safetensors(source: &dyn Source) -> bool {
     source.read_range(0..source.len().min(16)).is_ok_and(|start| is_safetensors(&start))
-}
-
-/// Reads the file of each tensor in an index. Its other contents do not matter.
-fn read_index(index: &Location) -> Result<HashMap<String, String>> {
-    #[derive(Deserialize)]
-    struct Document {
-        weight_map: HashMap<String, String>,
-    }
-    let text = read_document(index, DOCUMENT_MAX)?;
-    let document: Document = serde_json::from_str(&text)
-        .map_err(|reason| Error::from(std::io::Error::from(reason)).in_file(index.path()))?;
-    let is_name = |name: &&String| !name.contains(['/', '\\']) && !name.is_empty();
-    let outside = document.weight_map.values().find(|name| !is_name(name));
-    if outside.is_some() {
-        let reason =
-            std::io::Error::new(std::io::ErrorKind::InvalidData, "it names a file in another folder");
-        return Err(Error::from(reason).in_file(index.path()));
-    }
-    Ok(document.weight_map)
 }
 
 /// Reads the headers of safetensors files of one folder.

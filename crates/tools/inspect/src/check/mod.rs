@@ -1,6 +1,7 @@
 //! Checks that a folder, a carton or a file has every tensor that its configuration asks for. Only headers are read.
 
 mod files;
+mod index;
 
 use std::collections::hash_map::Entry;
 
@@ -103,17 +104,19 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
     let model = Model::from_config(&config)
         .map_err(|reason| Error::from(Problem::Configuration { reason }).in_file(&place))?;
 
-    // The first file of each tensor, and the others of those that are there several times.
+    // The tensors without repetitions, the first file of each, and the others of those that are there several times.
     let mut places: HashMap<&str, usize> = HashMap::with_capacity(tensors.len());
     let mut others: HashMap<&str, Vec<usize>> = HashMap::new();
     let mut distinct: Vec<(&str, &[u64])> = Vec::with_capacity(tensors.len());
-    for FileTensor { name, shape, file } in &tensors {
-        match places.entry(name) {
+    let mut first: Vec<&FileTensor> = Vec::with_capacity(tensors.len());
+    for tensor in &tensors {
+        match places.entry(tensor.name.as_str()) {
             Entry::Vacant(place) => {
-                place.insert(*file);
-                distinct.push((name, shape));
+                place.insert(first.len());
+                distinct.push((&tensor.name, &tensor.shape));
+                first.push(tensor);
             }
-            Entry::Occupied(_) => others.entry(name).or_default().push(*file),
+            Entry::Occupied(_) => others.entry(&tensor.name).or_default().push(tensor.file),
         }
     }
     let comparison = model.compare(&distinct);
@@ -129,7 +132,8 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         ..
     } = comparison;
     let files_of = |name: &str| -> Vec<String> {
-        let numbers = places.get(name).into_iter().chain(others.get(name).into_iter().flatten());
+        let first = places.get(name).and_then(|place| first.get(*place)).map(|tensor| &tensor.file);
+        let numbers = first.into_iter().chain(others.get(name).into_iter().flatten());
         numbers.filter_map(|number| Some(files.get(*number)?.name.clone())).collect()
     };
     let mut repeated: Vec<&str> = others.keys().copied().collect();
@@ -144,21 +148,33 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
     missing_names.sort_unstable();
     let numbers: HashMap<&str, usize> =
         files.iter().enumerate().map(|(number, file)| (file.name.as_str(), number)).collect();
-    let is_at = |name: &str, file: &str| {
-        let number = numbers.get(file);
-        let is_other = |number: &usize| others.get(name).is_some_and(|others| others.contains(number));
-        number.is_some_and(|number| places.get(name) == Some(number) || is_other(number))
-    };
-    let stale = index
-        .iter()
-        .filter(|(name, file)| !is_at(name, file) && missing_names.binary_search(&name.as_str()).is_err())
-        .map(|(name, _)| name.clone());
-    let unnamed = tensors
-        .iter()
-        .filter(|tensor| !index.is_empty() && files.get(tensor.file).is_some_and(|file| file.is_indexed))
-        .filter(|tensor| !index.contains_key(&tensor.name))
-        .map(|tensor| tensor.name.clone());
-    let mut stale: Vec<String> = stale.chain(unnamed).collect();
+    let indexed: Vec<Option<usize>> =
+        index.files.iter().map(|name| numbers.get(name.as_str()).copied()).collect();
+    let mut is_named = vec![false; first.len()];
+    let mut stale = Vec::new();
+    // Of several entries with a name, the last one counts.
+    for (name, file) in index.tensors.iter().rev() {
+        let place = places.get(name.as_str());
+        let tensor = place.and_then(|place| Some((first.get(*place)?, is_named.get_mut(*place)?)));
+        let Some((tensor, is_named)) = tensor else {
+            let is_missing = missing_names.binary_search(&name.as_str()).is_ok();
+            stale.extend((!is_missing).then(|| name.clone()));
+            continue;
+        };
+        let number = indexed.get(*file).copied().flatten();
+        let is_at = |number: usize| {
+            tensor.file == number || others.get(name.as_str()).is_some_and(|others| others.contains(&number))
+        };
+        if !*is_named && !number.is_some_and(is_at) {
+            stale.push(name.clone());
+        }
+        *is_named = true;
+    }
+    if !index.is_empty() {
+        let is_indexed = |tensor: &FileTensor| files.get(tensor.file).is_some_and(|file| file.is_indexed);
+        let unnamed = first.iter().zip(is_named).filter(|(tensor, is_named)| !is_named && is_indexed(tensor));
+        stale.extend(unnamed.map(|(tensor, _)| tensor.name.clone()));
+    }
     let unknown: HashSet<&str> = unexpected.iter().map(String::as_str).collect();
     stale.retain(|name| {
         !unknown.contains(name.as_str()) && twice.binary_search_by(|tensor| tensor.name.cmp(name)).is_err()

@@ -1,0 +1,84 @@
+//! The index of a folder of shards.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use byte_source::{Error, Location, Result};
+use foldhash::{HashMap, HashMapExt};
+use open::files::{DOCUMENT_MAX, read_document};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+
+/// The file of each tensor, as the index says.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// Names of the files.
+    pub(super) files: Vec<String>,
+    /// Names of the tensors with the numbers of their files. Of several with the same name, loaders take the last one.
+    pub(super) tensors: Vec<(String, usize)>,
+}
+
+impl Index {
+    /// Reads the file of each tensor in an index. Its other contents do not matter.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no index, or names a file in another folder.
+    pub(super) fn read(index: &Location) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Document {
+            weight_map: Index,
+        }
+        let text = read_document(index, DOCUMENT_MAX)?;
+        let document: Document = serde_json::from_str(&text)
+            .map_err(|reason| Error::from(std::io::Error::from(reason)).in_file(index.path()))?;
+        let is_name = |name: &String| !name.contains(['/', '\\']) && !name.is_empty();
+        if !document.weight_map.files.iter().all(is_name) {
+            let reason =
+                std::io::Error::new(std::io::ErrorKind::InvalidData, "it names a file in another folder");
+            return Err(Error::from(reason).in_file(index.path()));
+        }
+        Ok(document.weight_map)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+}
+
+impl<'de> Deserialize<'de> for Index {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(IndexVisitor)
+    }
+}
+
+/// Reads the map of an index, which names few files many times.
+struct IndexVisitor;
+
+impl<'de> Visitor<'de> for IndexVisitor {
+    type Value = Index;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the file of each tensor")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Index, A::Error> {
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+        let mut index = Index::default();
+        let mut numbers: HashMap<String, usize> = HashMap::new();
+        while let Some((name, Text(file))) = map.next_entry::<String, Text<'_>>()? {
+            let number = match numbers.get(&*file) {
+                Some(number) => *number,
+                None => {
+                    let number = index.files.len();
+                    index.files.push(file.clone().into_owned());
+                    numbers.insert(file.into_owned(), number);
+                    number
+                }
+            };
+            index.tensors.push((name, number));
+        }
+        Ok(index)
+    }
+}
