@@ -55,8 +55,8 @@ fn an_architecture_without_a_forward_is_named() {
         "{text}"
     );
     // A kind of block that is missing is named, and what keeps the tensors.
-    write(root.join("t5/config.json"), r#"{"model_type": "qwen3_next"}"#);
-    let needs = "qwen3_next needs gated DeltaNet layers, which decoders do not have yet";
+    write(root.join("t5/config.json"), r#"{"model_type": "lfm2"}"#);
+    let needs = "lfm2 needs short convolutions, which decoders do not have yet";
     let text = ok(root, &["t5"]);
     assert!(text.starts_with(&format!("note: {needs}: the carton returns its tensors\n")), "{text}");
     let (status, text) = run(root, &["t5", "--require-model", "-o", "no.carton"]);

@@ -158,12 +158,12 @@ pub enum InputError {
         /// Value of the symbol in the second input.
         second: String,
     },
-    /// Only one of `past_key` and `past_value` is given.
-    #[error("one of past_key and past_value is missing: they come together")]
-    IncompletePast,
-    /// Only some of the past keys, values and states are given.
-    #[error("past_key, past_value, past_conv and past_state come together, and some are missing")]
-    IncompleteStates,
+    /// Only some of the inputs from an earlier call are given.
+    #[error("one of {ports} is missing: they come together")]
+    IncompletePast {
+        /// Names of these inputs, for a sentence.
+        ports: &'static str,
+    },
     /// The model takes numbers, and the input holds something else.
     #[error("the input `{}` is {found}, which the model does not take", name.escape_debug())]
     NotNumbers {
@@ -188,6 +188,6 @@ fn listed(are: &str, names: &[String]) -> String {
 
 details! {
     InputError {
-        Input: Unknown, Missing, DuplicateInput, Dtype, Shape, Symbol, IncompletePast, IncompleteStates, NotNumbers;
+        Input: Unknown, Missing, DuplicateInput, Dtype, Shape, Symbol, IncompletePast, NotNumbers;
     }
 }

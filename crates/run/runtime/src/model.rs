@@ -107,7 +107,7 @@ impl DecoderRun<'_> {
         }
         let call = DecoderCall::new(&given).map_err(|invalid| match invalid {
             InvalidCall::NoTokens => missing(),
-            InvalidCall::IncompletePast => InputError::IncompletePast,
+            InvalidCall::IncompletePast => InputError::IncompletePast { ports: "past_key and past_value" },
         })?;
         let (name, tokens) = input(DecoderPort::Tokens).ok_or_else(missing)?;
         let ids = read_i64(name, tokens)?.ok_or_else(|| InputError::Dtype {
@@ -131,7 +131,8 @@ impl DecoderRun<'_> {
         } else if given_past.len() == ports.iter().filter(|port| port.is_past()).count() {
             self.model.cache_from_tensors(batch_len, &given_past)?
         } else {
-            return Err(InputError::IncompleteStates.into());
+            let ports = "past_key, past_value, past_conv and past_state";
+            return Err(InputError::IncompletePast { ports }.into());
         };
         let pass = self.model.start(&ids, batch_len, rows, rows_at_once)?;
         let is_wanted = |port: &&RunnablePort| wanted.is_none_or(|wanted| wanted.contains(&port.name));
