@@ -68,15 +68,13 @@ impl<'de> Visitor<'de> for IndexVisitor {
         let mut index = Index::default();
         let mut numbers: HashMap<String, usize> = HashMap::new();
         while let Some((name, Text(file))) = map.next_entry::<String, Text<'_>>()? {
-            let number = match numbers.get(&*file) {
-                Some(number) => *number,
-                None => {
-                    let number = index.files.len();
-                    index.files.push(file.clone().into_owned());
-                    numbers.insert(file.into_owned(), number);
-                    number
-                }
-            };
+            let known = numbers.get(&*file).copied();
+            let number = known.unwrap_or_else(|| {
+                let number = index.files.len();
+                index.files.push(file.clone().into_owned());
+                numbers.insert(file.into_owned(), number);
+                number
+            });
             index.tensors.push((name, number));
         }
         Ok(index)

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Problem;
 use files::{CheckedFile, CheckedFiles, FileTensor};
+use index::Index;
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -104,22 +105,8 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
     let model = Model::from_config(&config)
         .map_err(|reason| Error::from(Problem::Configuration { reason }).in_file(&place))?;
 
-    // The tensors without repetitions, the first file of each, and the others of those that are there several times.
-    let mut places: HashMap<&str, usize> = HashMap::with_capacity(tensors.len());
-    let mut others: HashMap<&str, Vec<usize>> = HashMap::new();
-    let mut distinct: Vec<(&str, &[u64])> = Vec::with_capacity(tensors.len());
-    let mut first: Vec<&FileTensor> = Vec::with_capacity(tensors.len());
-    for tensor in &tensors {
-        match places.entry(tensor.name.as_str()) {
-            Entry::Vacant(place) => {
-                place.insert(first.len());
-                distinct.push((&tensor.name, &tensor.shape));
-                first.push(tensor);
-            }
-            Entry::Occupied(_) => others.entry(&tensor.name).or_default().push(tensor.file),
-        }
-    }
-    let comparison = model.compare(&distinct);
+    let distinct = DistinctTensors::new(&tensors);
+    let comparison = model.compare(&distinct.shapes);
     let ModelComparison {
         layout,
         expected,
@@ -132,11 +119,9 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         ..
     } = comparison;
     let files_of = |name: &str| -> Vec<String> {
-        let first = places.get(name).and_then(|place| first.get(*place)).map(|tensor| &tensor.file);
-        let numbers = first.into_iter().chain(others.get(name).into_iter().flatten());
-        numbers.filter_map(|number| Some(files.get(*number)?.name.clone())).collect()
+        distinct.files_of(name).filter_map(|number| Some(files.get(number)?.name.clone())).collect()
     };
-    let mut repeated: Vec<&str> = others.keys().copied().collect();
+    let mut repeated: Vec<&str> = distinct.others.keys().copied().collect();
     repeated.extend(other_layout.iter().map(String::as_str).filter(|name| files_of(name).len() < 2));
     repeated.sort_unstable();
     let twice: Vec<RepeatedTensor> = repeated
@@ -144,37 +129,7 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         .map(|name| RepeatedTensor { name: name.to_owned(), files: files_of(name) })
         .collect();
     let unindexed = unindexed_files(&files, &tensors);
-    let mut missing_names: Vec<&str> = missing.iter().map(|tensor| tensor.name.as_str()).collect();
-    missing_names.sort_unstable();
-    let numbers: HashMap<&str, usize> =
-        files.iter().enumerate().map(|(number, file)| (file.name.as_str(), number)).collect();
-    let indexed: Vec<Option<usize>> =
-        index.files.iter().map(|name| numbers.get(name.as_str()).copied()).collect();
-    let mut is_named = vec![false; first.len()];
-    let mut stale = Vec::new();
-    // Of several entries with a name, the last one counts.
-    for (name, file) in index.tensors.iter().rev() {
-        let place = places.get(name.as_str());
-        let tensor = place.and_then(|place| Some((first.get(*place)?, is_named.get_mut(*place)?)));
-        let Some((tensor, is_named)) = tensor else {
-            let is_missing = missing_names.binary_search(&name.as_str()).is_ok();
-            stale.extend((!is_missing).then(|| name.clone()));
-            continue;
-        };
-        let number = indexed.get(*file).copied().flatten();
-        let is_at = |number: usize| {
-            tensor.file == number || others.get(name.as_str()).is_some_and(|others| others.contains(&number))
-        };
-        if !*is_named && !number.is_some_and(is_at) {
-            stale.push(name.clone());
-        }
-        *is_named = true;
-    }
-    if !index.is_empty() {
-        let is_indexed = |tensor: &FileTensor| files.get(tensor.file).is_some_and(|file| file.is_indexed);
-        let unnamed = first.iter().zip(is_named).filter(|(tensor, is_named)| !is_named && is_indexed(tensor));
-        stale.extend(unnamed.map(|(tensor, _)| tensor.name.clone()));
-    }
+    let mut stale = stale_names(&index, &files, &distinct, &missing);
     let unknown: HashSet<&str> = unexpected.iter().map(String::as_str).collect();
     stale.retain(|name| {
         !unknown.contains(name.as_str()) && twice.binary_search_by(|tensor| tensor.name.cmp(name)).is_err()
@@ -206,6 +161,83 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         unindexed,
         stale,
     })
+}
+
+/// The tensors of all files without repetitions.
+struct DistinctTensors<'t> {
+    /// Places of the names in the lists.
+    places: HashMap<&'t str, usize>,
+    shapes: Vec<(&'t str, &'t [u64])>,
+    /// First file of each tensor.
+    files: Vec<usize>,
+    /// Other files of the tensors that are there several times.
+    others: HashMap<&'t str, Vec<usize>>,
+}
+
+impl<'t> DistinctTensors<'t> {
+    fn new(tensors: &'t [FileTensor]) -> Self {
+        let mut distinct = Self {
+            places: HashMap::with_capacity(tensors.len()),
+            shapes: Vec::with_capacity(tensors.len()),
+            files: Vec::with_capacity(tensors.len()),
+            others: HashMap::new(),
+        };
+        for FileTensor { name, shape, file } in tensors {
+            match distinct.places.entry(name) {
+                Entry::Vacant(place) => {
+                    place.insert(distinct.files.len());
+                    distinct.shapes.push((name, shape));
+                    distinct.files.push(*file);
+                }
+                Entry::Occupied(_) => distinct.others.entry(name).or_default().push(*file),
+            }
+        }
+        distinct
+    }
+
+    /// Returns the numbers of the files that have a tensor.
+    fn files_of(&self, name: &str) -> impl Iterator<Item = usize> {
+        let first = self.places.get(name).and_then(|place| self.files.get(*place));
+        first.into_iter().chain(self.others.get(name).into_iter().flatten()).copied()
+    }
+}
+
+/// Returns the names for which the index gives another file than has the tensor, or none.
+fn stale_names(
+    index: &Index,
+    files: &[CheckedFile],
+    distinct: &DistinctTensors<'_>,
+    missing: &[MissingTensor],
+) -> Vec<String> {
+    let mut missing: Vec<&str> = missing.iter().map(|tensor| tensor.name.as_str()).collect();
+    missing.sort_unstable();
+    let numbers: HashMap<&str, usize> =
+        files.iter().enumerate().map(|(number, file)| (file.name.as_str(), number)).collect();
+    let indexed: Vec<Option<usize>> =
+        index.files.iter().map(|name| numbers.get(name.as_str()).copied()).collect();
+    let mut is_named = vec![false; distinct.files.len()];
+    let mut stale = Vec::new();
+    // Of several entries with a name, the last one counts.
+    for (name, file) in index.tensors.iter().rev() {
+        let place = distinct.places.get(name.as_str());
+        let Some(is_named) = place.and_then(|place| is_named.get_mut(*place)) else {
+            let is_missing = missing.binary_search(&name.as_str()).is_ok();
+            stale.extend((!is_missing).then(|| name.clone()));
+            continue;
+        };
+        let number = indexed.get(*file).copied().flatten();
+        if !*is_named && !number.is_some_and(|number| distinct.files_of(name).any(|file| file == number)) {
+            stale.push(name.clone());
+        }
+        *is_named = true;
+    }
+    if !index.is_empty() {
+        let is_indexed = |file: &usize| files.get(*file).is_some_and(|file| file.is_indexed);
+        let all = distinct.shapes.iter().zip(&distinct.files).zip(is_named);
+        let unnamed = all.filter(|((_, file), is_named)| !is_named && is_indexed(file));
+        stale.extend(unnamed.map(|(((name, _), _), _)| (*name).to_owned()));
+    }
+    stale
 }
 
 /// Returns the files that the index does not name, with their tensors.
