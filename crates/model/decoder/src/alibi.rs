@@ -21,7 +21,7 @@ impl Alibi {
         let power = 1_u64 << n_heads.max(1).ilog2();
         let slope = |heads: u64, number: u64| {
             let exponent = 3_i32.saturating_sub(i32::try_from(heads.ilog2()).unwrap_or(0));
-            let base = (-2_f64.powi(exponent)).exp2() as f32;
+            let base = libm::exp2(-2_f64.powi(exponent)) as f32;
             f64::from(base).powi(i32::try_from(number).unwrap_or(i32::MAX)) as f32
         };
         let first = (1..=power).map(|number| slope(power, number));
