@@ -59,8 +59,8 @@ impl Router {
             }
             Self::Sigmoid { groups, chosen_groups, factor } => {
                 check_positive(wrong, &[("routed_scaling_factor", factor)])?;
-                let size =
-                    count.checked_div(groups).filter(|size| *size >= 2 && count.is_multiple_of(groups));
+                let is_size = |size: &u64| groups == 1 || (*size >= 2 && count.is_multiple_of(groups));
+                let size = count.checked_div(groups).filter(is_size);
                 let Some(size) = size else {
                     let expected = format!("a number that divides {count} experts into groups of at least 2");
                     return Err(wrong("n_group", &groups, expected));
