@@ -59,7 +59,7 @@ def greedy(prompt, **members):
 
 
 def is_clear(wanted):
-    """False for close choices, and if the last bytes are no character: `serve` leaves out those that begin one."""
+    """True if no two tokens were almost equally probable and the text ends with a whole character; `serve` leaves out an unfinished one."""
     return wanted["margin"] >= MARGIN and wanted["text"] is not None and not wanted["text"].endswith("\ufffd")
 
 

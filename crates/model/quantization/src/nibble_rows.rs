@@ -30,7 +30,7 @@ pub(crate) struct NibbleRows<'b, F> {
 /// Codes in a run.
 const RUN: usize = 2 * RUN_BYTES;
 
-/// Returns true if groups of so many columns can be looked up.
+/// Returns true if the numbers of a group with this many columns can be looked up in a table.
 pub(crate) fn is_suited(group: usize) -> bool {
     group == RUN_BYTES || (group > 0 && group.is_multiple_of(RUN))
 }

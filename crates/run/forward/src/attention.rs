@@ -252,9 +252,11 @@ impl<T: Real> Loops<T> for AttentionTile<'_, T> {
                 c_step: BLOCK,
             };
             products.add_to(simd, &mut scores);
+            let mut factor = factor;
             if let Some(bias) = &rules.bias {
                 if bias.kind == Alibi::AfterScale {
                     Scale { x: &mut scores, factor, cap: None }.run(simd);
+                    factor = T::ONE;
                 }
                 bias.add_to(heads, start, BLOCK, &mut scores);
             }
@@ -264,7 +266,6 @@ impl<T: Real> Loops<T> for AttentionTile<'_, T> {
                     Scale { x: &mut scores, factor, cap: Some(cap) }.run(simd);
                     T::ONE
                 }
-                None if rules.bias.as_ref().is_some_and(|bias| bias.kind == Alibi::AfterScale) => T::ONE,
                 None => factor,
             };
             let all = scores.chunks_exact_mut(BLOCK).zip(&mut sums).zip(o.chunks_exact_mut(head_dim));

@@ -97,8 +97,8 @@ impl GenerationPlan {
     /// Reserves what the answers need, and starts them.
     ///
     /// # Errors
-    /// Returns an error if a prompt is empty or has an unknown token, if a prompt with its answer is longer than the context, or if there
-    /// is no room, either now or at all.
+    /// Returns an error if a prompt is empty or has an unknown token, if a prompt with its answer is longer than the context, or if the
+    /// server has too little memory for it, now or even when idle.
     pub(super) fn start(self, state: &ServerState, engine: &TextEngine) -> Result<Generation, Reject> {
         let text = &*engine.model;
         let per_prompt = self.sampling.choices;

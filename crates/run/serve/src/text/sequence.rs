@@ -1,4 +1,4 @@
-//! A text that is being generated: its tokens are chosen, and its client is told about them.
+//! Generation of one text: chooses its tokens, and sends them to its client.
 
 use forward::KvCache;
 use generate::{LogitChanges, Sampler, Tokenizer, log_normalizer, top_candidates};

@@ -22,7 +22,7 @@ impl Index {
     /// Reads the file of each tensor in an index. Its other contents do not matter.
     ///
     /// # Errors
-    /// When it cannot be read, is no index, or names a file in another folder.
+    /// When the file cannot be read, is not an index, or names a file in another folder.
     pub(super) fn read(index: &Location) -> Result<Self> {
         #[derive(Deserialize)]
         struct Document {

@@ -170,7 +170,7 @@ struct DistinctTensors<'t> {
     shapes: Vec<(&'t str, &'t [u64])>,
     /// First file of each tensor.
     files: Vec<usize>,
-    /// Other files of the tensors that are there several times.
+    /// Files with another copy of a tensor, by its name.
     others: HashMap<&'t str, Vec<usize>>,
 }
 
