@@ -14,8 +14,15 @@ use crate::files::{Error, FilesNote, Result};
 /// File name of the tokenizer of Meta's models. The file may be in the parent folder, where several model sizes share it.
 const TOKENIZER: &str = "tokenizer.model";
 /// File names each of which is a complete tokenizer.
-const TOKENIZERS: &[&str] =
-    &[TOKENIZER, "tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"];
+const TOKENIZERS: &[&str] = &[
+    TOKENIZER,
+    "tokenizer.json",
+    "tekken.json",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+];
 /// File names of companions, besides the patterns `tokenizer*.json` and `LICENSE*`.
 const COMPANION_NAMES: &[&str] = &[
     "params.json",

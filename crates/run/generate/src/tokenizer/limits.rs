@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::as_file_error;
 use super::guard::catch_panics;
+use super::json::as_file_error;
 use super::pattern::{self, Patterns};
 use super::work::{self, ModelWork};
 use crate::{Error, Result};

@@ -47,6 +47,9 @@ const END_OF_TURN: &str = "<|eot_id|>";
 /// time.
 const TOKEN_MAX: usize = 512;
 
+/// Bytes of a token, and its rank.
+pub(super) type Rank = (Vec<u8>, u32);
+
 /// Returns true if a file has this format: its first line is base64, a space and a number.
 pub(super) fn is_tiktoken(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -65,15 +68,9 @@ pub(super) struct TiktokenFile {
 pub(super) fn read(file: &str, bytes: &[u8]) -> Result<TiktokenFile> {
     let ranks = read_ranks(file, bytes)?;
     // The names of special tokens have at most this length.
-    let longest = ranks.iter().map(|(token, _)| token.len()).max().unwrap_or(0).max(SPECIAL_MAX);
-    let merges = merge_pairs(&ranks);
-    let text = |token: &[u8]| token.iter().copied().map(byte_character).collect::<String>();
-    let vocab: Vec<(String, u32)> = ranks.iter().map(|(token, rank)| (text(token), *rank)).collect();
-    let merges = merges.into_iter().map(|(left, right)| (text(left), text(right))).collect();
+    let longest = longest(&ranks).max(SPECIAL_MAX);
+    let mut tokenizer = tokenizer_of_ranks(file, &ranks, PATTERN, 0)?;
     catch_panics(file, || {
-        let model = BPE::builder().vocab_and_merges(vocab.into_iter().collect::<Vocab>(), merges);
-        // A piece that is itself a token needs no merges, even if none lead to it.
-        let mut tokenizer = HuggingFace::new(model.ignore_merges(true).build()?);
         let special = (0..SPECIAL_TOKEN_COUNT).map(|at| match NAMED_SPECIAL_TOKENS.get(at) {
             Some(name) => (*name).to_owned(),
             // Reserved names continue at 2.
@@ -85,11 +82,6 @@ pub(super) fn read(file: &str, bytes: &[u8]) -> Result<TiktokenFile> {
             }
         });
         tokenizer.add_special_tokens(special.map(|name| AddedToken::from(name, true)))?;
-        let split =
-            Split::new(SplitPattern::Regex(PATTERN.to_owned()), SplitDelimiterBehavior::Isolated, false)?;
-        let bytes = ByteLevel::new(false, true, false);
-        tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![split.into(), bytes.into()])));
-        tokenizer.with_decoder(Some(bytes));
         let id = |name: &str| tokenizer.token_to_id(name).ok_or("a special token has no number");
         let stops = vec![id(END)?, id(END_OF_MESSAGE)?, id(END_OF_TURN)?];
         let begin = TemplateProcessing::builder()
@@ -101,8 +93,39 @@ pub(super) fn read(file: &str, bytes: &[u8]) -> Result<TiktokenFile> {
     })
 }
 
+/// Returns the length of the longest token, in bytes.
+pub(super) fn longest(ranks: &[Rank]) -> usize {
+    ranks.iter().map(|(token, _)| token.len()).max().unwrap_or(0)
+}
+
+/// Creates the tokenizer of these ranks, whose ids are `offset` larger, without special tokens.
+///
+/// # Errors
+/// Returns an error if the pattern is not understood.
+pub(super) fn tokenizer_of_ranks(
+    file: &str,
+    ranks: &[Rank],
+    pattern: &str,
+    offset: u32,
+) -> Result<HuggingFace> {
+    let text = |token: &[u8]| token.iter().copied().map(byte_character).collect::<String>();
+    let vocab = ranks.iter().map(|(token, rank)| (text(token), rank.saturating_add(offset)));
+    let merges = merge_pairs(ranks).into_iter().map(|(left, right)| (text(left), text(right))).collect();
+    catch_panics(file, || {
+        let model = BPE::builder().vocab_and_merges(vocab.collect::<Vocab>(), merges);
+        // A piece that is itself a token needs no merges, even if none lead to it.
+        let mut tokenizer = HuggingFace::new(model.ignore_merges(true).build()?);
+        let split =
+            Split::new(SplitPattern::Regex(pattern.to_owned()), SplitDelimiterBehavior::Isolated, false)?;
+        let bytes = ByteLevel::new(false, true, false);
+        tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![split.into(), bytes.into()])));
+        tokenizer.with_decoder(Some(bytes));
+        Ok(tokenizer)
+    })
+}
+
 /// Reads the tokens in the order of their ranks, which must be 0, 1, 2 and so on.
-fn read_ranks(file: &str, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u32)>> {
+fn read_ranks(file: &str, bytes: &[u8]) -> Result<Vec<Rank>> {
     let invalid = |line: usize, reason: String| Error::Invalid {
         file: file.to_owned(),
         reason: format!("line {}: {reason}", line.saturating_add(1)),
@@ -127,15 +150,24 @@ fn read_ranks(file: &str, bytes: &[u8]) -> Result<Vec<(Vec<u8>, u32)>> {
         }
         ranks.push((token, rank));
     }
-    let known: HashMap<&[u8], u32> = ranks.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
-    let file = || file.to_owned();
-    if known.len() != ranks.len() {
-        return Err(Error::Invalid { file: file(), reason: "two lines have the same token".to_owned() });
-    }
-    if let Some(byte) = (0..=u8::MAX).find(|byte| !known.contains_key([*byte].as_slice())) {
-        return Err(Error::Invalid { file: file(), reason: format!("no token stands for the byte {byte}") });
-    }
+    check_ranks(file, &ranks)?;
     Ok(ranks)
+}
+
+/// Returns an error if two tokens are the same, a token is too long, or a byte has none.
+pub(super) fn check_ranks(file: &str, ranks: &[Rank]) -> Result<()> {
+    let known: HashMap<&[u8], u32> = ranks.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
+    let invalid = |reason: String| Err(Error::Invalid { file: file.to_owned(), reason });
+    if known.len() != ranks.len() {
+        return invalid("two tokens are the same".to_owned());
+    }
+    if longest(ranks) > TOKEN_MAX {
+        return invalid(format!("a token has {} bytes, expected at most {TOKEN_MAX}", longest(ranks)));
+    }
+    match (0..=u8::MAX).find(|byte| !known.contains_key([*byte].as_slice())) {
+        Some(byte) => invalid(format!("no token stands for the byte {byte}")),
+        None => Ok(()),
+    }
 }
 
 fn parse_token_line(line: &str) -> Option<(Vec<u8>, u32)> {
@@ -145,7 +177,7 @@ fn parse_token_line(line: &str) -> Option<(Vec<u8>, u32)> {
 
 /// Returns the pairs of tokens that merge into another token, ordered by the rank of the result, then of the left and the
 /// right token.
-fn merge_pairs(ranks: &[(Vec<u8>, u32)]) -> Vec<(&[u8], &[u8])> {
+fn merge_pairs(ranks: &[Rank]) -> Vec<(&[u8], &[u8])> {
     let known: HashMap<&[u8], u32> = ranks.iter().map(|(token, rank)| (token.as_slice(), *rank)).collect();
     let mut merges = Vec::new();
     for (token, _) in ranks {

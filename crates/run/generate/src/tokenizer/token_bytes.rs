@@ -1,10 +1,10 @@
 //! The bytes of a single token, which may be a part of a character.
 
-use super::Tokenizer;
+use super::json::JsonTokenizer;
 
-impl Tokenizer {
+impl JsonTokenizer {
     /// Returns the bytes that a token stands for in a text, with its first space; empty if the vocabulary has no such token.
-    pub fn token_bytes(&self, token: u32) -> Vec<u8> {
+    pub(super) fn token_bytes(&self, token: u32) -> Vec<u8> {
         let Some(piece) = self.inner.id_to_token(token) else { return Vec::new() };
         if self.inner.get_added_vocabulary().get_added_tokens_decoder().contains_key(&token) {
             return piece.into_bytes();
@@ -14,9 +14,8 @@ impl Tokenizer {
         {
             return vec![byte];
         }
-        let is_byte_level = serde_json::to_string(&self.inner.get_decoder())
-            .is_ok_and(|decoder| decoder.contains("\"ByteLevel\""));
-        let bytes = piece.chars().map(byte_of_char).collect::<Option<Vec<u8>>>().filter(|_| is_byte_level);
+        let bytes = piece.chars().map(byte_of_char).collect::<Option<Vec<u8>>>();
+        let bytes = bytes.filter(|_| self.is_byte_level);
         bytes.unwrap_or_else(|| piece.replace('▁', " ").into_bytes())
     }
 }

@@ -50,8 +50,16 @@ fn what_is_not_a_tokenizer_is_an_error() {
     }
     let deep = [b"{\"model\":".to_vec(), b"[".repeat(1_000_000)].concat();
     assert!(matches!(Tokenizer::from_file("tokenizer.json", &deep), Err(Error::Invalid { .. })));
-    let model = Tokenizer::from_file("tokenizer.model", b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02");
-    assert!(matches!(model, Err(Error::Unsupported { reason: "a SentencePiece model", .. })));
+    let model: &[u8] = b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02";
+    assert!(Tokenizer::from_file("tokenizer.model", model).is_ok());
+    for len in 0..model.len() {
+        let cut = Tokenizer::from_file("tokenizer.model", model.get(..len).unwrap_or_default());
+        assert!(matches!(cut, Err(Error::Invalid { .. })), "{len}");
+    }
+    let words = [model, b"\x12\x02\x18\x03"].concat();
+    assert!(matches!(Tokenizer::from_file("tokenizer.model", &words), Err(Error::Unsupported { .. })));
+    let other = Tokenizer::from_file("sentencepiece.bpe.model", model);
+    assert!(matches!(other, Err(Error::Unsupported { .. })));
     assert!(matches!(Tokenizer::from_file("vocab.json", b"{}"), Err(Error::Unsupported { .. })));
     let mut none = |_: &str| Ok::<_, Error>(None);
     assert_eq!(Tokenizer::from_files(&mut none).expect_err("no file"), Error::NoTokenizer);
