@@ -117,12 +117,44 @@ def test_errors_are_the_clients_classes(server, client):
     assert (error["class"], error["code"]) == ("BadRequestError", "context_length_exceeded") and "4096" in error["message"]
     for route, body, param in [
         ("completions", greedy("a", suffix="b"), "suffix"), ("completions", greedy("a", best_of=2), "best_of"),
-        ("chat", chat | {"response_format": {"type": "json_object"}}, "response_format"), ("chat", chat | {"temperature": 3}, "temperature"),
+        ("chat", chat | {"response_format": {"type": "xml"}}, "response_format"), ("chat", chat | wanted({"type": "nonsense"}), "response_format"),
+        ("chat", chat | wanted({"$ref": "#/nowhere"}), "response_format"), ("chat", chat | {"temperature": 3}, "temperature"),
         ("chat", chat | {"tool_choice": "required"}, "tool_choice"), ("responses", {"model": "m", "input": "a", "store": True}, "store"),
         ("responses", {"model": "m", "input": "a", "previous_response_id": "r"}, "previous_response_id"),
     ]:
         error = refused(route, **body)
         assert (error["class"], error["param"]) == ("BadRequestError", param), error
+
+
+def wanted(schema):
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "strict": True, "schema": schema}}}
+
+
+PERSON = {
+    "type": "object", "additionalProperties": False, "required": ["name", "age", "tags", "kind"],
+    "properties": {
+        "name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}, "maxItems": 3}, "kind": {"enum": ["a", "从前", 3, None]},
+    },
+    "$defs": {"tag": {"type": "string", "pattern": "^[a-z]{1,5}$"}},
+}
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 1.5, "seed": 3, "n": 4}, {"temperature": 1, "logprobs": True}])
+def test_answers_follow_a_schema(server, client, sampling):
+    """A random model writes anything that is allowed, for as long as it is."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 400, **wanted(PERSON), **sampling}
+    for choice in client.ask("chat", url=server.url, body=body)["choices"]:
+        person = json.loads(choice["message"]["content"])
+        assert choice["finish_reason"] == "stop" and list(person) == ["name", "age", "tags", "kind"], person
+        assert len(person["name"]) <= 12 and 0 <= person["age"] <= 150 and person["kind"] in ["a", "从前", 3, None]
+        assert len(person["tags"]) <= 3 and all(re.fullmatch("[a-z]{1,5}", tag) for tag in person["tags"])
+    if sampling == {"temperature": 0}:
+        chunks = client.ask("chat_stream", url=server.url, body=body)
+        assert "".join(chunk["choices"][0]["delta"]["content"] or "" for chunk in chunks) == choice["message"]["content"]
+        form = {"format": {"type": "json_schema", "name": "s", "schema": PERSON}}
+        response = client.ask("response", url=server.url, body={"model": "m", "input": "Hello", "temperature": 0, "max_output_tokens": 400, "text": form})
+        assert list(json.loads(response["output_text"])) == list(person) and response["status"] == "completed"
 
 
 def test_a_key_is_needed_and_never_logged(model, client, tmp_path):

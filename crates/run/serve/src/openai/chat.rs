@@ -5,18 +5,18 @@ use std::sync::Arc;
 use chat_template::{Conversation, Message};
 use hyper::http::request::Parts;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::common::{CommonFields, TOP_MAX, new_id, now, out_of_range};
 use super::fields::fields;
 use super::form::{AnswerForm, EventWriter, Read, read, respond};
 use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, UsageMember, find_model, required};
 use super::logprobs::ChatLogprobs;
-use crate::answer::{RouteResult, json};
+use crate::answer::{self, RouteResult};
 use crate::body::Upload;
 use crate::reject::Reject;
 use crate::state::ServerState;
-use crate::text::{Finish, TextEvent, TextModel, TokenScore};
+use crate::text::{AnswerGrammar, Finish, TextEvent, TextModel, TokenScore};
 
 fields! {
     /// Body of a request.
@@ -29,7 +29,7 @@ fields! {
         tools: Vec<Value>,
         tool_choice: ToolChoice,
         parallel_tool_calls: bool,
-        response_format: TextFormat,
+        response_format: ResponseFormat,
         chat_template_kwargs: Map<String, Value>,
         store: bool,
     }
@@ -44,11 +44,41 @@ pub(super) enum ToolChoice {
     None,
 }
 
-/// Form of an answer, which is a text.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
-pub(super) enum TextFormat {
-    Text {},
+/// Form of an answer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum ResponseFormat {
+    Text,
+    JsonObject,
+    /// Chats have the schema in an object of its own.
+    JsonSchema {
+        json_schema: Option<JsonSchema>,
+        schema: Option<Value>,
+    },
+}
+
+/// Object with a schema, its name and its description.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct JsonSchema {
+    schema: Option<Value>,
+}
+
+impl ResponseFormat {
+    /// Returns the grammar of the answers to the request whose member `param` has this form; `None` for any text.
+    ///
+    /// # Errors
+    /// Returns an error if the schema cannot be used.
+    pub(super) fn grammar(self, text: &TextModel, param: &str) -> Result<Option<AnswerGrammar>, Reject> {
+        let schema = match self {
+            Self::Text => return Ok(None),
+            Self::JsonObject => None,
+            Self::JsonSchema { json_schema, schema } => json_schema.and_then(|inner| inner.schema).or(schema),
+        };
+        let schema = schema.unwrap_or_else(|| json!({"type": "object"}));
+        let made = text.grammars().map_err(str::to_owned).and_then(|grammars| grammars.json(schema));
+        let refuse = |error: String| Reject::param(param, format!("the schema cannot be used: {error}"));
+        made.map(Some).map_err(refuse)
+    }
 }
 
 /// Answers a request for chats.
@@ -93,7 +123,9 @@ fn plan(
         includes_usage: sampling.includes_usage,
         started: vec![false; sampling.choices],
     };
-    Ok((GenerationPlan { prompts, max_tokens, max_tokens_param, sampling, scores }, form))
+    let grammar = request.response_format.map(|format| format.grammar(text, "response_format"));
+    let grammar = grammar.transpose()?.flatten();
+    Ok((GenerationPlan { prompts, max_tokens, max_tokens_param, sampling, scores, grammar }, form))
 }
 
 /// Returns the prompt of a conversation, which is the member `param` of a request.
@@ -214,7 +246,7 @@ impl AnswerForm for ChatForm {
             finish_reason: answer.finish,
         };
         let choices = answers.into_iter().enumerate().map(choice).collect();
-        json(&self.body("chat.completion", choices, Some(UsageMember(Some(usage)))))
+        answer::json(&self.body("chat.completion", choices, Some(UsageMember(Some(usage)))))
     }
 
     fn event(&mut self, event: TextEvent, out: &mut EventWriter) {

@@ -80,7 +80,17 @@ fn plan(
         includes_usage: sampling.includes_usage,
     };
     let max_tokens = Some(request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS));
-    Ok((GenerationPlan { prompts, max_tokens, max_tokens_param: "max_tokens", sampling, scores }, form))
+    Ok((
+        GenerationPlan {
+            prompts,
+            max_tokens,
+            max_tokens_param: "max_tokens",
+            sampling,
+            scores,
+            grammar: None,
+        },
+        form,
+    ))
 }
 
 /// Form of the answers to a request.

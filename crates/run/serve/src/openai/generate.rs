@@ -90,7 +90,17 @@ fn plan(
     let tokens = encode(text, &required("text_input", request.text_input)?)?;
     let prompts = vec![PromptPlan { tokens, echo: None }];
     let max_tokens = Some(parameters.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS));
-    Ok((GenerationPlan { prompts, max_tokens, max_tokens_param: "max_tokens", sampling, scores: None }, form))
+    Ok((
+        GenerationPlan {
+            prompts,
+            max_tokens,
+            max_tokens_param: "max_tokens",
+            sampling,
+            scores: None,
+            grammar: None,
+        },
+        form,
+    ))
 }
 
 /// Form of the answers to a request.

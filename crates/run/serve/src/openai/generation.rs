@@ -11,7 +11,9 @@ use crate::reject::Reject;
 use crate::route::ModelTarget;
 use crate::served_model::ServedModel;
 use crate::state::ServerState;
-use crate::text::{ChoiceOptions, Finish, PromptRequest, TextEngine, TextEvent, TextModel, TokenScore};
+use crate::text::{
+    AnswerGrammar, ChoiceOptions, Finish, PromptRequest, TextEngine, TextEvent, TextModel, TokenScore,
+};
 
 /// Prompts of a request, and what is asked about them.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(super) struct GenerationPlan {
     pub(super) sampling: Sampling,
     /// Number of most probable tokens to return with each token; `None` for no scores.
     pub(super) scores: Option<usize>,
+    /// What an answer may be; `None` for any text.
+    pub(super) grammar: Option<AnswerGrammar>,
 }
 
 /// Prompt, and its text if the answer begins with it.
@@ -155,6 +159,7 @@ impl GenerationPlan {
                 changes: self.sampling.changes.clone(),
                 stops: self.sampling.stops.clone(),
                 scores: self.scores,
+                grammar: self.grammar.clone(),
                 choices,
                 events: sender.clone(),
             });

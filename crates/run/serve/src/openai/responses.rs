@@ -7,7 +7,7 @@ use hyper::http::request::Parts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::chat::{TextFormat, ToolChoice, conversation_prompt};
+use super::chat::{ResponseFormat, ToolChoice, conversation_prompt};
 use super::common::{CommonFields, new_id, now};
 use super::error::ErrorBody;
 use super::fields::fields;
@@ -40,8 +40,7 @@ fields! {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextOptions {
-    #[serde(rename = "format", default)]
-    _format: Option<TextFormat>,
+    format: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -135,6 +134,11 @@ fn plan(
     if sampling.choices != 1 {
         return Err(Reject::param("n", "a response is one answer"));
     }
+    let format = request.text.and_then(|options| options.format).unwrap_or(json!({"type": "text"}));
+    let parsed = serde_json::from_value::<ResponseFormat>(format.clone());
+    let parsed =
+        parsed.map_err(|error| Reject::param("text", format!("the format is not known: {error}")))?;
+    let grammar = parsed.grammar(text, "text")?;
     let fixed = json!({
         "instructions": request.instructions,
         "max_output_tokens": request.max_output_tokens,
@@ -144,7 +148,7 @@ fn plan(
         "top_p": sampling.top_p,
         "tools": request.tools.clone().unwrap_or_default(),
         "tool_choice": if request.tool_choice == Some(ToolChoice::None) { "none" } else { "auto" },
-        "text": {"format": {"type": "text"}},
+        "text": {"format": format},
         "truncation": "disabled",
         "background": false,
         "store": false,
@@ -168,10 +172,15 @@ fn plan(
         text: String::new(),
         finish: None,
     };
-    Ok((
-        GenerationPlan { prompts, max_tokens, max_tokens_param: "max_output_tokens", sampling, scores: None },
-        form,
-    ))
+    let plan = GenerationPlan {
+        prompts,
+        max_tokens,
+        max_tokens_param: "max_output_tokens",
+        sampling,
+        scores: None,
+        grammar,
+    };
+    Ok((plan, form))
 }
 
 /// Form of the response to a request.

@@ -2,12 +2,13 @@
 
 mod engine;
 mod event;
+mod grammar;
 mod output;
 mod prompt;
 mod request;
 mod sequence;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use chat_template::ChatTemplate;
 use forward::ForwardModel;
@@ -18,6 +19,7 @@ use crate::options::{DEFAULT_MAX_POSITIONS, RequestLimits};
 
 pub(crate) use engine::{Place, TextEngine};
 pub(crate) use event::{Finish, TextEvent, TokenScore};
+pub(crate) use grammar::{AnswerGrammar, GrammarFactory};
 pub(crate) use request::{ChoiceOptions, PromptRequest};
 
 /// Largest document with chat templates, in bytes.
@@ -38,6 +40,8 @@ pub struct TextModel {
     pub(crate) template: Result<Option<ChatTemplate>, String>,
     /// Tokens that end a text.
     pub(crate) stops: Vec<u32>,
+    /// Makes grammars for answers, from the first request for one on.
+    grammars: OnceLock<Result<GrammarFactory, String>>,
     /// Most tokens of a prompt with its answer.
     pub(crate) positions: usize,
     /// Most bytes of the keys and values of one request.
@@ -60,7 +64,15 @@ impl TextModel {
         let mut read = |name: &str| runnable.misc(name, TEMPLATES_MAX);
         let template =
             ChatTemplate::from_documents::<byte_source::Error>(&mut read).map_err(|error| error.to_string());
-        Some(Self { forward: forward.clone(), tokenizer, template, stops, positions, memory: limits.memory })
+        Some(Self {
+            forward: forward.clone(),
+            tokenizer,
+            template,
+            stops,
+            grammars: OnceLock::new(),
+            positions,
+            memory: limits.memory,
+        })
     }
 
     /// Returns the most tokens of a prompt with its answer: the model's positions, if the keys and values of as many fit in memory.
@@ -68,6 +80,14 @@ impl TextModel {
         let fits =
             self.memory.checked_div(self.cache_bytes(BLOCK)).unwrap_or(usize::MAX).saturating_mul(BLOCK);
         self.positions.min(fits)
+    }
+
+    /// Returns what makes grammars for answers.
+    ///
+    /// # Errors
+    /// Returns an error if the tokens of the model cannot be used.
+    pub(crate) fn grammars(&self) -> Result<&GrammarFactory, &str> {
+        self.grammars.get_or_init(|| GrammarFactory::new(self)).as_ref().map_err(String::as_str)
     }
 
     /// Returns the bytes of the keys and values of a sequence of this many tokens.

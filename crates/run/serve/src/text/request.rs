@@ -5,7 +5,7 @@ use std::sync::Arc;
 use generate::{LogitChanges, TokenChoice};
 use tokio::sync::mpsc;
 
-use super::{Place, TextEvent};
+use super::{AnswerGrammar, Place, TextEvent};
 use crate::budget::Charge;
 
 /// One way in which a prompt is continued.
@@ -27,6 +27,8 @@ pub(crate) struct PromptRequest {
     pub(crate) max_tokens: usize,
     pub(crate) changes: LogitChanges,
     pub(crate) stops: Vec<String>,
+    /// What an answer may be; `None` for any text.
+    pub(crate) grammar: Option<AnswerGrammar>,
     /// Number of most probable tokens to return with each token; `None` for no scores.
     pub(crate) scores: Option<usize>,
     pub(crate) choices: Vec<ChoiceOptions>,

@@ -5,7 +5,7 @@ use generate::{LogitChanges, Sampler, Tokenizer, log_normalizer, top_candidates}
 
 use super::output::{ShownText, TextOutput};
 use super::request::{ChoiceOptions, PromptRequest};
-use super::{Finish, TextEvent, TextModel, TokenScore};
+use super::{AnswerGrammar, Finish, TextEvent, TextModel, TokenScore};
 
 /// Text that grows by a token at a time.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub(super) struct Sequence<'t> {
     max_tokens: usize,
     sampler: Sampler,
     changes: LogitChanges,
+    grammar: Option<AnswerGrammar>,
     scores: Option<usize>,
     output: Option<TextOutput<'t>>,
     events: tokio::sync::mpsc::Sender<TextEvent>,
@@ -43,6 +44,7 @@ impl<'t> Sequence<'t> {
             max_tokens: request.max_tokens,
             sampler: Sampler::new(options.choice)?,
             changes: request.changes.clone(),
+            grammar: request.grammar.clone(),
             scores: request.scores,
             output: Some(output),
             events: request.events.clone(),
@@ -69,46 +71,58 @@ impl<'t> Sequence<'t> {
         match self.try_choose(text, logits) {
             Ok(goes_on) => goes_on,
             Err(error) => {
-                self.fail(error.to_string());
+                self.fail(error);
                 false
             }
         }
     }
 
-    fn try_choose(&mut self, text: &TextModel, logits: &mut [f32]) -> generate::Result<bool> {
+    fn try_choose(&mut self, text: &TextModel, logits: &mut [f32]) -> Result<bool, String> {
         if self.max_tokens == 0 {
             return self.finish(Finish::Length);
         }
         // Scores are those of the model, not of what the request makes of them.
         let raw = self.scores.map(|_| logits.to_vec());
         self.changes.apply(logits);
-        let token = self.sampler.next(logits)?;
+        if let Some(grammar) = &mut self.grammar
+            && !grammar.mask(logits)?
+        {
+            return self.finish(Finish::Stop);
+        }
+        let token = self.sampler.next(logits).map_err(|error| error.to_string())?;
         if text.stops.contains(&token) {
             return self.finish(Finish::Stop);
         }
+        let is_complete = self.grammar.as_mut().map_or(Ok(false), |grammar| grammar.push(token))?;
         self.count = self.count.saturating_add(1);
         self.changes.count(token);
         self.last = token;
         let score = match (self.scores, &raw) {
             (Some(top), Some(raw)) => {
-                Some(Scorer::new(&text.tokenizer, raw, top)?.score(&text.tokenizer, token, 0))
+                let scorer = Scorer::new(&text.tokenizer, raw, top).map_err(|error| error.to_string())?;
+                Some(scorer.score(&text.tokenizer, token, 0))
             }
             _ => None,
         };
         let Some(output) = &mut self.output else { return Ok(false) };
-        let ShownText { text, scores, is_stopped } = output.push(token, score)?;
+        let shown = output.push(token, score).map_err(|error| error.to_string())?;
+        let ShownText { text, scores, is_stopped } = shown;
         self.send_text(text, scores);
         if is_stopped {
             self.send_end(Finish::Stop);
             return Ok(false);
         }
+        if is_complete {
+            return self.finish(Finish::Stop);
+        }
         if self.count >= self.max_tokens { self.finish(Finish::Length) } else { Ok(true) }
     }
 
     /// Ends the text, unless what was held back has a stop.
-    fn finish(&mut self, finish: Finish) -> generate::Result<bool> {
+    fn finish(&mut self, finish: Finish) -> Result<bool, String> {
         if let Some(output) = self.output.take() {
-            let ShownText { text, scores, is_stopped } = output.finish()?;
+            let shown = output.finish().map_err(|error| error.to_string())?;
+            let ShownText { text, scores, is_stopped } = shown;
             self.send_text(text, scores);
             self.send_end(if is_stopped { Finish::Stop } else { finish });
         }
