@@ -170,6 +170,29 @@
 //! # }
 //! ```
 //!
+//! With a tokenizer next to it or in it, a model takes and returns texts, and answers conversations ([`TextModel`]):
+//!
+//! ```no_run
+//! # #[cfg(feature = "tokenizer")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::ops::ControlFlow;
+//! use torch2carton::{AnswerOptions, Conversation, run};
+//!
+//! let model = run("llama.carton").open_text(&())?;
+//! println!("{:?}", model.encode("Once upon a time")?);
+//! let conversation: Conversation = serde_json::from_str(r#"[{"role": "user", "content": "Hello!"}]"#)?;
+//! let mut show = |text: &str| {
+//!     print!("{text}");
+//!     Ok(ControlFlow::Continue(()))
+//! };
+//! let answer = model.chat(&conversation, &AnswerOptions::default(), &mut show, &())?;
+//! println!("{} tokens", answer.tokens.len());
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "tokenizer"))]
+//! # fn main() {}
+//! ```
+//!
 //! Every call returns an [`Error`], whose [`kind`](Error::kind) says what it means for the caller:
 //!
 //! ```
@@ -205,6 +228,8 @@ mod report;
 mod run;
 mod scan;
 mod shrink;
+#[cfg(feature = "tokenizer")]
+mod text_model;
 mod trace;
 mod verify;
 
@@ -223,6 +248,8 @@ pub use scan::{Scan, ScanReport, scan};
 #[cfg(feature = "download")]
 pub use shrink::{Resolve, resolve};
 pub use shrink::{Shrink, shrink};
+#[cfg(feature = "tokenizer")]
+pub use text_model::{Answer, AnswerOptions, OnText, TextModel};
 pub use trace::{Trace, trace};
 pub use verify::{Verify, verify};
 
@@ -265,6 +292,8 @@ pub use runtime::{
 pub use tensor::{CompoundKind, CompoundTensor, Dtype, Gathered, Storage, Tensor, TensorEntry, Tensors};
 pub use torch_import::{CONTAINERS, ContainerContents, ContainerFormat, containers, register_container};
 
+#[cfg(feature = "tokenizer")]
+pub use chat_template::{Conversation, Message};
 /// Tokenizers, sampling of the next token, and text generation.
 pub use generate as text;
 /// Files at addresses.

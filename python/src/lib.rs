@@ -12,6 +12,7 @@ mod opened;
 mod run;
 mod storage;
 mod tensor;
+mod text_model;
 mod unmapped_file;
 mod verbs;
 mod views;
@@ -35,6 +36,8 @@ mod _native {
     use crate::storage::Storage;
     #[pymodule_export]
     use crate::tensor::Tensor;
+    #[pymodule_export]
+    use crate::text_model::TextModel;
     #[pymodule_export]
     use crate::verbs::{
         TraceLines, check, convert, diff, digest, inspect, main, scan, trace, verify, verify_statement,

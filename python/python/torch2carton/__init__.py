@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from ._views import report as report
     from ._run import Generation as Generation
     from ._run import run as run
+    from ._text import Answer as Answer
+    from ._text import TextModel as TextModel
     from .torch import load_file as load_file
     from .torch import save as save
     from .torch import save_file as save_file
@@ -80,6 +82,7 @@ _MODULES = {
     "_open": ("Carton", "Checkpoint", "open"),
     "_tensor": ("Tensor",),
     "_run": ("Generation", "run"),
+    "_text": ("Answer", "TextModel"),
     "_safe_open": ("safe_open",),
     "_serialize": ("TensorSpec", "deserialize", "serialize", "serialize_file"),
     "_verbs": (
@@ -92,9 +95,9 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "CancelledError", "Carton", "ChangedError", "Checkpoint", "Completeness", "Conversion", "DamagedError", "Difference", "Error",
+    "Answer", "CancelledError", "Carton", "ChangedError", "Checkpoint", "Completeness", "Conversion", "DamagedError", "Difference", "Error",
     "Generation", "Global", "Histogram", "InputError", "Inspection", "InternalError", "IoError", "MissingPackageError",
-    "NotFoundError", "Object", "OptionError", "Page", "SafetensorError", "Scan", "Statistics", "Step", "Tensor", "TensorSpec",
+    "NotFoundError", "Object", "OptionError", "Page", "SafetensorError", "Scan", "Statistics", "Step", "Tensor", "TensorSpec", "TextModel",
     "UnsupportedError", "Verification", "__version__", "check", "convert", "deserialize", "diff", "digest", "inspect", "load", "load_file",
     "open", "report", "run", "safe_open", "save", "save_file", "scan", "serialize", "serialize_file", "trace", "verify",
 ]

@@ -40,6 +40,9 @@ pub enum Error {
     /// A conversation without messages.
     #[error("the conversation has no messages")]
     NoMessages,
+    /// A model without a format for conversations.
+    #[error("the model has no chat template")]
+    NoTemplate,
     /// An error that the template raised, in its own words.
     #[error("the chat template refuses the conversation: {message} (line {line} of `{file}`)")]
     Raised { file: String, line: usize, message: String },
@@ -63,7 +66,7 @@ pub enum Error {
 
 details! {
     Error {
-        Input: NoMessages, Raised, Failed, NoThread;
+        Input: NoMessages, NoTemplate, Raised, Failed, NoThread;
         Unsupported: LongTemplate, ComplexTemplate, Syntax, NoDefault, Work;
         Damaged: Invalid;
     }
