@@ -7,7 +7,7 @@ use byte_source::{Location, Observer};
 use carton_format::Carton;
 use decoder::Detected;
 use open::files::ShardPolicy;
-use open::{Context, Model, OpenOptions};
+use open::{Context, Dequantize, Model, OpenOptions, Step, TargetLayout, Translate};
 use runtime::{Runnable, RunnableOptions, SelfTestOptions, SelfTestReport};
 use tensor::Tensor;
 
@@ -108,13 +108,27 @@ pub(crate) fn is_checkpoint(error: &Error) -> bool {
     matches!(error.detail(), Some(carton_tools::Problem::IsCheckpoint { .. }))
 }
 
+/// Returns the names and contents of the documents in a checkpoint.
+#[cfg(feature = "tokenizer")]
+pub(crate) fn checkpoint_documents(path: &Path, observer: &dyn Observer) -> Result<Vec<(String, Vec<u8>)>> {
+    let reading = OpenOptions::reading(vec![path.to_owned().into()], ShardPolicy::RequireAll);
+    Ok(open::documents_in(&Model::open(&reading, observer)?.checkpoint))
+}
+
 fn open_checkpoint(path: &Path, options: &RunnableOptions, observer: &dyn Observer) -> Result<Runnable> {
     let reading = OpenOptions::reading(vec![path.to_owned().into()], ShardPolicy::RequireAll);
     let mut model = Model::open(&reading, observer)?;
-    model.apply(&[], &Context::new(observer))?;
+    let steps: Vec<Box<dyn Step>> = match model.format() {
+        "gguf" => vec![
+            Box::new(Dequantize::new(Vec::new(), true)),
+            Box::new(Translate::new(TargetLayout::HuggingFace)),
+        ],
+        _ => Vec::new(),
+    };
+    model.apply(&steps, &Context::new(observer))?;
     let sources = Arc::clone(&model.sources);
     let failed = |error| open::in_checkpoint(error, &sources);
-    let documents = open::decoder_options(decoder::Overrides::default(), true, &sources)?;
+    let documents = model.decoder_options(decoder::Overrides::default(), true)?;
     let decoder = match decoder::detect(model.tensors(), &documents).map_err(failed)? {
         Detected::Model(decoder) => decoder,
         Detected::Weights { no_model_reason: why, .. } => {
@@ -122,5 +136,6 @@ fn open_checkpoint(path: &Path, options: &RunnableOptions, observer: &dyn Observ
         }
     };
     let containers = std::mem::take(&mut model.containers);
-    Runnable::from_decoder(path, &decoder, model.tensors().clone(), containers, options).map_err(failed)
+    let own = std::mem::take(&mut model.key_documents);
+    Runnable::from_decoder(path, &decoder, model.tensors().clone(), own, containers, options).map_err(failed)
 }

@@ -10,10 +10,15 @@ import models
 import pytest
 from conftest import worker_fixture
 from program import hashes, refuse, succeed
+from test_run import TEXTS
+from test_sentencepiece import LLAMA
 
 converter = worker_fixture("CONVERTER", "converter_worker.py")
+reference = worker_fixture("NEWEST", "run_worker.py")
+pieces = worker_fixture("CONVERTER", "sentencepiece_worker.py")
 TYPES = {"auto": "auto", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "q8_0": "q8_0"}
 PRE = "llama-bpe"
+QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 # What the converter does not convert: soft caps that are null, norms of each head, layers without experts.
 REFUSED = ["gemma2 no caps", "stablelm parallel", "qwen3_moe dense", "ministral"]
 WRITTEN = ["llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3", "granite", "olmo2", "smollm3",
@@ -257,3 +262,31 @@ def test_blocks_get_names_as_numbers(converter, tmp_path):
     succeed(path, "--names", "hf", "--dequantize", "-o", tmp_path / "a", "--to", "safetensors")
     found, expected = hashes(tmp_path / "a"), hashes(folder)
     assert {name: row["shape"] for name, row in found.items()} == {name: row["shape"] for name, row in expected.items()}
+
+
+@pytest.mark.parametrize("kind, pre", [("byte level", "llama-bpe"), ("gpt2", "qwen2"), ("pieces", None)])
+def test_a_file_answers_texts_as_the_folder_does(kind, pre, reference, pieces, tmp_path):
+    """The tokens of texts, the answers, and those of what the way back writes."""
+    folder, back, path = tmp_path / "m", tmp_path / "back", tmp_path / "m.gguf"
+    folder.mkdir()
+    reference.ask("make", folder=str(folder), kind="byte level" if kind == "pieces" else kind, model_type="llama", seed=2)
+    if kind == "pieces":
+        for document in ["tokenizer.json", "tokenizer_config.json"]:
+            (folder / document).unlink(missing_ok=True)
+        pieces.ask("train", path=str(folder / "tokenizer.model"), settings=LLAMA)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"bos_token_id": 0 if kind == "byte level" else 1, "eos_token_id": 1}))
+    if kind == "gpt2":
+        # How Qwen 2 splits a text.
+        file = json.loads((folder / "tokenizer.json").read_text())
+        split = {"type": "Split", "pattern": {"Regex": QWEN}, "behavior": "Isolated", "invert": False}
+        bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+        file["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, bytes_]}
+        (folder / "tokenizer.json").write_text(json.dumps(file))
+    succeed(folder, "-o", path, "--dtype", "float32", *(["--pre-tokenizer", pre] if pre else []))
+    succeed(path, "--names", "hf", "--to", "safetensors", "-o", f"{back}/")
+    assert "whole" in succeed("check", path).stdout
+    for text in [text for text in TEXTS if text]:
+        answers = [json.loads(succeed("run", "--json", model, "--max-tokens", 8, "--", text).stdout) for model in (folder, path, back)]
+        assert answers[0]["prompt_tokens"] == answers[1]["prompt_tokens"] == answers[2]["prompt_tokens"], text
+        assert answers[0]["text"] == answers[1]["text"] == answers[2]["text"], text

@@ -351,18 +351,52 @@ fn a_chat_template_and_an_end_at_once_are_noted() {
     }
 }
 
+/// A `SentencePiece` model of these pieces: texts, scores and types.
+fn sentencepiece_model(pieces: &[(&str, f32, u8)]) -> Vec<u8> {
+    let mut model = Vec::new();
+    for (text, score, kind) in pieces {
+        let len = u8::try_from(text.len()).expect("a short text");
+        let piece = [&[10, len], text.as_bytes(), &[21], &score.to_le_bytes(), &[24, *kind]].concat();
+        model.extend([10, u8::try_from(piece.len()).expect("a short piece")]);
+        model.extend(piece);
+    }
+    // Byte-pair encoding.
+    model.extend([18, 2, 24, 2]);
+    model
+}
+
 #[test]
-fn a_tokenizer_that_is_not_read_is_noted_at_conversion() {
+fn a_sentencepiece_model_is_a_tokenizer() {
     let scratch = scratch();
     let root = scratch.path();
     test_support::tiny_llama::write(root).expect("a temporary folder");
-    let convert = || ok(root, &["consolidated.00.pth", "--force", "-o", "x.carton"]);
-    let note = "note: tokenizer.model is a SentencePiece model, which is kept, and not read here: the carton takes token ids, and no \
-                text; a tokenizer.json, which `transformers` saves, is read, and `run --tokens` takes ids\n";
-    write(root.join("tokenizer.model"), b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02");
-    assert!(convert().contains(note), "{}", convert());
-    write(root.join("tokenizer.model"), "IQ== 0\nIg== 1\n");
-    assert!(!convert().contains("SentencePiece"), "{}", convert());
+    let pieces = [
+        ("<unk>", 0.0, 2),
+        ("<s>", 0.0, 3),
+        ("</s>", 0.0, 3),
+        ("▁a", -1.0, 1),
+        ("bc", -2.0, 1),
+        ("a", -3.0, 1),
+        ("b", -4.0, 1),
+        ("c", -5.0, 1),
+        ("▁", -6.0, 1),
+        ("<x>", 0.0, 4),
+    ];
+    write(root.join("tokenizer.model"), sentencepiece_model(&pieces));
+    ok(root, &["consolidated.00.pth", "-q", "-o", "x.carton"]);
+    let prompt = |text: &str, arguments: &[&str]| {
+        let report =
+            ok(root, &[&["run", "--json", "-n", "1", "x.carton"], arguments, &["--", text]].concat());
+        serde_json::from_str::<Value>(&report).expect("JSON")["prompt_tokens"].clone()
+    };
+    assert_eq!(prompt(" abc  a", &[]), json!([1, 3, 4, 3]));
+    assert_eq!(prompt("<x>z<s>", &[]), json!([1, 8, 9, 0]), "a control piece in a text is a text");
+    write(
+        root.join("tokenizer_config.json"),
+        r#"{"add_bos_token": false, "added_tokens_decoder": {"20": {"content": "bb"}}}"#,
+    );
+    ok(root, &["consolidated.00.pth", "-q", "--force", "-o", "x.carton"]);
+    assert_eq!(prompt("abba", &[]), json!([3, 20, 3]));
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub fn default_modules(
     });
     let converted = usual.filter_map(move |(options, errors)| {
         let given = Overrides::default();
-        convert_to_module(&options, errors, &model.sources, shards, given, model.tensors()).ok()
+        convert_to_module(&options, errors, model, shards, given, model.tensors()).ok()
     });
     Box::new(scripts.chain(converted))
 }

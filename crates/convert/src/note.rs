@@ -59,11 +59,6 @@ pub enum Note {
         /// Names of what is missing, such as `config.json`.
         names: Vec<&'static str>,
     },
-    /// The tokenizer of a model is kept, and of a kind that is not read here.
-    SentencePiece {
-        /// Name of the file.
-        name: String,
-    },
     /// Entries of the input's metadata are not true of the output.
     MetadataLeftOut { keys: Vec<String> },
     /// A model in Meta's layout has no `tokenizer.model`, which Meta's code needs.
@@ -169,12 +164,6 @@ impl fmt::Display for Note {
                 "there is no {} next to the checkpoint, so the output has none; programs that load a model from a folder need it",
                 names.join(" and no ")
             ),
-            Self::SentencePiece { name } => {
-                write!(
-                    f,
-                    "{name} is a SentencePiece model, which is kept, and not read here: the carton takes token ids, and no text"
-                )
-            }
             Self::NoMetaTokenizer => {
                 f.write_str("there is no tokenizer.model next to the checkpoint, which Meta's code needs")
             }

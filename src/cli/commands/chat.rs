@@ -21,7 +21,7 @@ use crate::cli::ui::progress::Progress;
 use crate::cli::ui::signals::{self, Interruption};
 use crate::cli::ui::stdin;
 use crate::cli::ui::terminal::{self, write_text};
-use crate::run::is_checkpoint;
+use crate::run::{checkpoint_documents, is_checkpoint};
 
 /// Maximum size in bytes of a document that is read for the chat template.
 const DOCUMENT_MAX: u64 = 64 << 20;
@@ -72,7 +72,10 @@ fn print_prompt(args: &Chat) -> Result<ExitCode> {
         documents_of(&args.file)?
     } else {
         match carton_tools::open(&args.remote.locate(&args.file)?) {
-            Err(error) if is_checkpoint(&error) => documents_of(args.file.parent().unwrap_or(Path::new("")))?,
+            Err(error) if is_checkpoint(&error) => {
+                let of_folder = documents_of(args.file.parent().unwrap_or(Path::new("")))?;
+                of_folder.map_or_else(|| template_in(&args.file), |template| Ok(Some(template)))?
+            }
             carton => template_of(&carton?)?,
         }
     };
@@ -99,6 +102,14 @@ fn template_of(carton: &Carton) -> Result<Option<ChatTemplate>> {
         let mut bytes = Vec::new();
         carton.read(&path)?.read_to_end(&mut bytes)?;
         Ok(Some(bytes))
+    })
+}
+
+/// Reads the chat template in a GGUF file.
+fn template_in(path: &Path) -> Result<Option<ChatTemplate>> {
+    let documents = checkpoint_documents(path, &())?;
+    ChatTemplate::from_documents(&mut |name| {
+        Ok(documents.iter().find(|(known, _)| known == name).map(|(_, contents)| contents.clone()))
     })
 }
 

@@ -112,6 +112,7 @@ fn print(report: &CheckReport, file: &Path, all: bool, out: &mut dyn Write) -> i
     let class = if report.class.is_empty() { &report.model_type } else { &report.class };
     let layout = match report.layout {
         "modules" => "names in memory",
+        "gguf" => "GGUF",
         _ => "released names",
     };
     let tensors = format_things(report.tensors, "tensor");

@@ -308,9 +308,6 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
     let advice = match note {
         Note::Open(note) => return renamed_note_text(note, file),
         Note::Module(note) => return flags::module_note_text(note),
-        Note::SentencePiece { .. } => {
-            "; a tokenizer.json, which `transformers` saves, is read, and `run --tokens` takes ids".to_owned()
-        }
         Note::CartonByDefault { .. } => "; --to carton says so".to_owned(),
         Note::GlobalsRecorded { .. } => format!("; `torch2carton scan {}` lists them", shell_quoted(file)),
         Note::DocumentsLeftOut { names, to } => {

@@ -9,16 +9,16 @@ use crate::{Destination, Error, FileSums, OutputFile, Result};
 /// Documents of a model, laid out but not written.
 #[derive(Debug, Default)]
 pub struct OutputDocuments {
-    /// Generated documents: path and text.
-    texts: Vec<(PathBuf, String)>,
+    /// Generated documents: path and contents.
+    made: Vec<(PathBuf, Vec<u8>)>,
     /// Copied documents: source and target path.
     copies: Vec<(PathBuf, PathBuf)>,
 }
 
 impl OutputDocuments {
     /// Adds a generated document.
-    pub fn add(&mut self, path: PathBuf, text: String) {
-        self.texts.push((path, text));
+    pub fn add(&mut self, path: PathBuf, contents: impl Into<Vec<u8>>) {
+        self.made.push((path, contents.into()));
     }
 
     /// Adds a document to copy. Copies are written before generated documents.
@@ -27,7 +27,7 @@ impl OutputDocuments {
     }
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        let paths = self.copies.iter().map(|(_, to)| to).chain(self.texts.iter().map(|(path, _)| path));
+        let paths = self.copies.iter().map(|(_, to)| to).chain(self.made.iter().map(|(path, _)| path));
         paths.map(PathBuf::as_path)
     }
 
@@ -38,7 +38,7 @@ impl OutputDocuments {
             let len = from.metadata().map_err(|error| Error::from(error).in_file(from))?.len();
             sum = sum.saturating_add(len);
         }
-        Ok(self.texts.iter().fold(sum, |sum, (_, text)| sum.saturating_add(text.len() as u64)))
+        Ok(self.made.iter().fold(sum, |sum, (_, contents)| sum.saturating_add(contents.len() as u64)))
     }
 
     /// Writes all documents to temporary files, which the caller moves into place, or to uploads.
@@ -48,8 +48,8 @@ impl OutputDocuments {
             let bytes = std::fs::read(from).map_err(|error| Error::from(error).in_file(from))?;
             written.push(write_temporary(destination, (to, &bytes), sums)?);
         }
-        for (path, text) in &self.texts {
-            written.push(write_temporary(destination, (path, text.as_bytes()), sums)?);
+        for (path, contents) in &self.made {
+            written.push(write_temporary(destination, (path, contents), sums)?);
         }
         Ok(written)
     }

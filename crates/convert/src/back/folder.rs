@@ -25,8 +25,8 @@ pub(super) fn plan_documents(job: &OutputJob<'_>) -> OutputDocuments {
             documents.copy(from.clone(), to);
         }
     }
-    if let Some((name, text)) = &job.document {
-        documents.add(job.target.join(name), text.clone());
+    for (name, contents) in job.made_documents() {
+        documents.add(job.target.join(name), contents);
     }
     documents
 }

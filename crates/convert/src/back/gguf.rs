@@ -228,8 +228,8 @@ fn chat_templates(job: &OutputJob<'_>) -> Result<Vec<(String, String)>> {
 /// Reads a document of the model: what the conversion made, a companion, or the card.
 fn read_document(job: &OutputJob<'_>, name: &str) -> Result<Option<Vec<u8>>> {
     let documents = &job.model.sources.documents;
-    if let Some((_, text)) = job.document.as_ref().filter(|(made, _)| *made == name) {
-        return Ok(Some(text.clone().into_bytes()));
+    if let Some((_, contents)) = job.made_documents().find(|(made, _)| *made == name) {
+        return Ok(Some(contents));
     }
     if name == "config.json" {
         return Ok(documents.config()?.map(|text| text.as_bytes().to_vec()));

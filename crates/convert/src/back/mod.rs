@@ -271,14 +271,7 @@ impl<'j> OutputJob<'j> {
                 torchscript::weights_module(self.tensors, errors).map_err(|error| self.at_input(error))?;
             return Ok(Module { code: ModuleCode::Weights { why }, ..weights });
         }
-        model_options::convert_to_module(
-            options,
-            errors,
-            &self.model.sources,
-            shards,
-            overrides,
-            self.tensors,
-        )
+        model_options::convert_to_module(options, errors, self.model, shards, overrides, self.tensors)
     }
 
     /// Returns an error that names the tensors of several parts and those of other dtypes than a format of plain tensors has.
@@ -332,6 +325,19 @@ impl<'j> OutputJob<'j> {
         let layout = self.conversion.options.target.output().requested_layout();
         let replaced = layout.map(TargetLayout::replaced_documents).unwrap_or_default();
         self.document.as_ref().is_some_and(|(name, _)| *name == document) || replaced.contains(&document)
+    }
+
+    /// Returns the documents that the conversion made, and those in a GGUF file that has no tokenizer next to it.
+    pub(crate) fn made_documents(&self) -> impl Iterator<Item = (&str, Vec<u8>)> {
+        let made = self.document.iter().map(|(name, text)| (*name, text.clone().into_bytes()));
+        let of_keys = self.model.key_documents.iter().filter(|_| !open::files::has_tokenizer(self.misc));
+        made.chain(of_keys.map(|(name, contents)| (name.as_str(), contents.clone())))
+    }
+
+    /// Returns true if the output has a tokenizer.
+    pub(crate) fn has_tokenizer(&self) -> bool {
+        let is_tokenizer = |name: &str| matches!(name, "tokenizer.json" | "tokenizer.model");
+        open::files::has_tokenizer(self.misc) || self.made_documents().any(|(name, _)| is_tokenizer(name))
     }
 
     /// Wraps an error with the path of the whole input.

@@ -253,6 +253,12 @@ impl ConvertOptions {
     /// Returns the steps of a conversion, in their order.
     pub fn steps(&self) -> Vec<Box<dyn Step>> {
         let mut steps = self.naming_steps(false);
+        let makes_model =
+            |options: ModuleOptions<'_>| options.model.architecture != ArchitectureChoice::Weights;
+        let format = self.target.output();
+        if format.is_for_llama_cpp() || format.module_options().is_some_and(makes_model) {
+            steps.push(Box::new(Translate::from_gguf()));
+        }
         if self.part.is_some() {
             steps.push(Box::new(TakePart));
         }
@@ -264,7 +270,6 @@ impl ConvertOptions {
         if !self.adapters.is_empty() {
             steps.push(Box::new(Merge(self.adapters.clone())));
         }
-        let format = self.target.output();
         if let Some(layout) = format.requested_layout() {
             let mut translate = Translate::new(layout);
             translate.writes_document = format.is_folder(self.output.as_deref(), false);

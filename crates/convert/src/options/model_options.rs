@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use decoder::{NoModelReason, Overrides};
-use open::files::{CheckpointSources, ShardPolicy};
-use open::{decoder_options, in_checkpoint, lone_shard};
+use open::files::ShardPolicy;
+use open::{Model, in_checkpoint, lone_shard};
 use serde::{Deserialize, Serialize};
 use tensor::Tensors;
 use torchscript::{Module, ModuleCode, OnInvalidInput};
@@ -102,11 +102,12 @@ pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
 pub(crate) fn convert_to_module(
     options: &ModelOptions,
     errors: OnInvalidInput,
-    sources: &CheckpointSources,
+    model: &Model,
     shards: ShardPolicy,
     given: Overrides,
     tensors: &Tensors,
 ) -> Result<Module> {
+    let sources = &*model.sources;
     let auto = options.architecture == ArchitectureChoice::Auto;
     let one_shard = || {
         torchscript::weights_module(tensors, errors).map(|weights| Module {
@@ -115,7 +116,7 @@ pub(crate) fn convert_to_module(
         })
     };
     let alone = shards == ShardPolicy::ThisFileOnly && sources.is_single();
-    let decoder_options = || decoder_options(given, options.keep_extra, sources);
+    let decoder_options = || model.decoder_options(given, options.keep_extra);
     let converted = match &options.architecture {
         ArchitectureChoice::Weights => torchscript::weights_module(tensors, errors),
         ArchitectureChoice::Auto if alone && sources.shard_number().is_some() => one_shard(),

@@ -43,6 +43,7 @@ pub use carton::own_tensors::own_tensors;
 pub use carton::{CartonInput, open_model, read_model};
 pub use digest::{TensorContent, TensorsDigest, digest_tensors};
 pub use error::{Problem, in_carton, name_damaged_tensor};
+pub use gguf_model::HuggingFaceModel;
 pub use globals::AllowedGlobals;
 pub use model::{
     DEFAULT_MAX_EXPANSION, FoundInput, Model, OpenCarton, OpenOptions, allowed_nbytes, find_sources,
@@ -68,7 +69,9 @@ pub use steps::part::{ModelPart, TakePart, take_part};
 pub use steps::rename::{Rename, check_renames};
 pub use steps::select::Selection;
 pub use steps::sum::{CheckpointSum, Sum};
-pub use steps::translate::{TargetLayout, Translate, decoder_options, in_checkpoint, lone_shard};
+pub use steps::translate::{
+    TargetLayout, Translate, documents_in, hugging_face_of, in_checkpoint, lone_shard,
+};
 pub use steps::whole::{ModelPurpose, RequireWhole};
 pub use steps::{Context, Step, StepReport};
 pub use totals::Totals;

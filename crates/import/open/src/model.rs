@@ -73,6 +73,8 @@ pub struct Model {
     pub origins: Option<Vec<Option<String>>>,
     /// Document of the layout that the tensors were translated into.
     pub document: Option<LayoutDocument>,
+    /// Names and contents of the documents in a GGUF file, which count like those next to other inputs.
+    pub key_documents: Vec<(String, Vec<u8>)>,
     /// Documents that describe the quantization of the weights, if it is undone.
     pub quantization: Option<QuantizationDocuments>,
     /// The part that a step takes, if one does.
@@ -125,6 +127,7 @@ impl Model {
             is_taken: false,
             origins: None,
             document: None,
+            key_documents: Vec::new(),
             quantization: None,
             part: None,
             incomplete: None,

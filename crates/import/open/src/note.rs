@@ -79,7 +79,7 @@ pub enum Note {
     /// No tensor has the dtype that a cast applies to.
     NothingToCast { from: CastFrom },
     /// The tokenizer in a GGUF file is not written as a document.
-    GgufTokenizer,
+    GgufTokenizer { reason: String },
     /// Quantized weights are listed as they are stored, because their numbers cannot be computed.
     ListedAsStored {
         /// Reason that a conversion would be refused for.
@@ -201,9 +201,7 @@ impl fmt::Display for Note {
                 write!(f, "{} of storages are not written, because no tensor uses them", format_bytes(*bytes))
             }
             Self::LeftOut { total, names } => write_left_out(f, total, names),
-            Self::GgufTokenizer => f.write_str(
-                "the tokenizer stays in the GGUF file: its keys do not have all of tokenizer.json, such as how a text is split",
-            ),
+            Self::GgufTokenizer { reason } => write!(f, "the tokenizer stays in the GGUF file: {reason}"),
             Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
             Self::ListedAsStored { why } => write_listed_as_stored(f, why),
             Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),

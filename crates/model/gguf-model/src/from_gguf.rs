@@ -13,7 +13,7 @@ use tensor::Tensor;
 
 use crate::Problem;
 use crate::architecture::{Architecture, of_name};
-use crate::names::{LAYER, OUTSIDE};
+use crate::names::{LAYER, OUTSIDE, SplitName};
 use crate::rope::{llama3_factors, numbers};
 use crate::tensors::shifted;
 
@@ -29,6 +29,27 @@ pub struct HuggingFaceModel {
     pub places: Vec<usize>,
     /// The keys of `config.json`.
     pub config: Map<String, Value>,
+    /// Names in the file of tensors that have no such name.
+    pub unknown: Vec<String>,
+    architecture: &'static Architecture,
+}
+
+impl HuggingFaceModel {
+    /// Returns the name of the architecture in llama.cpp.
+    pub fn architecture(&self) -> &'static str {
+        self.architecture.name
+    }
+
+    /// Returns what llama.cpp calls a tensor with a name of `transformers`; several experts have the same. `None` if it has no name for
+    /// it.
+    pub fn name_in_file(&self, name: &str) -> Option<String> {
+        let split = SplitName::new(name)?;
+        if let Some((_, role)) = split.expert() {
+            return Some(split.in_layer(&format!("ffn_{role}_exps"), split.end));
+        }
+        let weight = split.head_norm().map_or(split.weight, |(_, norms)| norms);
+        Some(split.in_layer(SplitName { weight, ..split }.known(self.architecture.names)?, split.end))
+    }
 }
 
 /// Whole numbers and floats: the key, and what a configuration calls it.
@@ -76,7 +97,7 @@ const SCALING: &[(&str, &str)] = &[
 /// Returns the tensors of a file in the names of `transformers`, and their configuration.
 ///
 /// # Errors
-/// When the architecture or a tensor has no such name, a tensor has another shape than its role, or factors of rotary embeddings are
+/// When the architecture has no such class, a tensor has another shape than its role, or factors of rotary embeddings are
 /// those of no configuration.
 pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Result<HuggingFaceModel> {
     let name = keys.get("general.architecture").and_then(GgufValue::text).unwrap_or_default();
@@ -91,10 +112,17 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
     config.insert("tie_word_embeddings".to_owned(), is_tied.into());
     let mut back = Back { architecture, config, tensors: Vec::new(), places: Vec::new() };
     back.set_biases(tensors);
+    let mut unknown = Vec::new();
     for (place, (name, tensor)) in tensors.iter().enumerate() {
-        back.add(place, name, tensor, tensors)?;
+        match back.add(place, name, tensor, tensors) {
+            Err(error) if matches!(error.detail(), Some(Problem::NoOtherName { .. })) => {
+                unknown.push(name.clone())
+            }
+            added => added?,
+        }
     }
-    Ok(HuggingFaceModel { tensors: back.tensors, places: back.places, config: back.config })
+    let Back { tensors, places, config, .. } = back;
+    Ok(HuggingFaceModel { tensors, places, config, unknown, architecture })
 }
 
 /// Converts a number, in the shortest form of its digits.

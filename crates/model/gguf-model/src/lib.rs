@@ -46,7 +46,7 @@ pub use encode::encode_blocks;
 pub use error::Problem;
 pub use file_type::{FILE_TYPES, FileType};
 pub use from_gguf::{GgufKeys, HuggingFaceModel, hugging_face_model};
-pub use vocabulary::{EncodeText, PreTokenizer};
+pub use vocabulary::{EncodeText, KeyDocuments, PreTokenizer, key_documents};
 
 use about::About;
 use config::GgufConfig;

@@ -64,7 +64,12 @@ pub struct Runnable {
 /// Where a model was read from.
 enum Origin {
     Carton(Box<Carton>, Box<Config>),
-    Checkpoint { path: PathBuf, folder: PathBuf },
+    Checkpoint {
+        path: PathBuf,
+        folder: PathBuf,
+        /// Documents in the checkpoint itself, which count if the folder has none of the name.
+        documents: Vec<(String, Vec<u8>)>,
+    },
 }
 
 /// Kind of model in a carton.
@@ -135,7 +140,7 @@ impl Runnable {
     }
 
     /// Makes a decoder of a checkpoint runnable in place: nothing is written, and its weights stay where they are. `path` is that of the
-    /// checkpoint, a file or a folder, whose documents are those of its folder.
+    /// checkpoint, a file or a folder. Its documents are those of the folder, and `documents`, which are in the checkpoint itself.
     ///
     /// # Errors
     /// Returns an error if the weights are not those of the decoder.
@@ -143,6 +148,7 @@ impl Runnable {
         path: &Path,
         decoder: &Decoder,
         tensors: Tensors,
+        documents: Vec<(String, Vec<u8>)>,
         containers: Vec<Container>,
         options: &RunnableOptions,
     ) -> Result<Self> {
@@ -152,7 +158,7 @@ impl Runnable {
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let (inputs, outputs) = model::default_ports(decoder);
         Ok(Self {
-            origin: Origin::Checkpoint { path: path.to_owned(), folder: folder.to_owned() },
+            origin: Origin::Checkpoint { path: path.to_owned(), folder: folder.to_owned(), documents },
             kind: RunnableKind::Decoder(Arc::new(made)),
             inputs,
             outputs,
@@ -212,7 +218,11 @@ impl Runnable {
     pub fn misc(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let carton = match &self.origin {
             Origin::Carton(carton, _) => carton,
-            Origin::Checkpoint { folder, .. } => return read_document(&folder.join(name), limit),
+            Origin::Checkpoint { folder, documents, .. } => {
+                let inner = documents.iter().find(|(known, _)| known == name);
+                let inner = inner.map(|(_, contents)| contents.clone());
+                return Ok(read_document(&folder.join(name), limit)?.or(inner));
+            }
         };
         let path = format!("misc/{name}");
         let failed = |error: Error| error.in_file(self.path());

@@ -49,7 +49,7 @@ pub(super) struct NonModuleFiles<'j> {
 enum MiscContent {
     Mapped(Arc<MappedFile>),
     /// Document that replaces the file next to the checkpoint.
-    Text(String),
+    Bytes(Vec<u8>),
 }
 
 impl<'j> NonModuleFiles<'j> {
@@ -104,12 +104,19 @@ impl<'j> NonModuleFiles<'j> {
         }
         let map = |(name, path): &Companion| {
             let content = match &job.document {
-                Some((replaced, text)) if replaced == name => MiscContent::Text(text.clone()),
+                Some((replaced, text)) if replaced == name => MiscContent::Bytes(text.clone().into_bytes()),
                 _ => MiscContent::Mapped(Arc::new(MappedFile::open(path)?)),
             };
             Ok((format!("{MISC_FOLDER}{name}"), content))
         };
-        let misc = job.misc.iter().map(map).collect::<Result<_>>()?;
+        let mut misc = job.misc.iter().map(map).collect::<Result<Vec<_>>>()?;
+        if !job.model.key_documents.is_empty() {
+            let is_new = |name: &str| job.misc.iter().all(|(known, _)| known != name);
+            let made = job.made_documents().filter(|(name, _)| is_new(name));
+            misc.extend(
+                made.map(|(name, bytes)| (format!("{MISC_FOLDER}{name}"), MiscContent::Bytes(bytes))),
+            );
+        }
         let mut wrong = Ok(());
         let outputs = outputs.map_while(|port| port.map_err(|error| wrong = Err(error)).ok());
         let config = config.to_toml_with(outputs)?;
@@ -147,7 +154,7 @@ impl<'j> NonModuleFiles<'j> {
     pub(super) fn check_unchanged(&self) -> Result<(), byte_source::Error> {
         self.misc.iter().try_for_each(|(_, content)| match content {
             MiscContent::Mapped(map) => map.check_unchanged(),
-            MiscContent::Text(_) => Ok(()),
+            MiscContent::Bytes(_) => Ok(()),
         })
     }
 
@@ -161,7 +168,7 @@ impl<'j> NonModuleFiles<'j> {
         files.extend(self.misc.iter().map(|(path, content)| {
             let content = match content {
                 MiscContent::Mapped(map) => EntryContent::Blob(map),
-                MiscContent::Text(text) => EntryContent::Bytes(text.as_bytes()),
+                MiscContent::Bytes(bytes) => EntryContent::Bytes(bytes),
             };
             CartonMember::new(path, content)
         }));

@@ -7,14 +7,12 @@ mod options;
 mod self_test;
 
 use std::cell::OnceCell;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use byte_source::{Action, Observer, ProgressReporter, hex};
 use carton_format::{Carton, SHORT_DESCRIPTION_MAX};
 use decoder::NoModelReason;
-use open::files::Companion;
 use serde::{Serialize, Serializer};
 use torchscript::{Module, ModuleCode, OnInvalidInput};
 
@@ -149,10 +147,7 @@ impl Output for CartonOptions {
         let tested = self_test.as_ref().map(PlannedSelfTest::report);
         let layout = NonModuleFiles::new(self, job, &converted, values, self_test, notes)?;
         let misc = layout.misc_names();
-        let has_tokenizer = open::files::has_tokenizer(job.misc);
-        if matches!(converted.code, ModuleCode::Decoder(_)) {
-            notes.extend(sentencepiece_alone(job.misc).map(|name| Note::SentencePiece { name }));
-        }
+        let has_tokenizer = job.has_tokenizer();
         let Module { archive, inputs, outputs, code, .. } = converted;
         let written = Rc::default();
         let file = CartonFile::new(layout, archive, Rc::clone(&written));
@@ -242,20 +237,4 @@ impl Output for CartonOptions {
         let verified = carton.verify(work)?;
         Ok(verified.findings.is_empty())
     }
-}
-
-/// Returns the name of a `SentencePiece` model without a tokenizer that is read here.
-fn sentencepiece_alone(misc: &[Companion]) -> Option<String> {
-    let is_read = misc.iter().any(|(name, _)| name == "tokenizer.json");
-    let is_named =
-        |name: &str| matches!(name, "tokenizer.model" | "spiece.model" | "sentencepiece.bpe.model");
-    let found = misc.iter().find(|(name, path)| is_named(name) && is_sentencepiece(path));
-    found.filter(|_| !is_read).map(|(name, _)| name.clone())
-}
-
-/// Returns true for a `SentencePiece` model, which begins with a field of a protocol buffer. Other tokenizers of this name are text.
-fn is_sentencepiece(path: &Path) -> bool {
-    let mut first = [0];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
-    read.is_ok() && first == *b"\n"
 }

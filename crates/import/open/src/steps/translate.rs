@@ -6,7 +6,7 @@ use decoder::{
 };
 use families::LayoutId;
 use gguf_format::GgufValue;
-use gguf_model::{GgufKeys, hugging_face_model};
+use gguf_model::{GgufKeys, HuggingFaceModel, KeyDocuments, hugging_face_model, key_documents};
 use serde::{Deserialize, Serialize};
 use tensor::Tensors;
 use torch_import::{Checkpoint, CheckpointValue, CompoundKind, ItemContent};
@@ -50,12 +50,14 @@ pub struct Translate {
     pub writes_document: bool,
     /// True if a model is taken as it is unless it has the names of Meta or of Megatron.
     pub only_others: bool,
+    /// True if a model is taken as it is unless it is a GGUF file of numbers whose architecture is known.
+    pub only_gguf: bool,
 }
 
 impl Translate {
     /// Creates the step for an output that has a place for the document of the layout.
     pub fn new(layout: TargetLayout) -> Self {
-        Self { layout, writes_document: true, only_others: false }
+        Self { layout, writes_document: true, only_others: false, only_gguf: false }
     }
 
     /// Creates the step for a model that is taken as it is unless it has the names of Meta or of Megatron.
@@ -64,8 +66,22 @@ impl Translate {
     }
 }
 
+impl Translate {
+    /// Creates the step that gives the tensors of a GGUF file the names of Hugging Face, if they are numbers and its architecture is
+    /// known.
+    pub fn from_gguf() -> Self {
+        Self { only_gguf: true, ..Self::new(TargetLayout::HuggingFace) }
+    }
+}
+
 impl Step for Translate {
     fn apply(&self, model: &mut Model, context: &Context<'_>) -> Result<StepReport> {
+        if self.only_gguf {
+            model.tensors_mut();
+            let is_known =
+                model.format() == "gguf" && hugging_face_of(model).is_ok_and(|made| made.unknown.is_empty());
+            return if is_known { name_gguf(model) } else { Ok(StepReport::Names) };
+        }
         check_megatron_settings(&model.checkpoint)?;
         model.tensors_mut();
         let family = || Family::find(&model.sources, model.tensors());
@@ -124,8 +140,28 @@ fn rename(family: &Family, to: LayoutId, model: &mut Model) -> Result<StepReport
 
 /// Gives the tensors of a GGUF file the names of Hugging Face, with the configuration that its keys describe.
 fn name_gguf(model: &mut Model) -> Result<StepReport> {
-    let root = model.root().to_owned();
-    let at_root = |error: Error| error.in_file(&root);
+    let made = hugging_face_of(model)?;
+    if let Some(tensor) = made.unknown.first().cloned() {
+        let problem = gguf_model::Problem::NoOtherName { tensor, architecture: made.architecture() };
+        return Err(Error::from(problem).in_file(model.root()));
+    }
+    let KeyDocuments { documents, reason, .. } = key_documents(&gguf_keys(&model.checkpoint));
+    let origins = model.origins.take();
+    let origins =
+        origins.map(|old| made.places.iter().map(|place| old.get(*place).cloned().flatten()).collect());
+    model.set_tensors(made.tensors.into_iter().collect::<Tensors>(), origins);
+    model.document = Some(LayoutDocument::of_hugging_face(made.config));
+    model.key_documents = documents;
+    model.notes.extend(reason.map(|reason| Note::GgufTokenizer { reason }));
+    Ok(StepReport::Names)
+}
+
+/// Returns the tensors of a GGUF file with the names of Hugging Face, and the configuration that its keys describe.
+///
+/// # Errors
+/// When the architecture is not known, tensors are blocks, or a tensor has another shape than its role.
+pub fn hugging_face_of(model: &Model) -> Result<HuggingFaceModel> {
+    let at_root = |error: Error| error.in_file(model.root());
     let blocks = model.tensors().compounds().iter().find_map(|compound| match &compound.kind {
         CompoundKind::Blocks { scheme } => Some((compound.name.clone(), scheme.clone())),
         _ => None,
@@ -133,23 +169,27 @@ fn name_gguf(model: &mut Model) -> Result<StepReport> {
     if let Some((tensor, scheme)) = blocks {
         return Err(at_root(gguf_model::Problem::Blocks { tensor, scheme }.into()));
     }
-    let keys = model.checkpoint.values().filter_map(|(name, value)| {
+    hugging_face_model(&gguf_keys(&model.checkpoint), model.tensors().as_slice()).map_err(at_root)
+}
+
+/// Returns the keys of a GGUF file.
+fn gguf_keys(checkpoint: &Checkpoint) -> GgufKeys {
+    let key = |(name, value): (&str, &CheckpointValue)| {
         let key = name.strip_prefix("__metadata__.")?.to_owned();
         match value {
             CheckpointValue::Gguf(value) => Some((key, value.clone())),
             CheckpointValue::Text(text) => Some((key, GgufValue::Text(text.to_string().into()))),
             _ => None,
         }
-    });
-    let made =
-        hugging_face_model(&keys.collect::<GgufKeys>(), model.tensors().as_slice()).map_err(at_root)?;
-    let origins = model.origins.take();
-    let origins =
-        origins.map(|old| made.places.iter().map(|place| old.get(*place).cloned().flatten()).collect());
-    model.set_tensors(made.tensors.into_iter().collect::<Tensors>(), origins);
-    model.document = Some(LayoutDocument::of_hugging_face(made.config));
-    model.notes.push(Note::GgufTokenizer);
-    Ok(StepReport::Names)
+    };
+    checkpoint.values().filter_map(key).collect()
+}
+
+/// Returns the names and contents of the documents in a GGUF file: its tokenizer, as far as its keys describe it, and its templates of
+/// chats. There are none in other files.
+pub fn documents_in(checkpoint: &Checkpoint) -> Vec<(String, Vec<u8>)> {
+    let keys = gguf_keys(checkpoint);
+    if keys.is_empty() { Vec::new() } else { key_documents(&keys).documents }
 }
 
 /// Names of the embeddings in the layouts that are translated.
@@ -205,11 +245,26 @@ pub fn lone_shard(error: &Error, sources: &CheckpointSources) -> Option<Error> {
     }
 }
 
+impl Model {
+    /// Collects the documents of the model, of which those next to the checkpoint do not describe a GGUF file, and the given
+    /// hyperparameters.
+    ///
+    /// # Errors
+    /// When a document cannot be read.
+    pub fn decoder_options(&self, given: Overrides, keep_extra: bool) -> Result<DecoderOptions> {
+        let mut options = decoder_options(given, keep_extra, &self.sources)?;
+        if let Some(config) = self.document.as_ref().filter(|_| self.format() == "gguf") {
+            options.documents.config = Some(config.text(self.tensors()));
+        }
+        Ok(options)
+    }
+}
+
 /// Collects the documents next to the checkpoint and the given hyperparameters.
 ///
 /// # Errors
 /// When a document cannot be read.
-pub fn decoder_options(
+pub(crate) fn decoder_options(
     given: Overrides,
     keep_extra: bool,
     sources: &CheckpointSources,

@@ -3,7 +3,7 @@
 //! Facts: `set_vocab` of its classes, and the functions that these call.
 
 mod pre_tokenizer;
-mod sentencepiece;
+mod rebuilt;
 mod special;
 mod tokenizer_json;
 
@@ -12,15 +12,16 @@ use std::fmt::Display;
 use byte_source::Result;
 use bytes::Bytes;
 use gguf_format::{GgufArray, GgufValue};
+use sentencepiece_format::{Piece, PieceKind, PieceModel};
 use serde_json::{Map, Value};
 
 pub use pre_tokenizer::EncodeText;
+pub use rebuilt::{KeyDocuments, key_documents};
 
 use crate::architecture::TokenizerRule;
 use crate::config::GgufConfig;
 use crate::keys::Keys;
 use crate::{Documents, Problem};
-use sentencepiece::{BYTE, CONTROL, NORMAL, TokenPiece, UNUSED, USER_DEFINED, read_pieces};
 use special::Special;
 use tokenizer_json::TokenizerJson;
 
@@ -172,7 +173,7 @@ impl Tokenizer<'_, '_> {
         let named = special_texts(&self.settings);
         for (text, id) in std::mem::take(&mut tokenizer.model.vocab.0) {
             let is_control = named.contains(&text);
-            let kind = if is_control { CONTROL } else { NORMAL };
+            let kind = if is_control { PieceKind::Control } else { PieceKind::Normal };
             tokens.place(id, text.into(), 0.0, kind)?;
         }
         for added in &tokenizer.added_tokens {
@@ -228,17 +229,17 @@ impl Tokenizer<'_, '_> {
                     .and_then(|rest| rest.strip_suffix('>'))
                     .is_some_and(|hex| hex.chars().all(|c| c.is_ascii_hexdigit()));
             let kind = if is_byte {
-                BYTE
+                PieceKind::Byte
             } else if special(text) {
-                CONTROL
+                PieceKind::Control
             } else {
-                NORMAL
+                PieceKind::Normal
             };
             tokens.place(*id, text.clone().into(), ADDED_SCORE, kind)?;
         }
         for added in &tokenizer.added_tokens {
             if tokens.is_padding(added.id) {
-                let kind = if added.special { CONTROL } else { USER_DEFINED };
+                let kind = if added.special { PieceKind::Control } else { PieceKind::UserDefined };
                 tokens.place(added.id, added.content.clone().into(), ADDED_SCORE, kind)?;
             }
         }
@@ -250,14 +251,17 @@ impl Tokenizer<'_, '_> {
         let expected = "tokenizer.model";
         let file = self.documents.bytes(expected)?.ok_or(Problem::NoTokenizer { expected })?;
         let mut tokens = Tokens::padded(self.config.vocabulary()?);
-        for (id, piece) in read_pieces(&file)?.into_iter().enumerate() {
-            if let Some(token) = tokens.0.get_mut(id) {
-                *token = piece;
+        let model = PieceModel::from_bytes(&file).map_err(|error| damaged(expected, error))?;
+        for (token, mut piece) in tokens.0.iter_mut().zip(model.pieces) {
+            // What a user defined is like any other piece.
+            if piece.kind == PieceKind::UserDefined {
+                piece.kind = PieceKind::Normal;
             }
+            *token = piece;
         }
         for (text, id) in self.documents.object("added_tokens.json")?.unwrap_or_default() {
             if let Some(id) = id.as_u64() {
-                tokens.put(id, text.into(), USER_DEFINED);
+                tokens.put(id, text.into(), PieceKind::UserDefined);
             }
         }
         // Phi-3's tokens are kept as they are.
@@ -266,7 +270,7 @@ impl Tokenizer<'_, '_> {
         let json = json.map(|bytes| TokenizerJson::from_bytes(&bytes)).transpose()?;
         if let Some(tokenizer) = json.as_ref().filter(|_| adds_json) {
             for added in &tokenizer.added_tokens {
-                let kind = if added.special { CONTROL } else { USER_DEFINED };
+                let kind = if added.special { PieceKind::Control } else { PieceKind::UserDefined };
                 tokens.put(added.id, added.content.clone().into(), kind);
             }
         }
@@ -283,29 +287,28 @@ impl Tokenizer<'_, '_> {
 }
 
 /// Tokens by their ids.
-struct Tokens(Vec<TokenPiece>);
+struct Tokens(Vec<Piece>);
 
 impl Tokens {
     /// Creates tokens that are not used.
     fn padded(count: usize) -> Self {
-        let padding =
-            |id| TokenPiece { text: format!("[PAD{id}]").into(), score: PADDING_SCORE, kind: UNUSED };
+        let padding = |id| Piece::new(format!("[PAD{id}]"), PADDING_SCORE, PieceKind::Unused);
         Self((0..count).map(padding).collect())
     }
 
-    fn get_mut(&mut self, id: u64) -> Option<&mut TokenPiece> {
+    fn get_mut(&mut self, id: u64) -> Option<&mut Piece> {
         self.0.get_mut(usize::try_from(id).ok()?)
     }
 
     fn is_padding(&mut self, id: u64) -> bool {
-        self.get_mut(id).is_some_and(|token| token.kind == UNUSED && token.score == PADDING_SCORE)
+        self.get_mut(id).is_some_and(|token| token.kind == PieceKind::Unused && token.score == PADDING_SCORE)
     }
 
     /// Sets a token.
     ///
     /// # Errors
     /// When the vocabulary is smaller.
-    fn place(&mut self, id: u64, text: Bytes, score: f32, kind: i32) -> Result<()> {
+    fn place(&mut self, id: u64, text: Bytes, score: f32, kind: PieceKind) -> Result<()> {
         let count = self.0.len();
         let token = self.get_mut(id).ok_or_else(|| {
             damaged(
@@ -313,20 +316,20 @@ impl Tokens {
                 format_args!("a token has the id {id}, and config.json says vocab_size is {count}"),
             )
         })?;
-        *token = TokenPiece { text, score, kind };
+        *token = Piece::new(text, score, kind);
         Ok(())
     }
 
     /// Sets a token that was added; one beyond the vocabulary is left out.
-    fn put(&mut self, id: u64, text: Bytes, kind: i32) {
+    fn put(&mut self, id: u64, text: Bytes, kind: PieceKind) {
         if let Some(token) = self.get_mut(id) {
-            *token = TokenPiece { text, score: ADDED_SCORE, kind };
+            *token = Piece::new(text, ADDED_SCORE, kind);
         }
     }
 
     /// Sets an added token. In all but control tokens, U+2581 becomes a space.
     fn add(&mut self, id: u64, text: &str, is_control: bool) -> Result<()> {
-        let kind = if is_control { CONTROL } else { USER_DEFINED };
+        let kind = if is_control { PieceKind::Control } else { PieceKind::UserDefined };
         let text = if is_control { text.to_owned() } else { text.replace('\u{2581}', " ") };
         self.place(id, text.into(), ADDED_SCORE, kind)
     }
@@ -349,7 +352,7 @@ impl Tokens {
                 if is_normalized {
                     self.add(id, text, is_special || looks_special(text))?;
                 } else {
-                    let kind = if is_special { CONTROL } else { USER_DEFINED };
+                    let kind = if is_special { PieceKind::Control } else { PieceKind::UserDefined };
                     self.put(id, text.to_owned().into(), kind);
                 }
             }
@@ -363,7 +366,7 @@ impl Tokens {
             let scores = GgufArray::from_float32(self.0.iter().map(|token| token.score));
             keys.set("tokenizer.ggml.scores", GgufValue::Array(scores));
         }
-        let kinds = GgufArray::from_int32(self.0.iter().map(|token| token.kind));
+        let kinds = GgufArray::from_int32(self.0.iter().map(|token| token.kind as i32));
         keys.set("tokenizer.ggml.token_type", GgufValue::Array(kinds));
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use byte_source::{Error, Folder, Location, Observer, Result, Source};
 use foldhash::HashSet;
 use open::files::{CheckpointSources, DocumentCache, ShardPolicy};
-use open::{Context, Model, OpenOptions, Selection};
+use open::{Context, Dequantize, HuggingFaceModel, Model, OpenOptions, Selection, Step, hugging_face_of};
 use output::file_name;
 use rayon::prelude::*;
 use safetensors_format::{Header, INDEX_FILE, SINGLE_MODEL_FILE, is_model_file, is_safetensors};
+use tensor::Tensor;
 
 use super::index::Index;
 
@@ -39,6 +40,8 @@ pub(super) struct CheckedFiles {
     pub(super) tensors: Vec<FileTensor>,
     /// Empty without an index.
     pub(super) index: Index,
+    /// A model whose names are those of Hugging Face here, and other ones in its GGUF file.
+    pub(super) gguf: Option<HuggingFaceModel>,
 }
 
 impl CheckedFiles {
@@ -66,7 +69,8 @@ impl CheckedFiles {
         if input.is_file() && input.open().is_ok_and(|source| starts_as_safetensors(&*source)) {
             let files = vec![CheckedFile { name, is_indexed: true }];
             let tensors = headers(std::slice::from_ref(input), observer)?;
-            return Ok(Self { config: config_next_to(input)?, files, tensors, index: Index::default() });
+            let config = config_next_to(input)?;
+            return Ok(Self { config, files, tensors, index: Index::default(), gguf: None });
         }
         Self::opened(input, observer)
     }
@@ -111,13 +115,14 @@ impl CheckedFiles {
         shards.dedup();
         if shards.is_empty() && index.is_empty() {
             // Without a checkpoint, all of the model is missing.
-            let is_checkpoint =
-                |name: &str| [".bin", ".pt", ".pth", ".safetensors"].iter().any(|end| name.ends_with(end));
+            let is_checkpoint = |name: &str| {
+                [".bin", ".pt", ".pth", ".safetensors", ".gguf"].iter().any(|end| name.ends_with(end))
+            };
             if names(&is_checkpoint).is_empty() {
-                return Ok(Self { config, files: Vec::new(), tensors: Vec::new(), index });
+                return Ok(Self { config, files: Vec::new(), tensors: Vec::new(), index, gguf: None });
             }
             let opened = Self::opened(location, observer)?;
-            return Ok(Self { config, ..opened });
+            return Ok(if opened.gguf.is_some() { opened } else { Self { config, ..opened } });
         }
         let tensors = read.unwrap_or_else(|| read_headers(&shards))?;
         let has_index = folder.listing.has_file(INDEX_FILE) && !index.is_empty();
@@ -130,7 +135,7 @@ impl CheckedFiles {
             is_indexed: if has_index { indexed.contains(name) } else { is_single },
         });
         let files = files.collect();
-        Ok(Self { config, files, tensors, index })
+        Ok(Self { config, files, tensors, index, gguf: None })
     }
 
     /// Reads a carton, or a checkpoint that is no safetensors file.
@@ -139,16 +144,28 @@ impl CheckedFiles {
         options.documents = true;
         let mut model = Model::open(&options, observer)?;
         // As in a conversion, only the tensors under the key of the weights belong to the model.
-        model.apply(&[Box::new(Selection::default())], &Context::new(observer))?;
-        let config = model.sources.documents.config()?.map(str::to_owned);
-        let tensors = model.tensors().iter().map(|(name, tensor)| FileTensor {
-            name: name.to_owned(),
-            shape: tensor.shape().to_vec(),
-            file: 0,
-        });
+        let is_gguf = model.format() == "gguf";
+        let step: Box<dyn Step> = match is_gguf {
+            true => Box::new(Dequantize::new(Vec::new(), true)),
+            false => Box::new(Selection::default()),
+        };
+        model.apply(&[step], &Context::new(observer))?;
+        let mut config = model.sources.documents.config()?.map(str::to_owned);
+        let gguf = is_gguf.then(|| hugging_face_of(&model)).transpose()?;
+        let mut tensors: Vec<FileTensor> = Vec::new();
+        let add = |(name, tensor): (&str, &Tensor)| {
+            tensors.push(FileTensor { name: name.to_owned(), shape: tensor.shape().to_vec(), file: 0 });
+        };
+        match &gguf {
+            Some(made) => {
+                made.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).for_each(add);
+                config = serde_json::to_string(&made.config).ok();
+            }
+            None => model.tensors().iter().map(|(name, tensor)| (name.as_str(), tensor)).for_each(add),
+        }
         let files = vec![CheckedFile { name: file_name(input.path()), is_indexed: true }];
-        let tensors = tensors.collect();
-        Ok(Self { config: (config, input.path().to_owned()), files, tensors, index: Index::default() })
+        let config = (config, input.path().to_owned());
+        Ok(Self { config, files, tensors, index: Index::default(), gguf })
     }
 }
 

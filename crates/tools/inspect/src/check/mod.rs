@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 use byte_source::{Error, Location, Observer, Result};
 use families::{MisshapedTensor, MissingTensor, Model, ModelComparison, TensorGroup};
 use foldhash::{HashMap, HashMapExt, HashSet};
+use open::HuggingFaceModel;
 use serde::{Deserialize, Serialize};
 
 use crate::Problem;
@@ -49,7 +50,7 @@ pub struct CheckReport {
     pub model_type: String,
     /// Class that the configuration names; empty if it names none.
     pub class: String,
-    /// `released`, or `modules` if the names are those in memory.
+    /// `released`, `modules` if the names are those in memory, or `gguf`.
     pub layout: &'static str,
     /// Number of files with tensors.
     pub files: usize,
@@ -99,7 +100,7 @@ pub struct UnindexedFile {
 /// `observer` stops the work.
 pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckReport> {
     let path = options.input.path();
-    let CheckedFiles { config, files, tensors, index } = CheckedFiles::find(&options.input, observer)?;
+    let CheckedFiles { config, files, tensors, index, gguf } = CheckedFiles::find(&options.input, observer)?;
     let (config, place) = config;
     let config = config.ok_or_else(|| Error::from(Problem::NoConfiguration).in_file(path))?;
     let model = Model::from_config(&config)
@@ -110,14 +111,17 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
     let ModelComparison {
         layout,
         expected,
-        missing,
+        mut missing,
         groups,
         absent,
-        unexpected,
-        misshaped,
+        mut unexpected,
+        mut misshaped,
         other_layout,
         ..
     } = comparison;
+    if let Some(made) = &gguf {
+        name_as_in_file(made, &mut missing, &mut misshaped, &mut unexpected);
+    }
     let files_of = |name: &str| -> Vec<String> {
         distinct.files_of(name).filter_map(|number| Some(files.get(number)?.name.clone())).collect()
     };
@@ -148,7 +152,7 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         whole,
         model_type: model.model_type,
         class: model.class,
-        layout,
+        layout: if gguf.is_some() { "gguf" } else { layout },
         files: files.len(),
         tensors: tensors.len(),
         expected,
@@ -161,6 +165,28 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         unindexed,
         stale,
     })
+}
+
+/// Gives tensors the names that they have in a GGUF file, where those of the experts of a layer are one.
+fn name_as_in_file(
+    made: &HuggingFaceModel,
+    missing: &mut Vec<MissingTensor>,
+    misshaped: &mut Vec<MisshapedTensor>,
+    unexpected: &mut Vec<String>,
+) {
+    let rename = |name: &mut String| {
+        if let Some(known) = made.name_in_file(name) {
+            *name = known;
+        }
+    };
+    missing.iter_mut().for_each(|tensor| rename(&mut tensor.name));
+    missing.dedup_by(|tensor, before| tensor.name == before.name);
+    misshaped.iter_mut().for_each(|tensor| rename(&mut tensor.name));
+    misshaped.dedup_by(|tensor, before| tensor.name == before.name);
+    unexpected.iter_mut().for_each(rename);
+    unexpected.extend(made.unknown.iter().cloned());
+    unexpected.sort_unstable();
+    unexpected.dedup();
 }
 
 /// The tensors of all files without repetitions.

@@ -1,0 +1,363 @@
+//! The way back: the documents of a tokenizer that the keys of a file describe.
+//!
+//! A `SentencePiece` model has its pieces in the keys; byte-pair encoding has its merges there, and of the rest of `tokenizer.json` the
+//! name of the pre-tokenizer.
+//!
+//! Facts: `llama-vocab.cpp` of llama.cpp for what is added to a text by default, and the `tokenizer.json` of each family for its
+//! regular expressions.
+
+use bytes::Bytes;
+use gguf_format::GgufValue;
+use sentencepiece_format::{Algorithm, Piece, PieceKind, PieceModel};
+use serde_json::{Map, Value, json};
+
+use crate::from_gguf::GgufKeys;
+
+const CONTRACTIONS: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+const REST: &str = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const REST_WITH_SLASHES: &str = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const WORD: &str = r"[^\r\n\p{L}\p{N}]?\p{L}+";
+const LOWER_WORD: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+";
+const UPPER_WORD: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*";
+
+/// How texts are split before they are merged.
+enum Split {
+    /// As GPT-2's are.
+    Gpt2,
+    /// As GPT-2's, with each digit alone.
+    Digits,
+    /// By the alternatives of a regular expression.
+    Pattern(&'static [&'static [&'static str]]),
+}
+
+/// What is known of a pre-tokenizer.
+struct Row {
+    names: &'static [&'static str],
+    split: Split,
+    /// True if a token is one whatever merges lead to it.
+    ignores_merges: bool,
+    adds_begin: bool,
+    /// True if texts are composed first.
+    composes: bool,
+}
+
+static ROWS: &[Row] = &[
+    Row {
+        names: &["llama-bpe"],
+        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}{1,3}"], &[REST]]),
+        ignores_merges: true,
+        adds_begin: true,
+        composes: false,
+    },
+    Row {
+        names: &["dbrx", "smaug-bpe"],
+        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}{1,3}"], &[REST]]),
+        ..PLAIN
+    },
+    Row {
+        names: &["qwen2", "deepseek-r1-qwen"],
+        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}"], &[REST]]),
+        composes: true,
+        ..PLAIN
+    },
+    Row {
+        names: &["stablelm2"],
+        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}"], &[REST]]),
+        composes: true,
+        ..PLAIN
+    },
+    Row {
+        names: &["gpt-4o"],
+        split: Split::Pattern(&[
+            &[LOWER_WORD, CONTRACTIONS, "?"],
+            &[UPPER_WORD, CONTRACTIONS, "?"],
+            &[r"\p{N}{1,3}"],
+            &[REST_WITH_SLASHES],
+        ]),
+        ..PLAIN
+    },
+    Row {
+        names: &["tekken"],
+        split: Split::Pattern(&[&[LOWER_WORD], &[UPPER_WORD], &[r"\p{N}"], &[REST_WITH_SLASHES]]),
+        ignores_merges: true,
+        adds_begin: true,
+        composes: false,
+    },
+    Row { names: &["smollm", "starcoder"], split: Split::Digits, ..PLAIN },
+    Row { names: &["gpt-2", "phi-2"], ..PLAIN },
+];
+
+const PLAIN: Row =
+    Row { names: &[], split: Split::Gpt2, ignores_merges: false, adds_begin: false, composes: false };
+
+/// Documents next to a model that the keys of a file describe.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct KeyDocuments {
+    /// Names and contents.
+    pub documents: Vec<(String, Vec<u8>)>,
+    /// Why there is no tokenizer among them; `None` if there is one.
+    pub reason: Option<String>,
+}
+
+/// Returns the documents of the tokenizer, its templates of chats and its stop tokens.
+pub fn key_documents(keys: &GgufKeys) -> KeyDocuments {
+    let tokens = Vocabulary::read(keys);
+    let mut found = KeyDocuments::default();
+    let mut add = |name: &str, bytes: Vec<u8>| found.documents.push((name.to_owned(), bytes));
+    add("tokenizer_config.json", tokens.settings().to_string().into_bytes());
+    add("generation_config.json", tokens.generation().to_string().into_bytes());
+    match tokens.tokenizer() {
+        Ok((name, bytes)) => add(name, bytes),
+        Err(reason) => found.reason = Some(reason),
+    }
+    found
+}
+
+/// The tokens of a file, and the keys about them.
+struct Vocabulary<'k> {
+    keys: &'k GgufKeys,
+    tokens: Vec<Bytes>,
+    kinds: Vec<PieceKind>,
+}
+
+impl<'k> Vocabulary<'k> {
+    fn read(keys: &'k GgufKeys) -> Self {
+        let tokens = array(keys, "tokens").filter_map(|token| match token {
+            GgufValue::Text(text) => Some(text),
+            _ => None,
+        });
+        let tokens: Vec<Bytes> = tokens.collect();
+        let kind = |value: GgufValue| match value {
+            GgufValue::Int32(number) => u64::try_from(number).ok().and_then(PieceKind::from_number),
+            _ => None,
+        };
+        let mut kinds: Vec<PieceKind> =
+            array(keys, "token_type").map(|value| kind(value).unwrap_or(PieceKind::Normal)).collect();
+        kinds.resize(tokens.len(), PieceKind::Normal);
+        Self { keys, tokens, kinds }
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        Some(self.keys.get(&format!("tokenizer.ggml.{key}"))?.text()?.into_owned())
+    }
+
+    fn flag(&self, key: &str) -> Option<bool> {
+        match self.keys.get(&format!("tokenizer.ggml.{key}"))? {
+            GgufValue::Bool(is_set) => Some(*is_set),
+            _ => None,
+        }
+    }
+
+    /// Returns the id of a special token, and its text.
+    fn special(&self, kind: &str) -> Option<(u32, String)> {
+        let GgufValue::UInt32(id) = self.keys.get(&format!("tokenizer.ggml.{kind}_token_id"))? else {
+            return None;
+        };
+        let text = self.tokens.get(*id as usize)?;
+        Some((*id, std::str::from_utf8(text).ok()?.to_owned()))
+    }
+
+    fn row(&self) -> Option<&'static Row> {
+        let pre = self.text("pre").unwrap_or_default();
+        ROWS.iter().find(|row| row.names.contains(&pre.as_str()))
+    }
+
+    /// Returns true for the beginning and the end if they are added to a text.
+    fn added_ends(&self) -> [bool; 2] {
+        let begins = match self.text("model").as_deref() {
+            Some("llama") => true,
+            _ => self.row().is_some_and(|row| row.adds_begin),
+        };
+        [self.flag("add_bos_token").unwrap_or(begins), self.flag("add_eos_token").unwrap_or_default()]
+    }
+
+    /// Tokens that are found before the model sees a text: their ids, texts, and whether they are special.
+    fn added(&self) -> impl Iterator<Item = (usize, &str, bool)> {
+        self.tokens.iter().zip(&self.kinds).enumerate().filter_map(|(id, (text, kind))| {
+            let is_special = *kind == PieceKind::Control || *kind == PieceKind::Unknown;
+            let is_added = is_special || *kind == PieceKind::UserDefined;
+            is_added.then_some((id, std::str::from_utf8(text).ok()?, is_special))
+        })
+    }
+
+    /// Returns the contents of `tokenizer_config.json`.
+    fn settings(&self) -> Value {
+        let mut settings = Map::new();
+        for (kind, key) in [("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")] {
+            if let Some((_, text)) = self.special(key) {
+                settings.insert(format!("{kind}_token"), text.into());
+            }
+        }
+        let [begins, ends] = self.added_ends();
+        settings.insert("add_bos_token".to_owned(), begins.into());
+        settings.insert("add_eos_token".to_owned(), ends.into());
+        let added = self.added().map(|(id, text, is_special)| {
+            (id.to_string(), json!({"content": text, "special": is_special, "normalized": false}))
+        });
+        settings.insert("added_tokens_decoder".to_owned(), added.collect());
+        let templates = self.keys.iter().filter_map(|(key, value)| {
+            let name = key.strip_prefix("tokenizer.chat_template")?;
+            let name = if name.is_empty() { "default" } else { name.strip_prefix('.')? };
+            Some((name, value.text()?))
+        });
+        let mut templates: Vec<_> = templates.collect();
+        let template = match templates.as_mut_slice() {
+            [] => None,
+            [("default", only)] => Some(json!(only)),
+            all => Some(all.iter().map(|(name, text)| json!({"name": name, "template": text})).collect()),
+        };
+        settings.extend(template.map(|template| ("chat_template".to_owned(), template)));
+        let class = if self.text("model").as_deref() == Some("llama") {
+            "LlamaTokenizer"
+        } else {
+            "PreTrainedTokenizerFast"
+        };
+        settings.insert("tokenizer_class".to_owned(), class.into());
+        Value::Object(settings)
+    }
+
+    /// Returns the contents of `generation_config.json`: the tokens that end a text.
+    fn generation(&self) -> Value {
+        let mut config = Map::new();
+        let mut stops: Vec<u32> = Vec::new();
+        for (id, _) in ["eos", "eot", "eom"].iter().filter_map(|kind| self.special(kind)) {
+            if !stops.contains(&id) {
+                stops.push(id);
+            }
+        }
+        config.extend(self.special("bos").map(|(id, _)| ("bos_token_id".to_owned(), id.into())));
+        match stops.as_slice() {
+            [] => {}
+            [only] => drop(config.insert("eos_token_id".to_owned(), (*only).into())),
+            all => drop(config.insert("eos_token_id".to_owned(), all.into())),
+        }
+        Value::Object(config)
+    }
+
+    /// Returns the name and the contents of the tokenizer's file, or why there is none.
+    fn tokenizer(&self) -> Result<(&'static str, Vec<u8>), String> {
+        if self.tokens.is_empty() {
+            return Err("the file has no vocabulary".to_owned());
+        }
+        match self.text("model").as_deref() {
+            Some("llama") => Ok(("tokenizer.model", self.pieces().to_bytes())),
+            Some("gpt2") => {
+                let pre = self.text("pre").unwrap_or_default();
+                let row = self.row().ok_or_else(|| format!("it is not known how {pre} splits a text"))?;
+                Ok(("tokenizer.json", self.json(row)?.to_string().into_bytes()))
+            }
+            kind => Err(format!("a tokenizer {:?} is not read", kind.unwrap_or_default())),
+        }
+    }
+
+    fn pieces(&self) -> PieceModel {
+        let scores = array(self.keys, "scores").map(|score| match score {
+            GgufValue::Float32(score) => score,
+            _ => 0.0,
+        });
+        let scores = scores.chain(std::iter::repeat(0.0));
+        let pieces = self.tokens.iter().zip(&self.kinds).zip(scores);
+        let mut pieces: Vec<Piece> =
+            pieces.map(|((text, kind), score)| Piece::new(text.clone(), score, *kind)).collect();
+        // The converter fills up the vocabulary.
+        while let Some((last, id)) = pieces.last().zip(pieces.len().checked_sub(1))
+            && last.kind == PieceKind::Unused
+            && last.text == format!("[PAD{id}]")
+        {
+            pieces.pop();
+        }
+        let unknown = self.special("unknown").map_or(0, |(id, _)| id as usize);
+        if pieces.iter().all(|piece| piece.kind != PieceKind::Unknown)
+            && let Some(piece) = pieces.get_mut(unknown)
+        {
+            piece.kind = PieceKind::Unknown;
+        }
+        let mut model = PieceModel::new(Algorithm::Bpe, pieces);
+        model.has_byte_fallback = self.kinds.iter().filter(|kind| **kind == PieceKind::Byte).count() == 256;
+        model.normalization.adds_dummy_prefix = self.flag("add_space_prefix").unwrap_or(true);
+        model.normalization.removes_extra_spaces = false;
+        for (end, kind) in model.ends.iter_mut().zip(["bos", "eos"]) {
+            if let Some((_, text)) = self.special(kind) {
+                *end = text.into();
+            }
+        }
+        model
+    }
+
+    fn json(&self, row: &Row) -> Result<Value, String> {
+        let mut vocabulary = Map::new();
+        for (id, (token, _)) in self
+            .tokens
+            .iter()
+            .zip(&self.kinds)
+            .enumerate()
+            .filter(|(_, (_, kind))| **kind != PieceKind::Unused)
+        {
+            let text = std::str::from_utf8(token).map_err(|_| format!("token {id} is not UTF-8"))?;
+            vocabulary.insert(text.to_owned(), id.into());
+        }
+        let merges =
+            array(self.keys, "merges").filter_map(|merge| Some(Value::from(merge.text()?.into_owned())));
+        let merges: Vec<Value> = merges.collect();
+        let added = self.added().map(|(id, text, is_special)| {
+            json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": is_special})
+        });
+        let added: Vec<Value> = added.collect();
+        let byte_level = |uses_pattern: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": uses_pattern});
+        let split = match &row.split {
+            Split::Gpt2 => byte_level(true),
+            Split::Digits => sequence(
+                "pretokenizers",
+                [json!({"type": "Digits", "individual_digits": true}), byte_level(true)],
+            ),
+            Split::Pattern(alternatives) => {
+                let pattern = alternatives.iter().map(|parts| parts.concat()).collect::<Vec<_>>().join("|");
+                let split = json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
+                sequence("pretokenizers", [split, byte_level(false)])
+            }
+        };
+        let normalizer = if row.composes { json!({"type": "NFC"}) } else { Value::Null };
+        Ok(json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": normalizer,
+            "pre_tokenizer": split, "post_processor": self.ends(), "decoder": byte_level(true),
+            "model": {
+                "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null,
+                "fuse_unk": false, "byte_fallback": false, "ignore_merges": row.ignores_merges, "vocab": vocabulary, "merges": merges
+            }
+        }))
+    }
+
+    /// Returns the post-processor, which adds the tokens at the ends.
+    fn ends(&self) -> Value {
+        let [begins, ends] = self.added_ends();
+        let special = |is_added: bool, kind: &str| self.special(kind).filter(|_| is_added);
+        let (begin, end) = (special(begins, "bos"), special(ends, "eos"));
+        if begin.is_none() && end.is_none() {
+            return Value::Null;
+        }
+        let part = |(_, text): &(u32, String)| json!({"SpecialToken": {"id": text, "type_id": 0}});
+        let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+        let single: Vec<Value> =
+            begin.iter().map(part).chain([text.clone()]).chain(end.iter().map(part)).collect();
+        let tokens: Map<String, Value> = begin
+            .iter()
+            .chain(&end)
+            .map(|(id, text)| (text.clone(), json!({"id": text, "ids": [id], "tokens": [text]})))
+            .collect();
+        json!({"type": "TemplateProcessing", "single": single, "pair": [text, {"Sequence": {"id": "B", "type_id": 1}}], "special_tokens": tokens})
+    }
+}
+
+fn sequence(key: &str, parts: [Value; 2]) -> Value {
+    json!({"type": "Sequence", key: parts})
+}
+
+fn array<'k>(keys: &'k GgufKeys, name: &str) -> impl Iterator<Item = GgufValue> + 'k {
+    let value = keys.get(&format!("tokenizer.ggml.{name}"));
+    let array = value.and_then(|value| match value {
+        GgufValue::Array(array) => Some(array.iter()),
+        _ => None,
+    });
+    array.into_iter().flatten()
+}
