@@ -164,7 +164,7 @@ fn tiktoken_files_are_checked() {
     assert_eq!(tokenizer.decode(&[258, 228, 184, 173, 256]).as_deref(), Ok("中ab"));
     assert_eq!(reason(bytes.clone() + &line(b"ab", 300)), "line 257: rank 300, expected 256");
     assert_eq!(reason(bytes.clone() + "?"), "line 257: not base64, a space and a number");
-    assert_eq!(reason(bytes.clone() + &line(b"a", 256)), "two lines have the same token");
+    assert_eq!(reason(bytes.clone() + &line(b"a", 256)), "two tokens are the same");
     assert_eq!(reason(line(b"a", 0)), "no token stands for the byte 0");
     assert_eq!(
         reason(bytes.clone() + &line(&[b'a'; 600], 256)),

@@ -89,6 +89,26 @@ fn a_stream_of_a_chat_has_deltas() {
     }
 }
 
+fn schema(schema: &Value) -> Value {
+    json!({"type": "json_schema", "json_schema": {"name": "s", "schema": schema}})
+}
+
+#[test]
+fn an_answer_follows_a_schema() {
+    let server = serve(|_| {});
+    let mut client = server.client();
+    let object = json!({
+        "type": "object", "additionalProperties": false, "required": ["a", "b"],
+        "properties": {"a": {"const": "x"}, "b": {"type": "integer", "minimum": 7, "maximum": 7}}
+    });
+    let body = with(&chat(), &json!({"max_tokens": 40, "response_format": schema(&object)}));
+    let answer = ask_at(&mut client, CHAT, &body);
+    assert_eq!(answer["choices"][0]["message"]["content"], "{\"a\": \"x\", \"b\": 7}");
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    let cut = ask_at(&mut client, CHAT, &with(&body, &json!({"max_tokens": 3})));
+    assert_eq!(cut["choices"][0]["finish_reason"], "length");
+}
+
 #[test]
 fn errors_of_chats_name_the_member() {
     let server = serve(|_| {});
@@ -102,7 +122,8 @@ fn errors_of_chats_name_the_member() {
         (CHAT, with(&chat(), &json!({"messages": [{"role": "x", "content": ""}]})), "messages"),
         (CHAT, with(&chat(), &json!({"top_logprobs": 2})), "top_logprobs"),
         (CHAT, with(&chat(), &json!({"logprobs": 2})), "logprobs"),
-        (CHAT, with(&chat(), &json!({"response_format": {"type": "json_object"}})), "response_format"),
+        (CHAT, with(&chat(), &json!({"response_format": {"type": "xml"}})), "response_format"),
+        (CHAT, with(&chat(), &json!({"response_format": schema(&json!({"type": "x"}))})), "response_format"),
         (CHAT, with(&chat(), &json!({"tool_choice": "required"})), "tool_choice"),
         (CHAT, with(&chat(), &json!({"store": true})), "store"),
         (CHAT, with(&chat(), &json!({"audio": {}})), "audio"),
