@@ -3,10 +3,11 @@
 
     tiers.py FOLDER [--binary target/release/torch2carton] [--gigabytes 1] [--rounds 3] [--only merge,digest]
 
-Writes inputs into FOLDER. In each round, each command runs with all extensions, without AVX-512, without AVX2 as well, and without SHA
-extensions (`TORCH2CARTON_WITHOUT`), as far as the processor has them, and on one core. Each cell is the median over the rounds of the ratio to the run
-with all in the same round, of the elapsed time and of the time of the processor, which other programs change less. ring, which hashes without SHA
-extensions, uses them where the processor has them, so that column shows what the choice costs. Needs Python's standard library.
+Writes inputs into FOLDER. In each round, each command runs with all extensions, without AVX-512, without AVX2 as well, without SSSE3 as
+well, and without SHA extensions (`TORCH2CARTON_WITHOUT`), as far as the processor has them, and on one core. Each cell is the median over the
+rounds of the ratio to the run with all in the same round, of the elapsed time and of the time of the processor, which other programs change
+less. ring, which hashes without SHA extensions, uses them where the processor has them, so that column shows what the choice costs. Needs
+Python's standard library.
 """
 
 import argparse
@@ -22,7 +23,8 @@ import merge
 from whole_process import TREE, describe, touch
 
 WIDE = "avx512,avx512-bf16,amx-bf16"
-TIERS = {"without AVX-512": ("avx512", WIDE), "without AVX2": ("avx2", f"{WIDE},avx2"), "without SHA": ("sha", "sha")}
+TIERS = {"without AVX-512": ("avx512", WIDE), "without AVX2": ("avx2", f"{WIDE},avx2"), "without SSSE3": ("ssse3", f"{WIDE},avx2,ssse3"),
+         "without SHA": ("sha", "sha")}
 
 
 def make(folder, gigabytes, wanted):

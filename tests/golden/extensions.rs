@@ -9,7 +9,12 @@ use crate::dequantize::models;
 use crate::self_tests::llama;
 
 /// All extensions, and those that make the difference between two machines.
-const WITHOUT: [&str; 3] = ["sha", "avx512,avx512-bf16,amx-bf16", "sha,avx2,avx512,avx512-bf16,amx-bf16"];
+const WITHOUT: [&str; 4] = [
+    "sha",
+    "avx512,avx512-bf16,amx-bf16",
+    "sha,avx2,avx512,avx512-bf16,amx-bf16",
+    "ssse3,avx2,avx512,avx512-bf16,amx-bf16",
+];
 
 fn program(root: &Path, without: &str, args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_torch2carton"));

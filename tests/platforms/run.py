@@ -6,7 +6,8 @@
     tests/platforms/run.py x86_64-unknown-linux-musl         in an empty root (as the super user)
 
 The program is built by deploy/cross, unless --program names it; --native is the program of this machine. Exit status, standard output,
-messages and outputs are the same, apart from the spelling of paths. --every N takes each Nth input.
+messages, outputs and statements are the same, apart from the spelling of paths, and the other system verifies the statements of this one.
+--every N takes each Nth input, --only computed or files a part of them.
 """
 
 import argparse
@@ -19,6 +20,8 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+
+import computed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GOLDEN = ["checkpoints", "hostile", "malicious", "objects", "pickles", "safetensors", "shards"]
@@ -92,13 +95,26 @@ def inputs(every):
     return files[::every]
 
 
-def run(system, words, output):
-    if output.is_dir():
-        shutil.rmtree(output)
-    output.unlink(missing_ok=True)
+def run(system, words, folder):
+    """Runs the program, which may write into a new folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     done = subprocess.run(system.command(words), env=system.environment, capture_output=True, text=True, errors="replace", timeout=600)
-    digest = hashlib.sha256(output.read_bytes()).hexdigest() if output.is_file() else None
-    return {"status": done.returncode, "output": digest, "stdout": system.plain(done.stdout), "stderr": system.plain(done.stderr)}
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}
+    return {"status": done.returncode, "outputs": digests, "stdout": system.plain(done.stdout), "stderr": system.plain(done.stderr)}
+
+
+def runs(args, folder, own):
+    """Yields the arguments of each run; the program may write into `folder / "out"`."""
+    out = folder / "out/output.safetensors"
+    for file in inputs(args.every) if args.only != "computed" else []:
+        yield from (["convert", "--quiet", file, "-o", out], ["scan", file], ["inspect", "--json", file])
+    for words in computed.conversions(folder / "models")[:: args.every] if args.only != "files" else []:
+        yield ["convert", "--quiet", *words, "-o", out, "--statement", out.with_suffix(".json")]
+        kept = folder / "kept.safetensors"
+        words += ["-o", kept, "--statement", kept.with_suffix(".json")]
+        subprocess.run(own.command(["convert", "--quiet", "--force", *words]), check=True)
+        yield ["verify", "--statement", kept.with_suffix(".json"), "--input", computed.MODELS, "--input", folder / "models", kept]
 
 
 def main():
@@ -107,20 +123,19 @@ def main():
     parser.add_argument("--program", type=Path)
     parser.add_argument("--native", type=Path, default=ROOT / "target/debug/torch2carton")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--only", choices=["computed", "files"])
     args = parser.parse_args()
     program = (args.program or build(args.target)).resolve()
     kind = Windows if "windows" in args.target else Emulated if args.target.startswith("aarch64") else Bare
     counts = Counter()
     with tempfile.TemporaryDirectory() as folder:
         foreign, own = kind(program, Path(folder)), Bare(args.native.resolve(), None)
-        output = Path(folder) / "output.safetensors"
-        for file in inputs(args.every):
-            for words in (["convert", "--quiet", file, "-o", output], ["scan", file], ["inspect", "--json", file]):
-                expected, found = run(own, words, output), run(foreign, words, output)
-                different = [what for what in expected if expected[what] != found[what]]
-                counts["different" if different else "same"] += 1
-                for what in different:
-                    print(f"{words[0]} {file}: {what}\n  {expected[what]!r:.300}\n  {found[what]!r:.300}", flush=True)
+        for words in runs(args, Path(folder), own):
+            expected, found = (run(system, words, Path(folder) / "out") for system in (own, foreign))
+            different = [what for what in expected if expected[what] != found[what]]
+            counts["different" if different else "same"] += 1
+            for what in different:
+                print(f"{' '.join(map(str, words))}: {what}\n  {expected[what]!r:.300}\n  {found[what]!r:.300}", flush=True)
     print(f"{args.target}: {counts['same']} runs the same, {counts['different']} different")
     sys.exit(1 if counts["different"] or not counts["same"] else 0)
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use crate::nibbles::{NibbleKernel, NibbleLookup};
 use crate::simd::{Instructions, Portable, Simd, SimdWork};
 #[cfg(target_arch = "x86_64")]
-use crate::x86::{Avx2, Avx512};
+use crate::x86::{Avx2, Avx512, Ssse3};
 
 thread_local! {
     /// True while this thread runs only portable code.
@@ -54,12 +54,14 @@ pub fn run_f64(loops: impl Loops<f64>) {
     run(LoopsWork::<f64, 8, _>(loops, PhantomData));
 }
 
-/// Runs look-ups of codes of four bits with AVX2 if the CPU has it.
+/// Runs look-ups of codes of four bits with AVX2 or SSSE3 if the CPU has it.
 // Not with AVX-512: the compiler copies the found numbers with vectors of 64 bytes there, which wait until the two vectors of
 // 32 bytes that were stored are in the cache.
 pub fn run_nibbles(kernel: impl NibbleKernel) {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = Avx2::detect() {
+        return simd.run(NibbleWork(kernel));
+    } else if let Some(simd) = Ssse3::detect() {
         return simd.run(NibbleWork(kernel));
     }
     Portable.run(NibbleWork(kernel));

@@ -11,6 +11,8 @@ pub const WITHOUT: &str = "TORCH2CARTON_WITHOUT";
 /// Extension of an instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
+    /// SSSE3.
+    Ssse3,
     /// AVX2, FMA, F16C, BMI1 and BMI2.
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
@@ -23,11 +25,12 @@ pub enum Extension {
 
 impl Extension {
     /// All extensions.
-    pub const ALL: [Self; 4] = [Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::AmxBf16];
+    pub const ALL: [Self; 5] = [Self::Ssse3, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::AmxBf16];
 
     /// Returns the name, as [`WITHOUT`] has it.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Ssse3 => "ssse3",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512-bf16",
@@ -50,6 +53,7 @@ impl Extension {
     #[cfg(target_arch = "x86_64")]
     fn is_available(self) -> bool {
         match self {
+            Self::Ssse3 => is_x86_feature_detected!("ssse3"),
             Self::Avx2 => {
                 is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("fma")

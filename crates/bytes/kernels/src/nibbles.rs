@@ -93,6 +93,11 @@ mod tests {
             Lookups { tables: &tables, codes: &codes, found: &mut slow }.run(Portable);
             run_nibbles(Lookups { tables: &tables, codes: &codes, found: &mut fast });
             assert_eq!(fast, slow);
+            #[cfg(target_arch = "x86_64")]
+            if let Some(simd) = crate::x86::Ssse3::detect() {
+                Lookups { tables: &tables, codes: &codes, found: &mut fast }.run(simd);
+                assert_eq!(fast, slow);
+            }
             for (place, column) in slow.transposed.iter().enumerate() {
                 let code = |run: usize| usize::from(codes[run][place / 2] >> (4 * (place % 2)) & 15);
                 assert_eq!(*column, std::array::from_fn(|run| tables[run][code(run)]), "place {place}");

@@ -4,12 +4,17 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::{Crc32, Sha256, Store, Upload};
+use byte_source::{Crc32, Sha256, Store, Upload, WINDOW, core_share};
 
 use crate::destination::{replaced, upload_error};
 use crate::local::LocalOutput;
 use crate::unfinished::RegisteredUpload;
 use crate::{FileSums, IfExists, Result};
+
+/// Fewest bytes that another thread hashes while they are written: starting it takes as long as hashing about 50 kB.
+const HASHED_APART: usize = WINDOW / 4;
+/// Fewest cores for that thread. Fewer are busy with the other hashes of a statement.
+const CORES_TO_HASH_APART: usize = 4;
 
 /// Output that replaces its target when it is committed: a temporary file next to the target, or an upload to a store.
 ///
@@ -119,24 +124,67 @@ impl OutputFile {
 
 impl io::Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = match &mut self.medium {
-            Medium::Local(file) => file.write(bytes)?,
-            Medium::Upload { upload, .. } => upload.write(bytes)?,
+        let Self { medium, checksum, hash } = self;
+        let mut write = || {
+            match medium {
+                Medium::Local(file) => file.write_all(bytes)?,
+                Medium::Upload { upload, .. } => upload.write_all(bytes)?,
+            }
+            if let Some(checksum) = checksum {
+                checksum.add_bytes(bytes);
+            }
+            Ok(bytes.len())
         };
-        let written = bytes.get(..count).unwrap_or_default();
-        if let Some(checksum) = &mut self.checksum {
-            checksum.add_bytes(written);
+        match hash {
+            Some(hash) if bytes.len() >= HASHED_APART && core_share() >= CORES_TO_HASH_APART => {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| hash.update(bytes));
+                    write()
+                })
+            }
+            Some(hash) => {
+                hash.update(bytes);
+                write()
+            }
+            None => write(),
         }
-        if let Some(hash) = &mut self.hash {
-            hash.update(written);
-        }
-        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.medium {
             Medium::Local(file) => file.flush(),
             Medium::Upload { upload, .. } => upload.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::num::NonZeroUsize;
+
+    use byte_source::set_core_share;
+
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_the_written_bytes() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let bytes = b"bytes".repeat(HASHED_APART);
+        for cores in [1, CORES_TO_HASH_APART] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    set_core_share(NonZeroUsize::new(cores).expect("not zero"));
+                    let output = OutputFile::create(folder.path().join("out"), 0).expect("a file");
+                    let mut output = output.with_sums(FileSums { crc32: true, sha256: true });
+                    let (first, rest) = bytes.split_at(77);
+                    output.write_all(first).and_then(|()| output.write_all(rest)).expect("space");
+                    let mut checksum = Crc32::default();
+                    checksum.add_bytes(&bytes);
+                    assert_eq!(output.checksum(), Some(checksum.sum()), "{cores}");
+                    assert_eq!(output.sha256(), Some(Sha256::of(&bytes)), "{cores}");
+                });
+            });
         }
     }
 }

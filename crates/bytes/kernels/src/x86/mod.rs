@@ -11,12 +11,14 @@
 
 mod bf16;
 mod nibbles;
+mod ssse3;
 
 use std::arch::x86_64::{self as x86, __m128i, __m256, __m256d, __m256i, __m512, __m512d};
 use std::mem::transmute;
 
 pub(crate) use self::bf16::has_permitted_amx_bf16;
 pub use self::bf16::{AmxBf16, AmxSums, AmxTiles, Avx512Bf16, Bf16Inputs, Bf16Weights};
+pub(crate) use self::ssse3::Ssse3;
 use crate::Extension;
 use crate::simd::{self, Bf16, F16, F32, F64, Instructions, Load, Simd, SimdWork};
 

@@ -13,6 +13,10 @@ use super::many_inputs::WidenedTile;
 use super::product::{FEW_INPUTS_MAX, KernelNumber, Product};
 use super::{Pool, column_major, few_inputs, many_inputs};
 
+/// Rows of weights in a tile of portable code. SSE2 has 16 registers of four numbers, in which the sums of two rows leave space for the
+/// factors; others have twice as many.
+const PORTABLE_ROWS: usize = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
     /// Portable code for every CPU.
@@ -135,10 +139,10 @@ impl Kernel {
                     (Self::Avx2, Some(simd), _) => {
                         linear_by_size::<F64, _, _, 8, 1, 6, 64>(simd, pool, alike);
                     }
-                    _ => linear_by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, alike),
+                    _ => linear_by_size::<F64, _, _, 8, 1, PORTABLE_ROWS, 64>(Portable, pool, alike),
                 },
                 #[cfg(not(target_arch = "x86_64"))]
-                _ => linear_by_size::<F64, _, _, 8, 1, 4, 64>(Portable, pool, alike),
+                _ => linear_by_size::<F64, _, _, 8, 1, PORTABLE_ROWS, 64>(Portable, pool, alike),
             }
         }
     }
@@ -174,7 +178,7 @@ fn group_products<T: KernelNumber>(mut products: Vec<Product<'_, T>>) -> Vec<Vec
 }
 
 fn linear_portable(pool: &Pool, products: Vec<Product<'_, f32>>) {
-    linear_by_dtype::<_, 1, 4>(Portable, pool, products);
+    linear_by_dtype::<_, 1, PORTABLE_ROWS>(Portable, pool, products);
 }
 
 /// Computes products with weights that are widened to f32, in tiles of `R` rows and `V` vectors.
