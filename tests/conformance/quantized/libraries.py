@@ -186,6 +186,17 @@ def auto_round(packing, bits, group, weight):
     return dict(layer.state_dict()) | {"bias": layer.bias.detach()}, numbers.T.contiguous()
 
 
+def auto_round_mlx(bits, group, rows, cols):
+    """A layer in auto-round's packing for MLX, with any codes, and the numbers that its class multiplies with."""
+    layer = auto_round_packing("auto_round_extension/mlx/qlinear_mlx").QuantLinearMLX(bits, group, cols, rows, bias=False)
+    namespace = {"torch": torch}
+    functions(source("auto-round==*/auto_round/export/export_to_mlx/export.py"), ("_pack_weight_mlx",), namespace)
+    layer.weight = namespace["_pack_weight_mlx"](torch.randint(0, 2**bits, (rows, cols)), bits)
+    layer.scales.uniform_(0.01, 0.1)
+    layer.biases.uniform_(-4, 0)
+    return dict(layer.state_dict()), layer._forward_torch(torch.eye(cols)).T.contiguous()
+
+
 def auto_round_settings(names, config):
     """Bits and group of each layer by auto-round's own rule."""
     root = torch.nn.Module()

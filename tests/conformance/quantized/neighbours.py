@@ -2,7 +2,7 @@
 
 import torch
 from cases import Model, case
-from libraries import auto_round, auto_round_settings
+from libraries import auto_round, auto_round_mlx, auto_round_settings
 from schemes import sizes
 
 
@@ -114,3 +114,17 @@ def auto_round_gptqmodel(seed):
 @case
 def auto_round_awq(seed):
     return auto_round_model(seed, "auto_round:auto_awq", layers={name: AUTO_ROUND[name] for name in "adef"})
+
+
+@case
+def auto_round_mlx_packing(seed):
+    model = Model({"quant_method": "auto-round", "packing_format": "mlx", "bits": 4, "group_size": 32, "sym": True, "data_type": "int"}, dtype="float16")
+    cols, rows = sizes(seed, (64, 32), (320, 192))
+    settings = model.config["quantization"] = {"group_size": 32, "bits": 4}
+    for name, bits, group in ("a", 4, 32), ("b", 2, 64), ("c", 3, 32), ("d", 5, 32), ("e", 6, 64), ("f", 8, 32):
+        stored, numbers = auto_round_mlx(bits, group, rows, cols)
+        settings[f"model.layers.0.{name}"] = {"group_size": group, "bits": bits}
+        model.add(f"model.layers.0.{name}", numbers, **stored)
+    settings["lm_head"] = False
+    model.plain("lm_head.weight", torch.randn(64, 64).half())
+    return model

@@ -1,7 +1,7 @@
 //! auto-round: the codes of GPTQ or AWQ, with bits and groups for each layer.
 //!
 //! Facts: auto-round 0.16.1. `auto_round` and `auto_round:gptqmodel` store zero points as they are, and `auto_round:auto_gptq` minus one
-//! (`auto_round_extension/torch`); `auto_round:auto_awq` is AWQ's GEMM (`export_to_awq/utils.py`). A key of `extra_config` that is not the
+//! (`auto_round_extension/torch`); `auto_round:auto_awq` is AWQ's GEMM (`export_to_awq/utils.py`), and `mlx` is MLX's packing. A key of `extra_config` that is not the
 //! name of a layer is a pattern, and the first one that is found in the name applies (`_expand_regex_config`).
 
 use foldhash::HashSet;
@@ -9,29 +9,31 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::columns::StoredZeros;
+use crate::config::PACKING_FORMAT;
 use crate::gptq::{self, ModuleLayout};
 use crate::survey::Survey;
-use crate::{Problem, Result, awq};
+use crate::{Problem, Result, awq, mlx};
 
 /// Suffixes of tensors that mean nothing without codes.
-pub(crate) const COMPANIONS: &[&str] = gptq::COMPANIONS;
+pub(crate) const COMPANIONS: &[&str] = &[".qweight", ".qzeros", ".scales", ".g_idx", ".biases"];
 /// Members that are only there if the weights are rotated.
 const ROTATIONS: &[&str] = &["rotation_config", "spinquant_config"];
 
-/// Adds all layers with a `qweight`.
+/// Adds all layers with a `qweight`, or with scales where the packing is that of MLX.
 ///
 /// # Errors
 /// When the packing is not known or the weights are rotated, a pattern cannot be compiled, or a companion is missing or has another shape
 /// or dtype.
 pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
-    let packing = survey.config.members.get("packing_format").map_or(Some("auto"), Value::as_str);
+    let packing = survey.config.members.get(PACKING_FORMAT).map_or(Some("auto"), Value::as_str);
     let zeros = match packing {
         Some("auto_round" | "auto_round:gptqmodel") => Some(StoredZeros::Same),
         Some("auto" | "auto_round:gptq" | "auto_round:auto_gptq") => Some(StoredZeros::Less),
         Some("auto_round:awq" | "auto_round:auto_awq") => None,
+        Some("mlx" | "auto_round:mlx") => return mlx::recognise_auto_round(survey),
         _ => {
-            let known = "auto_round, auto_round:gptqmodel, auto_round:auto_gptq or auto_round:auto_awq";
-            return Err(survey.config.unsupported("packing_format", known));
+            let known = "auto_round, auto_round:gptqmodel, auto_round:auto_gptq, auto_round:auto_awq or mlx";
+            return Err(survey.config.unsupported(PACKING_FORMAT, known));
         }
     };
     let is_given = |key: &&&str| survey.config.members.get(**key).is_some_and(|it| !it.is_null());
@@ -78,7 +80,7 @@ fn layers(survey: &Survey<'_>) -> Result<Vec<(String, u32, Option<i64>)>> {
         let by_pattern = || patterns.iter().find(|(pattern, _)| pattern.is_match(module));
         extra.get(module).or_else(|| by_pattern().map(|(_, settings)| *settings))
     };
-    let is_awq = config.text("packing_format").is_some_and(|packing| packing.ends_with("awq"));
+    let is_awq = config.text(PACKING_FORMAT).is_some_and(|packing| packing.ends_with("awq"));
     let known = if is_awq { 4..=7 } else { 2..=8 };
     quantized
         .into_iter()

@@ -21,6 +21,9 @@ pub(crate) const AWQ_FILE: &str = "quant_config.json";
 const MEMBERS: &[&str] = &["quantization_config", "compression_config"];
 /// Member of `config.json` in which MLX describes the quantization, and has a copy in `quantization_config`.
 const MLX_MEMBER: &str = "quantization";
+/// Method of auto-round, and the key under which it says how codes are packed.
+pub(crate) const AUTO_ROUND: &str = "auto-round";
+pub(crate) const PACKING_FORMAT: &str = "packing_format";
 /// Members of `config.json` with the configuration of the language model in a larger one.
 const INNER_CONFIGS: &[&str] = &["text_config", "llm_config", "language_config"];
 
@@ -68,7 +71,11 @@ impl QuantizationDocuments {
         let model_type = config.get("model_type").and_then(Value::as_str).map(str::to_owned);
         if let Some(members) = config.get(MLX_MEMBER).filter(|value| is_mlx(value)).and_then(Value::as_object)
         {
-            let (method, members) = ("mlx".to_owned(), members.clone());
+            let mut members = members.clone();
+            // auto-round describes itself next to it.
+            let packing = MEMBERS.iter().find_map(|key| config.get(*key)?.as_object()?.get(PACKING_FORMAT));
+            members.extend(packing.map(|packing| (PACKING_FORMAT.to_owned(), packing.clone())));
+            let method = if packing.is_some() { AUTO_ROUND } else { "mlx" }.to_owned();
             return Ok(Some(QuantizationConfig {
                 method,
                 members,

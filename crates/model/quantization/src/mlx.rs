@@ -58,6 +58,8 @@ struct Affine {
     biases: &'static str,
     /// True if the product is rounded to the dtype of the scales before the bias is added.
     rounds_product: bool,
+    /// True if the sum is rounded to it.
+    rounds_sum: bool,
 }
 
 const AFFINE: Mode = Mode {
@@ -65,7 +67,7 @@ const AFFINE: Mode = Mode {
     shown: "MLX, affine",
     bits: &[4, 2, 3, 5, 6, 8],
     groups: &[64, 32, 128, 16],
-    affine: Some(Affine { biases: "biases", rounds_product: true }),
+    affine: Some(Affine { biases: "biases", rounds_product: true, rounds_sum: true }),
 };
 const NVFP4: Mode = Mode { name: "nvfp4", shown: "MLX, NVFP4", bits: &[4], groups: &[16], affine: None };
 const MODES: &[Mode] = &[
@@ -80,7 +82,14 @@ const METAL: Mode = Mode {
     shown: "Metal",
     bits: &[4, 2, 8],
     groups: &[64],
-    affine: Some(Affine { biases: "qbiases", rounds_product: false }),
+    affine: Some(Affine { biases: "qbiases", rounds_product: false, rounds_sum: true }),
+};
+
+/// Packing of auto-round for MLX. Its classes multiply and add in float32.
+const AUTO_ROUND: Mode = Mode {
+    shown: "auto-round, MLX",
+    affine: Some(Affine { biases: "biases", rounds_product: false, rounds_sum: false }),
+    ..AFFINE
 };
 
 /// Layout of the codes of a layer.
@@ -166,14 +175,31 @@ pub(crate) fn recognise(survey: &mut Survey<'_>) -> Result<()> {
         return Err(survey.config.unsupported("bits", "the settings of MLX in `config.json`"));
     }
     let names = MlxNames::of_model(&survey.config)?;
+    add_layers(survey, names, |format| format)?;
+    split_others(survey, names)
+}
+
+/// Adds all layers with scales that auto-round packed for MLX, under Hugging Face's names.
+///
+/// # Errors
+/// When a setting is not one of MLX's integers, or a companion is missing or has another shape or dtype.
+pub(crate) fn recognise_auto_round(survey: &mut Survey<'_>) -> Result<()> {
+    if survey.config.members.contains_key("mode") {
+        return Err(survey.config.unsupported("mode", "integers with biases"));
+    }
+    add_layers(survey, MlxNames::Unknown, |format| Format { mode: AUTO_ROUND, ..format })
+}
+
+/// Adds all layers with scales, with the settings of the model or of each.
+fn add_layers(survey: &mut Survey<'_>, names: MlxNames, change: impl Fn(Format) -> Format) -> Result<()> {
     let format = Format::read(&survey.config, &survey.config.members)?;
     for module in quantized(survey)? {
         match format.of_layer(&survey.config, &module)? {
-            Some(format) => add(survey, names, &module, format)?,
+            Some(format) => add(survey, names, &module, change(format))?,
             None => return Err(survey.unused(&format!("{module}.scales"))),
         }
     }
-    split_others(survey, names)
+    Ok(())
 }
 
 /// Returns the layers with scales.
@@ -261,8 +287,8 @@ fn add(survey: &mut Survey<'_>, names: MlxNames, module: &str, format: Format) -
     optional("global_scale", is_global, Dtype::Float32, before)?;
     let positions: Vec<usize> = stored.iter().filter_map(|(name, _)| survey.tensors.position(name)).collect();
     let library = match (is_affine, is_global) {
-        (true, _) => dtype,
-        (_, true) => Dtype::Float32,
+        (true, _) if mode.affine.is_some_and(|it| it.rounds_sum) => dtype,
+        (true, _) | (_, true) => Dtype::Float32,
         _ => Dtype::BFloat16,
     };
     let experts = names.experts(&survey.config, module, "weight", words.shape())?;

@@ -2,7 +2,7 @@
 
 use tensor::Tensors;
 
-use crate::config::QuantizationConfig;
+use crate::config::{AUTO_ROUND, QuantizationConfig};
 use crate::hqq_description::described_codes;
 use crate::quantized_model::QuantizedModel;
 use crate::survey::Survey;
@@ -61,7 +61,7 @@ const SCHEMES: &[Scheme] = &[
         companions: awq::COMPANIONS,
     },
     Scheme {
-        methods: &["auto-round"],
+        methods: &[AUTO_ROUND],
         recognise: auto_round::recognise,
         is_present: |_| false,
         markers: &[],
