@@ -22,7 +22,7 @@ const TEMPLATES_MAX: u64 = 64 << 20;
 /// Function that receives each part of an answer, and can end it.
 pub type OnText<'f> = dyn FnMut(&str) -> Result<ControlFlow<()>> + 'f;
 
-/// How an answer is generated.
+/// Options for the generation of an answer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AnswerOptions {
@@ -74,7 +74,7 @@ pub struct Answer {
     pub stop_reason: StopReason,
     /// Time until the first token.
     pub prompt_time: Duration,
-    /// Time after it.
+    /// Time after the prompt.
     pub time: Duration,
 }
 

@@ -11,7 +11,7 @@ pub const WITHOUT: &str = "TORCH2CARTON_WITHOUT";
 /// Extension of an instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
-    /// SSSE3.
+    /// Vectors of 16 bytes, SSSE3.
     Ssse3,
     /// AVX2, FMA, F16C, BMI1 and BMI2.
     Avx2,

@@ -21,7 +21,7 @@ const READERS_MAX: usize = 4;
 
 /// Range that is requested as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Piece {
+struct PlannedPiece {
     range: Range<u64>,
     /// True if it has several ranges, which are not read in their order.
     is_block: bool,
@@ -38,7 +38,7 @@ struct OpenPiece {
 /// Pieces in the order in which they are read, and those of them that are requested.
 #[derive(Debug, Default)]
 pub(crate) struct PlannedReads {
-    pieces: Vec<Piece>,
+    pieces: Vec<PlannedPiece>,
     by_start: BTreeMap<u64, usize>,
     /// The last used one is at the end.
     open: Vec<OpenPiece>,
@@ -223,11 +223,11 @@ fn missing(covered: &BTreeMap<u64, u64>, range: &Range<u64>) -> Vec<Range<u64>> 
 }
 
 /// Cuts long runs, and joins short ones that are neighbours in the file.
-fn pieces_of(runs: &[Range<u64>], longest: u64) -> Vec<Piece> {
+fn pieces_of(runs: &[Range<u64>], longest: u64) -> Vec<PlannedPiece> {
     let len = |range: &Range<u64>| range.end.saturating_sub(range.start);
     let mut by_place: Vec<(usize, &Range<u64>)> = runs.iter().enumerate().collect();
     by_place.sort_by_key(|(_, run)| run.start);
-    let mut joined: Vec<(usize, Piece)> = Vec::new();
+    let mut joined: Vec<(usize, PlannedPiece)> = Vec::new();
     for (number, run) in by_place {
         if let Some((first, last)) = joined.last_mut()
             && len(&last.range).max(len(run)) < BLOCK
@@ -235,18 +235,18 @@ fn pieces_of(runs: &[Range<u64>], longest: u64) -> Vec<Piece> {
             && run.end.saturating_sub(last.range.start) <= BLOCK
         {
             *first = number.min(*first);
-            *last = Piece { range: last.range.start..run.end, is_block: true };
+            *last = PlannedPiece { range: last.range.start..run.end, is_block: true };
         } else {
-            joined.push((number, Piece { range: run.clone(), is_block: false }));
+            joined.push((number, PlannedPiece { range: run.clone(), is_block: false }));
         }
     }
     joined.sort_by_key(|(number, _)| *number);
     let mut pieces = Vec::with_capacity(joined.len());
-    for (_, Piece { range, is_block }) in joined {
+    for (_, PlannedPiece { range, is_block }) in joined {
         let mut at = range.start;
         while at < range.end {
             let end = at.saturating_add(longest).min(range.end);
-            pieces.push(Piece { range: at..end, is_block });
+            pieces.push(PlannedPiece { range: at..end, is_block });
             at = end;
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::tokenizer::{Part, PieceTokenizer};
+use crate::tokenizer::{PieceTokenizer, PlacedPiece};
 
 /// A part of the text; empty after it was joined to the one before it.
 struct Symbol {
@@ -63,7 +63,7 @@ struct Division<'t> {
 }
 
 /// Divides a normalized text.
-pub(crate) fn divide(tokenizer: &PieceTokenizer, text: &[u8]) -> Vec<Part> {
+pub(crate) fn divide(tokenizer: &PieceTokenizer, text: &[u8]) -> Vec<PlacedPiece> {
     let mut division = Division {
         tokenizer,
         text,
@@ -136,7 +136,7 @@ impl Division<'_> {
     }
 
     /// Returns the parts; unused pieces are taken apart again.
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<PlacedPiece> {
         let mut parts = Vec::new();
         let mut stack = Vec::new();
         for symbol in self.symbols.iter().filter(|symbol| symbol.len > 0) {
@@ -150,7 +150,7 @@ impl Division<'_> {
                         stack.push((start.saturating_add(left), right));
                         stack.push((start, left));
                     }
-                    None => parts.push(Part { start, len, id }),
+                    None => parts.push(PlacedPiece { start, len, id }),
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What the file of a model says.
+//! Content of the file of a model.
 
 use bytes::Bytes;
 
@@ -18,7 +18,7 @@ pub struct Piece {
     pub kind: PieceKind,
 }
 
-/// What a piece is.
+/// Kind of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum PieceKind {
@@ -43,7 +43,7 @@ pub enum Algorithm {
     Char,
 }
 
-/// How a text is changed before it is divided.
+/// Changes of a text before it is divided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Normalization {
@@ -182,7 +182,7 @@ impl PieceModel {
 }
 
 impl Piece {
-    /// Creates a piece.
+    /// Creates a piece with its score.
     pub fn new(text: impl Into<Bytes>, score: f32, kind: PieceKind) -> Self {
         Self { text: text.into(), score, kind }
     }

@@ -6,7 +6,7 @@ use crate::{Error, Normalization, PieceModel, Result};
 
 /// Largest length of a normalized text, in bytes.
 pub(crate) const TEXT_MAX: usize = 8 << 20;
-/// What stands for a space in pieces.
+/// Character that stands for a space in pieces.
 pub(crate) const SPACE: &[u8] = "▁".as_bytes();
 
 /// The changes that a model makes.

@@ -11,7 +11,7 @@ use crate::{Algorithm, Error, Piece, PieceKind, PieceModel, Result, bpe, unigram
 const PIECE_MAX: usize = 512;
 
 /// A part of a text, and the id of its piece.
-pub(crate) struct Part {
+pub(crate) struct PlacedPiece {
     pub(crate) start: usize,
     pub(crate) len: usize,
     pub(crate) id: u32,
@@ -91,12 +91,12 @@ impl PieceTokenizer {
         Ok(Self { model, normalizer, pieces, reserved, index, fixed, unknown, score_range, bytes })
     }
 
-    /// Returns the model.
+    /// Returns the model that it encodes with.
     pub fn model(&self) -> &PieceModel {
         &self.model
     }
 
-    /// Returns a piece.
+    /// Returns a piece by its id.
     pub fn piece(&self, id: u32) -> Option<&Piece> {
         self.model.pieces.get(id as usize)
     }
@@ -142,7 +142,7 @@ impl PieceTokenizer {
         };
         let mut ids = Vec::with_capacity(parts.len());
         let mut is_after_unknown = false;
-        for Part { start, len, id } in parts {
+        for PlacedPiece { start, len, id } in parts {
             let is_unknown = id == self.unknown;
             if !is_unknown {
                 ids.push(id);

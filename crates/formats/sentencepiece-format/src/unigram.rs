@@ -1,21 +1,21 @@
 //! The division of a text with the highest sum of scores.
 
 use crate::normalizer::char_len;
-use crate::tokenizer::{Part, PieceTokenizer};
+use crate::tokenizer::{PieceTokenizer, PlacedPiece};
 
-/// How much less than the lowest score an unknown character has.
+/// Difference between the lowest score and that of an unknown character.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 /// The best way to a place of the text.
 #[derive(Clone, Copy, Default)]
-struct Step {
+struct BestPath {
     id: u32,
     score: f32,
     /// Beginning of the last piece; `None` if no way leads here.
     start: Option<usize>,
 }
 
-impl Step {
+impl BestPath {
     /// The library adds scores in double precision, and keeps the sums in single precision.
     #[expect(clippy::cast_possible_truncation, reason = "so does the library")]
     fn improve(&mut self, id: u32, score: f64, start: usize) {
@@ -26,10 +26,10 @@ impl Step {
 }
 
 /// Divides a normalized text.
-pub(crate) fn divide(tokenizer: &PieceTokenizer, text: &[u8]) -> Vec<Part> {
+pub(crate) fn divide(tokenizer: &PieceTokenizer, text: &[u8]) -> Vec<PlacedPiece> {
     let [lowest, highest] = tokenizer.score_range;
     let unknown = lowest - UNKNOWN_PENALTY;
-    let mut steps = vec![Step::default(); text.len().saturating_add(1)];
+    let mut steps = vec![BestPath::default(); text.len().saturating_add(1)];
     let mut start = 0;
     while let Some(rest) = text.get(start..).filter(|rest| !rest.is_empty()) {
         let here = steps.get(start).copied().unwrap_or_default().score;
@@ -59,8 +59,8 @@ pub(crate) fn divide(tokenizer: &PieceTokenizer, text: &[u8]) -> Vec<Part> {
     }
     let mut parts = Vec::new();
     let mut end = text.len();
-    while let Some(Step { id, start: Some(start), .. }) = steps.get(end).copied() {
-        parts.push(Part { start, len: end.saturating_sub(start), id });
+    while let Some(BestPath { id, start: Some(start), .. }) = steps.get(end).copied() {
+        parts.push(PlacedPiece { start, len: end.saturating_sub(start), id });
         end = start;
     }
     parts.reverse();

@@ -13,13 +13,13 @@ use crate::layout::CheckpointLayout;
 pub(crate) struct Multimodal {
     pub(crate) architecture: &'static Architecture,
     /// Text models; without a `model_type`, a `text_config` is of the first.
-    pub(crate) texts: &'static [TextModel],
+    pub(crate) texts: &'static [TextVariant],
     /// Default of the root's `tie_word_embeddings`; `None` if the embeddings are never tied.
     pub(crate) tied: Option<bool>,
 }
 
 #[derive(Debug)]
-pub(crate) struct TextModel {
+pub(crate) struct TextVariant {
     pub(crate) model_type: &'static str,
     /// Architecture that reads the configuration.
     pub(crate) architecture: &'static Architecture,
@@ -99,11 +99,11 @@ impl Multimodal {
     pub(crate) fn text(
         &self,
         config: &ConfigJson,
-    ) -> Result<Result<(&'static TextModel, ConfigJson), String>> {
+    ) -> Result<Result<(&'static TextVariant, ConfigJson), String>> {
         let mut text = config.part("text_config")?;
         // The type of a document without parts is that of the whole model.
         let model_type = text.text("model_type")?.filter(|name| *name != self.architecture.name);
-        let is_it = |row: &&TextModel| model_type.is_none_or(|name| name == row.model_type);
+        let is_it = |row: &&TextVariant| model_type.is_none_or(|name| name == row.model_type);
         let Some(row) = self.texts.iter().find(is_it) else {
             return Ok(Err(model_type.unwrap_or_default().to_owned()));
         };

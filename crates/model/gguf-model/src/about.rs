@@ -11,7 +11,7 @@ use crate::keys::Keys;
 use crate::model_id::{ModelId, title};
 use crate::parameters::Parameters;
 
-/// What is known about a model besides its tensors.
+/// Facts about a model besides its tensors.
 pub(crate) struct About<'a> {
     pub(crate) card: &'a Map<String, Value>,
     pub(crate) config: &'a Map<String, Value>,

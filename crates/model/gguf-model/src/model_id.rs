@@ -15,7 +15,7 @@ pub(crate) struct ModelId {
     pub(crate) size_label: Option<String>,
 }
 
-/// What a part of a name is.
+/// Kind of a part of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartKind {
     Basename,

@@ -8,12 +8,12 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
 use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::multimodal::{Multimodal, TextModel, of_modules, published};
+use crate::multimodal::{Multimodal, TextVariant, of_modules, published};
 use crate::weight::LayerPart;
 
 pub(super) static MLLAMA: Multimodal = Multimodal {
     architecture: &ARCHITECTURE,
-    texts: &[TextModel { model_type: "mllama_text_model", architecture: &ARCHITECTURE, heads: 32 }],
+    texts: &[TextVariant { model_type: "mllama_text_model", architecture: &ARCHITECTURE, heads: 32 }],
     tied: None,
 };
 

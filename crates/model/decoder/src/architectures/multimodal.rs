@@ -10,7 +10,7 @@ use crate::block::{Block, Scales};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
 use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::multimodal::{Multimodal, TextModel, of_modules, published};
+use crate::multimodal::{Multimodal, TextVariant, of_modules, published};
 
 pub(super) static PUBLISHED: CheckpointLayout = published(&HUGGING_FACE);
 pub(super) static MODULES: CheckpointLayout = of_modules(&HUGGING_FACE);
@@ -25,7 +25,7 @@ pub(super) static GEMMA3: Multimodal = Multimodal {
         read_hyperparameters: gemma3_hyperparameters,
         ..gemma3::ARCHITECTURE
     },
-    texts: &[TextModel { model_type: "gemma3_text", architecture: &GEMMA3_TEXT, heads: 8 }],
+    texts: &[TextVariant { model_type: "gemma3_text", architecture: &GEMMA3_TEXT, heads: 8 }],
     tied: Some(true),
 };
 
@@ -47,8 +47,8 @@ pub(super) static MISTRAL3: Multimodal = Multimodal {
         ..mistral::ARCHITECTURE
     },
     texts: &[
-        TextModel { model_type: "mistral", architecture: &mistral::ARCHITECTURE, heads: 32 },
-        TextModel { model_type: "ministral3", architecture: &ministral3::ARCHITECTURE, heads: 32 },
+        TextVariant { model_type: "mistral", architecture: &mistral::ARCHITECTURE, heads: 32 },
+        TextVariant { model_type: "ministral3", architecture: &ministral3::ARCHITECTURE, heads: 32 },
     ],
     tied: Some(true),
 };
@@ -62,9 +62,9 @@ pub(super) static LLAVA: Multimodal = Multimodal {
         ..llama::ARCHITECTURE
     },
     texts: &[
-        TextModel { model_type: "llama", architecture: &llama::ARCHITECTURE, heads: 32 },
-        TextModel { model_type: "mistral", architecture: &mistral::ARCHITECTURE, heads: 32 },
-        TextModel { model_type: "qwen2", architecture: &qwen2::ARCHITECTURE, heads: 32 },
+        TextVariant { model_type: "llama", architecture: &llama::ARCHITECTURE, heads: 32 },
+        TextVariant { model_type: "mistral", architecture: &mistral::ARCHITECTURE, heads: 32 },
+        TextVariant { model_type: "qwen2", architecture: &qwen2::ARCHITECTURE, heads: 32 },
     ],
     tied: Some(false),
 };

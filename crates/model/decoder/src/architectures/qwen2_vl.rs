@@ -10,17 +10,17 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS, SECTIONED};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::layout::HUGGING_FACE;
-use crate::multimodal::{Multimodal, TextModel};
+use crate::multimodal::{Multimodal, TextVariant};
 
 pub(super) static QWEN2: Multimodal = Multimodal {
     architecture: &QWEN2_VL,
-    texts: &[TextModel { model_type: "qwen2_vl_text", architecture: &QWEN2_VL, heads: 64 }],
+    texts: &[TextVariant { model_type: "qwen2_vl_text", architecture: &QWEN2_VL, heads: 64 }],
     tied: Some(false),
 };
 
 pub(super) static QWEN2_5: Multimodal = Multimodal {
     architecture: &QWEN2_5_VL,
-    texts: &[TextModel { model_type: "qwen2_5_vl_text", architecture: &QWEN2_5_VL, heads: 64 }],
+    texts: &[TextVariant { model_type: "qwen2_5_vl_text", architecture: &QWEN2_5_VL, heads: 64 }],
     tied: Some(false),
 };
 

@@ -12,7 +12,7 @@ use crate::config_defaults::{ConfigDefaults, SECTIONED};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
 use crate::layout::CheckpointLayout;
-use crate::multimodal::{Multimodal, TextModel, of_modules};
+use crate::multimodal::{Multimodal, TextVariant, of_modules};
 
 pub(super) static DENSE: Architecture = Architecture {
     name: "qwen3_5_text",
@@ -28,13 +28,13 @@ pub(super) static MOE: Architecture =
 
 pub(super) static DENSE_WITH_TOWER: Multimodal = Multimodal {
     architecture: &DENSE_OF_MODULES,
-    texts: &[TextModel { model_type: "qwen3_5_text", architecture: &DENSE_OF_MODULES, heads: 16 }],
+    texts: &[TextVariant { model_type: "qwen3_5_text", architecture: &DENSE_OF_MODULES, heads: 16 }],
     tied: Some(false),
 };
 
 pub(super) static MOE_WITH_TOWER: Multimodal = Multimodal {
     architecture: &MOE_OF_MODULES,
-    texts: &[TextModel { model_type: "qwen3_5_moe_text", architecture: &MOE_OF_MODULES, heads: 16 }],
+    texts: &[TextVariant { model_type: "qwen3_5_moe_text", architecture: &MOE_OF_MODULES, heads: 16 }],
     tied: Some(false),
 };
 

@@ -9,11 +9,11 @@ use crate::block::{Block, HeadNormScope};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS, SECTIONED};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::multimodal::{Multimodal, TextModel};
+use crate::multimodal::{Multimodal, TextVariant};
 
 pub(super) static QWEN3: Multimodal = Multimodal {
     architecture: &QWEN3_VL,
-    texts: &[TextModel { model_type: "qwen3_vl_text", architecture: &QWEN3_VL, heads: 32 }],
+    texts: &[TextVariant { model_type: "qwen3_vl_text", architecture: &QWEN3_VL, heads: 32 }],
     tied: Some(false),
 };
 

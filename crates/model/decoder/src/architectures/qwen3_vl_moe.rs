@@ -11,12 +11,12 @@ use crate::config_defaults::ConfigDefaults;
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
 use crate::layout::{CheckpointLayout, HUGGING_FACE, Stack};
-use crate::multimodal::{Multimodal, TextModel, of_modules};
+use crate::multimodal::{Multimodal, TextVariant, of_modules};
 use crate::weight::LayerPart;
 
 pub(super) static QWEN3: Multimodal = Multimodal {
     architecture: &QWEN3_VL_MOE,
-    texts: &[TextModel { model_type: "qwen3_vl_moe_text", architecture: &QWEN3_VL_MOE, heads: 16 }],
+    texts: &[TextVariant { model_type: "qwen3_vl_moe_text", architecture: &QWEN3_VL_MOE, heads: 16 }],
     tied: Some(false),
 };
 

@@ -37,7 +37,7 @@ pub(crate) fn damaged(file: &str, reason: impl Display) -> byte_source::Error {
     Problem::Tokenizer { file: file.to_owned(), reason: reason.to_string() }.into()
 }
 
-/// How the pre-tokenizer is named.
+/// Name of the pre-tokenizer.
 pub enum PreTokenizer<'p> {
     /// By the tokens of a text.
     Encode(&'p EncodeText<'p>),

@@ -26,7 +26,7 @@ pub(super) struct GenerationPlan {
     pub(super) sampling: Sampling,
     /// Number of most probable tokens to return with each token; `None` for no scores.
     pub(super) scores: Option<usize>,
-    /// What an answer may be; `None` for any text.
+    /// Grammar of an answer; `None` for any text.
     pub(super) grammar: Option<AnswerGrammar>,
 }
 

@@ -82,7 +82,7 @@ impl GrammarFactory {
     }
 }
 
-/// What may follow in one answer.
+/// Tokens that may follow in one answer.
 pub(crate) struct AnswerGrammar(Matcher);
 
 impl Clone for AnswerGrammar {

@@ -27,7 +27,7 @@ pub(crate) struct PromptRequest {
     pub(crate) max_tokens: usize,
     pub(crate) changes: LogitChanges,
     pub(crate) stops: Vec<String>,
-    /// What an answer may be; `None` for any text.
+    /// Grammar of an answer; `None` for any text.
     pub(crate) grammar: Option<AnswerGrammar>,
     /// Number of most probable tokens to return with each token; `None` for no scores.
     pub(crate) scores: Option<usize>,

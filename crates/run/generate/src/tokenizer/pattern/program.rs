@@ -68,7 +68,7 @@ pub(super) struct Program {
     pub(super) steps: Vec<Step>,
     pub(super) classes: Vec<Class>,
     pub(super) slots: usize,
-    /// What a step counts.
+    /// Work that each step counts as.
     pub(super) charge: u64,
     /// Number of parts, with repetitions written out.
     pub(super) parts: usize,
