@@ -41,6 +41,11 @@ LOADERS = {
                 "text = json.dumps(json.load(open(p, encoding='utf-8')))\nassert 'modeling.X' in text; importlib.import_module('modeling')",
     "monai": "import json, sys\nfor it in json.load(open(sys.argv[1]))['imports']: exec(it[1:])",
     "keras": "import importlib, json, sys; it = json.load(open(sys.argv[1])); getattr(importlib.import_module(it['module']), it['class_name'])(it['config'])",
+    "keras function": "import importlib, json, sys; it = json.load(open(sys.argv[1])); getattr(importlib.import_module(it['module']), it['config'])(*it['inbound_nodes'][0]['args'])",
+    "layers": "import sys, yaml; [eval(layer[2]) for layer in yaml.safe_load(open(sys.argv[1]))['backbone']]",
+    "activation": "import sys, torch.nn as nn, yaml; eval(yaml.safe_load(open(sys.argv[1]))['activation'])",
+    "mlflow code": "import pathlib, sys, yaml; p = pathlib.Path(sys.argv[1])\n"
+                   "exec((p.parent / yaml.safe_load(open(p))['flavors']['python_function']['model_code_path']).read_text())",
     "mlflow": "import importlib, pathlib, sys, yaml; p = pathlib.Path(sys.argv[1]); sys.path.insert(0, str(p.parent / 'code'))\n"
               "importlib.import_module(yaml.safe_load(open(p))['flavors']['python_function']['loader_module'])",
     "sympy": "import json, sys, torch\nfrom torch._export.serde.serialize import GraphModuleDeserializer as D\nimport sympy\n"
@@ -76,6 +81,11 @@ ATTACKS = {
     "modules.json": ("auto_map", "modules.json", b'[{"idx": 0, "type": "modeling.X"}]', CODE),
     "import": ("monai", "a.json", b'{"imports": ["$import os; os.mkdir(\'ran\')"]}', {}),
     "object": ("keras", "config.json", b'{"module": "os", "class_name": "mkdir", "config": "ran"}', {}),
+    "function": ("keras function", "config.json", json.dumps(
+        {"module": "builtins", "class_name": "function", "config": "eval", "registered_name": "function", "inbound_nodes": [{"args": [MKDIR]}]}).encode(), {}),
+    "layer": ("layers", "model.yaml", f'nc: 1\nbackbone:\n  - [-1, 1, "{MKDIR}", []]\nhead: []\n'.encode(), {}),
+    "activation": ("activation", "model.yaml", f'nc: 1\nactivation: {MKDIR} or nn.SiLU()\n'.encode(), {}),
+    "model code": ("mlflow code", "MLmodel", b"flavors:\n  python_function:\n    model_code_path: modeling.py\n", CODE),
     "loader": ("mlflow", "MLmodel", b"flavors:\n  python_function:\n    loader_module: modeling\n    code: code\n", {"code/modeling.py": CODE["modeling.py"]}),
     "serialized": ("sb3", "data.json", json.dumps({"a": {":serialized:": "*" + base64.b64encode(PICKLE).decode()}}).encode(), {}),
     "expression": ("sympy", "model.json", json.dumps({"as_expr": {"expr_str": MKDIR}}).encode(), {}),

@@ -5,6 +5,7 @@ Each attack makes the folder `ran` or the file `ran` when its loader reads it, i
 
 import json
 import os
+import pickle
 import struct
 import subprocess
 import tarfile
@@ -18,6 +19,13 @@ PAYLOAD = b"\x80\x02cposix\nmkdir\nX\x03\x00\x00\x00ran\x85R."
 LOADERS = {
     "torch": "import sys, torch; torch.load(sys.argv[1], weights_only=False)",
     "jit": "import sys, torch; torch.jit.load(sys.argv[1])",
+    "extra state": "import pickle, sys, torch; pickle.loads(torch.load(sys.argv[1], weights_only=True)['a._extra_state'].numpy().tobytes())",
+    "extra object": "import sys, torch; torch.load(torch.load(sys.argv[1], weights_only=False)['a._extra_state'], weights_only=False)",
+    "safetensors": "import pickle, sys\nfrom safetensors.torch import load_file\nfor it in load_file(sys.argv[1]).values(): pickle.loads(it.numpy().tobytes())",
+    "lightning": "import sys, torch; it = torch.load(sys.argv[1], weights_only=True)['hyper_parameters']\n"
+                 "module, name = it.pop('_instantiator').rsplit('.', 1); getattr(__import__(module, fromlist=[name]), name)(*it.values())",
+    "mmengine": "import sys, torch; exec(torch.load(sys.argv[1], weights_only=True)['message_hub']['runtime_info']['cfg'])",
+    "parts": "import os, sys, torch.distributed.checkpoint.format_utils as f; f.dcp_to_torch_save(sys.argv[1], os.devnull)",
     "package": "import sys, torch.package as p; p.PackageImporter(sys.argv[1]).load_pickle('model', 'data.pkl')",
 }
 
@@ -77,8 +85,40 @@ SCRIPTS = {
 CODE = b"import os; os.mkdir('ran')\nclass OrderedDict: pass\n"
 ORDERED = b"\x80\x02ccollections\nOrderedDict\n)R."
 
+
+
+def extra_state(shift):
+    """A tensor of bytes in the middle of a storage."""
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nByteStorage\nX\x01\0\0\0000X\x03\0\0\0cpuK%ctQK%cK%c\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR"
+    size = len(PAYLOAD)
+    root = b"\x80\x02}X\x0e\0\0\0a._extra_state" + tensor % (size + shift, shift, size) + b"s."
+    return archive({"data.pkl": root, "version": b"3\n", "data/0": bytes(shift) + PAYLOAD})
+
+
+def safetensors(data):
+    header = json.dumps({"a._extra_state": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def in_memory(data):
+    """A file in memory, as Transformer Engine keeps states."""
+    return pickle.dumps({"a._extra_state": BytesIO(data)}, 4)
+
+
+def pickled(*keys, **values):
+    for key in reversed(keys):
+        values = {key: values}
+    return pickle.dumps(values, 2)
+
+
 # name: (loader, bytes)
 ATTACKS = {
+    "extra_state.pt": ("extra state", extra_state(5)),
+    "extra_state.safetensors": ("safetensors", safetensors(PAYLOAD)),
+    "instantiator.ckpt": ("lightning", pickled("hyper_parameters", _instantiator="os.mkdir", path="ran")),
+    "extra_state_object.pt": ("extra object", archive({"data.pkl": in_memory(b"cposix\nmkdir\n(X\x03\x00\x00\x00rantR."), "version": b"3\n"})),
+    "extra_state_tar.pt": ("extra object", archive({"data.pkl": in_memory(tar_of(b"x")), "version": b"3\n"})),
+    "code.pth": ("mmengine", pickled("message_hub", "runtime_info", cfg="import os; os.mkdir('ran')")),
     "tar_pickle.pth": ("torch", tar_of(b"\x80\x02}.")),
     "tar_signed.pth": ("torch", tar_of(b"\x80\x02}.", signed=True)),
     "tar_legacy.pth": ("torch", tar_of(b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.")),
@@ -93,15 +133,22 @@ ATTACKS = {
 }
 
 
-@pytest.fixture(scope="module")
-def python():
-    if why := os.environ.get("T2C_MISSING_NEWEST"):
+# What PyTorch 2.0.1 does not run, or has no library for.
+NEWER = {"extra_state.safetensors"}
+
+
+def python_of(key):
+    if why := os.environ.get(f"T2C_MISSING_{key}"):
         pytest.skip(why)
-    return os.environ["T2C_NEWEST"]
+    return os.environ[f"T2C_{key}"]
 
 
+@pytest.mark.parametrize("key", ["NEWEST", "OLD"])
 @pytest.mark.parametrize("name", ATTACKS)
-def test_what_a_loader_runs_is_found(name, tmp_path, python):
+def test_what_a_loader_runs_is_found(name, key, tmp_path):
+    if key == "OLD" and name in NEWER:
+        pytest.skip("it has no safetensors")
+    python = python_of(key)
     loader, data = ATTACKS[name]
     path, work = tmp_path / name, tmp_path / "work"
     path.write_bytes(data)
@@ -111,3 +158,35 @@ def test_what_a_loader_runs_is_found(name, tmp_path, python):
     assert (work / "ran").exists(), "the attack does not run"
     scans = [json.loads(line) for line in torch2carton("scan", "--json", "--all", tmp_path / name).stdout.splitlines()]
     assert [scan["verdict"] in ("unsafe", "incomplete") for scan in scans] == [True]
+
+
+SAVED = "import sys, torch, torch.distributed.checkpoint as d; d.save({'a': torch.ones(3), 'b': 'text'}, checkpoint_id=sys.argv[1], no_dist=True)"
+
+
+@pytest.mark.parametrize("name, start", [("__0_0.distcp", 7), ("notes.txt", 3), ("../notes.txt", 3), ("other/notes.txt", 3)])
+def test_parts_that_are_no_archives_are_found(name, start, tmp_path):
+    python, folder, work = python_of("NEWEST"), tmp_path / "folder", tmp_path / "work"
+    work.mkdir()
+    subprocess.run([python, "-B", "-W", "ignore", "-c", SAVED, folder], check=True, env=CLEAN, capture_output=True, timeout=120)
+    whole = torch2carton("scan", "--json", folder)
+    assert whole.status == 0, whole
+    target = folder / name
+    target.parent.mkdir(exist_ok=True)
+    made = BytesIO(bytes(start) + PAYLOAD)
+    if name == "__0_0.distcp":
+        made = BytesIO()
+        with zipfile.ZipFile(made, "w") as zip:
+            zip.writestr("archive/data.pkl", b"\x80\x02}.")
+            zip.writestr("archive/data/0", bytes(start) + PAYLOAD)
+        start = made.getvalue().index(PAYLOAD)
+    target.write_bytes(made.getvalue())
+    change = ("import dataclasses, pickle, sys; m = pickle.load(open(sys.argv[1], 'rb'))\n"
+              "for k, v in m.storage_data.items():\n  m.storage_data[k] = dataclasses.replace(v, relative_path=sys.argv[2], offset=int(sys.argv[3]), length=int(sys.argv[4]))\n"
+              "m.state_dict_metadata.pop('a'); m.storage_data = {k: v for k, v in m.storage_data.items() if k.fqn == 'b'}\n"
+              "pickle.dump(m, open(sys.argv[1], 'wb'))")
+    subprocess.run([python, "-B", "-c", change, folder / ".metadata", name, str(start), str(len(PAYLOAD))], check=True, env=CLEAN, timeout=120)
+    subprocess.run([python, "-B", "-W", "ignore", "-c", LOADERS["parts"], folder], cwd=work, env=CLEAN, capture_output=True, timeout=120)
+    assert (work / "ran").exists(), "the attack does not run"
+    found = [json.loads(line) for line in torch2carton("scan", "--json", folder).stdout.splitlines()]
+    metadata = next(it for it in found if it["file"].endswith(".metadata"))
+    assert [it["kind"] for it in metadata["irregularities"]] == ["parts"], metadata

@@ -1,6 +1,6 @@
 //! Finds the children of the objects of a checkpoint: items, entries and attributes.
 //!
-//! Facts: `copyreg._reconstructor`, `restore_type_tag` and `build_*list` in `torch/jit/_pickle.py`.
+//! Facts: `reduce_varbase` in `framework/io.py` of Paddle, `copyreg._reconstructor`, `restore_type_tag` and `build_*list` in `torch/jit/_pickle.py`.
 
 use foldhash::{HashMap, HashMapExt};
 use pickle_vm::{Construction, Heap, Instance, Object, ObjectId};
@@ -121,6 +121,16 @@ impl<'h> Containers<'h> {
             Some(("builtins" | "__builtin__", "set" | "frozenset")) => {
                 let items = args.first().and_then(|items| heap.items(*items));
                 Ok(items.filter(|items| !items.is_empty()).map(Children::Items))
+            }
+            // A tensor of Paddle: its name and its elements.
+            Some(("builtins" | "__builtin__", "tuple")) => {
+                Ok(match args.first().and_then(|items| heap.items(*items)).unwrap_or_default() {
+                    [] => None,
+                    &[name, array] if heap.text(name).is_some() => {
+                        built(vec![Child::new(ChildStep::OnlyChild, array)])
+                    }
+                    items => Some(Children::Items(items)),
+                })
             }
             // Text, bytes, dates and similar values: the arguments of the call describe them completely.
             Some((

@@ -125,6 +125,14 @@ pub enum Note {
         /// Number of tensors that both have.
         of: usize,
     },
+    /// The tokenizer of an adapter has tokens that the base's lacks.
+    AddedTokens {
+        /// Name of the adapter.
+        name: String,
+        count: usize,
+        /// The first of these tokens.
+        first: Vec<String>,
+    },
     /// Note on the translation into another layout.
     LayoutTranslation(decoder::DecoderNote),
 }
@@ -163,6 +171,16 @@ fn write_completed(
     }
 }
 
+fn write_added_tokens(f: &mut fmt::Formatter<'_>, name: &str, count: usize, first: &[String]) -> fmt::Result {
+    let first: Vec<String> = first.iter().map(|token| format!("`{}`", token.escape_debug())).collect();
+    write!(
+        f,
+        "the tokenizer of {name} has {} that the base's lacks, such as {}; the output keeps the base's tokenizer",
+        format_things(count, "token"),
+        first.join(", ")
+    )
+}
+
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -171,6 +189,7 @@ impl fmt::Display for Note {
             Self::LayoutTranslation(note) => note.fmt(f),
             Self::PartTaken { left_out } => write_part_taken(f, left_out),
             Self::Completed { base, names, agree, of } => write_completed(f, base, names, [*agree, *of]),
+            Self::AddedTokens { name, count, first } => write_added_tokens(f, name, *count, first),
             Self::NotWhole { differences } => write!(f, "the model is not whole: {differences}"),
             Self::ValuesUnread { reason } => write_values_unread(f, reason),
             Self::UsingKey { key, tensors, left_out } => write_using_key(f, key, *tensors, left_out),

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use flate2::read::DeflateDecoder;
-use pickle_vm::{ErrorKind, Opcode};
+use pickle_vm::{ErrorKind, Opcode, Reader};
 use zip_format::{CompressionMethod, Entry, Survey};
 
 use super::documents::DocumentKind;
+use super::extra_state::names_extra_state;
 use super::numpy::NPY_MAGIC;
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
@@ -47,6 +48,8 @@ const FILES: [&str; 12] = [
 const FOLDERS: [&str; 6] = [".data/ts_code/", ".data/", "code/", "data/", "constants/", "extra/"];
 /// Bytes of a record that are read to recognise its format.
 const PEEK: u64 = 512;
+/// Instructions that are read of numbers which are not a pickle.
+const READ_MAX: usize = 1 << 10;
 /// Maximum number of bytes scanned in a damaged record.
 const DAMAGED_MAX: u64 = 64 << 20;
 
@@ -307,7 +310,7 @@ impl<'a> Scanner<'a, '_> {
             || legacy::recognises(&start)
             || is_packed
             || tar::recognises(&start)
-            || !holds_numbers && tar_members::is_header(&start)
+            || !holds_numbers && (tar_members::is_header(&start) || names_extra_state(&start))
         {
             return true;
         }
@@ -315,9 +318,12 @@ impl<'a> Scanner<'a, '_> {
             self.add_missed(|| format!("{record}: the limit on the work for one file was reached"));
             return false;
         }
+        let is_marked = start.first() == Some(&Opcode::Proto.code());
+        if holds_numbers && !is_marked && Reader::new(&start).take(READ_MAX).any(|it| it.is_err()) {
+            return false;
+        }
         let found = pickle::scan_pickle(&start, &mut ScanBudget::new(0));
         if holds_numbers {
-            let is_marked = start.first() == Some(&Opcode::Proto.code());
             return found.may_execute && !found.uses.is_empty() && (is_marked || found.error.is_none());
         }
         let ends_early = found.error.is_some_and(|error| {
@@ -442,7 +448,8 @@ fn find_other_case(entries: &[Entry]) -> Option<(&str, &'static str)> {
     if !named().any(|(_, name)| is_checkpoint(name)) {
         return None;
     }
-    named().find_map(|(whole, name)| {
+    let mut others = named().filter(|(whole, name)| !name.starts_with("data/") || !whole.starts_with(root));
+    others.find_map(|(whole, name)| {
         let file = FILES.iter().find(|file| name.eq_ignore_ascii_case(file));
         let usual = file.or_else(|| FOLDERS.iter().find(|folder| starts(name, folder)))?;
         (!name.starts_with(usual) || !whole.starts_with(root)).then_some((whole, *usual))
@@ -451,8 +458,10 @@ fn find_other_case(entries: &[Entry]) -> Option<(&str, &'static str)> {
 
 /// Returns true for a record of a compiled model: `AOTInductor` runs its code, and makes commands of its flags.
 fn is_compiled(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name.starts_with("data/aotinductor/") || name.contains("/data/aotinductor/")
+    const FOLDER: &[u8] = b"data/aotinductor/";
+    let is_start = |at: usize| at.checked_sub(1).is_none_or(|at| name.as_bytes().get(at) == Some(&b'/'));
+    let mut parts = name.as_bytes().windows(FOLDER.len()).enumerate();
+    parts.any(|(at, part)| part.eq_ignore_ascii_case(FOLDER) && is_start(at))
 }
 
 /// Returns true if an entry of a checkpoint holds the elements of tensors: `ROOT/data/0`, `ROOT/constants/0`.

@@ -45,9 +45,15 @@ const COMPRESSION_FORMATS: &[CompressionFormat] = &[
         recognises: |bytes| bytes.starts_with(b"\x28\xb5\x2f\xfd"),
         unpack: Some(|bytes| Ok(Box::new(zstd_decoder(bytes)?))),
     },
+    // A frame that readers skip comes first. It may begin like a pickle.
+    CompressionFormat {
+        name: "zstd",
+        recognises: |bytes| matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]),
+        unpack: None,
+    },
     CompressionFormat { name: "bzip2", recognises: |bytes| bytes.starts_with(b"BZh"), unpack: None },
     CompressionFormat { name: "xz", recognises: |bytes| bytes.starts_with(b"\xfd7zXZ"), unpack: None },
-    CompressionFormat { name: "lzma", recognises: |bytes| bytes.starts_with(b"\x5d\0\0"), unpack: None },
+    CompressionFormat { name: "lzma", recognises: |bytes| bytes.starts_with(b"\x5d\0"), unpack: None },
     CompressionFormat { name: "lzip", recognises: |bytes| bytes.starts_with(b"LZIP"), unpack: None },
     CompressionFormat {
         name: "lz4",
@@ -209,6 +215,14 @@ mod tests {
         assert_eq!(cut.content.len(), 5000);
         let expected = "it decompresses to more than 4999 bytes; decompress it and scan that";
         assert_eq!(cut.incomplete_reason.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn what_joblib_and_pandas_decompress_is_recognised() {
+        let name = |bytes: &[u8]| detect_compression(bytes).map(|format| format.name);
+        assert_eq!(name(b"]\0\x10\0\0\xff"), Some("lzma"), "a dictionary of 4 KiB");
+        assert_eq!(name(b"]."), None);
+        assert_eq!(name(b"\x50\x2a\x4d\x18\x03\0\0\0abc"), Some("zstd"));
     }
 
     #[test]

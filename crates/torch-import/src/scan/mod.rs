@@ -12,6 +12,7 @@ mod code;
 mod compressed;
 mod cpython_errors;
 mod documents;
+mod extra_state;
 mod global_uses;
 mod in_part;
 pub(crate) mod joblib;
@@ -34,7 +35,7 @@ use byte_source::{MappedFile, Observer, Source};
 
 pub use self::documents::{CodeReference, DocumentKind};
 pub use self::report::{
-    Finding, GlobalCall, GlobalUse, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle,
+    Finding, GlobalCall, GlobalUse, NamedRange, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle,
 };
 use self::scanner::Scanner;
 use crate::Result;

@@ -3,12 +3,20 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use pickle_vm::{Heap, Object, ObjectId};
+use pickle_vm::{Heap, Object, ObjectId, Opcode, Reader};
 
 use super::budget::ScanBudget;
+use super::cpython_errors::python_stops;
+use super::numpy::NPY_MAGIC;
 use super::zip_detection;
 use crate::container::formats::legacy;
+use crate::container::tar_members;
 use crate::encoded::{self, LOAD_FROM_BYTES};
+
+/// Instructions of a byte string that are read to recognise a pickle.
+const READ_MAX: usize = 1 << 10;
+/// Characters of a text that are decoded to recognise bytes: the header of a tar member.
+const START: usize = 512;
 
 /// A byte string in a pickle.
 pub(super) struct NestedBytes<'p> {
@@ -58,9 +66,7 @@ pub(super) fn find_nested<'p>(
                 let arg = heap.items(instance.args).and_then(|args| args.first());
                 let text = arg.and_then(|arg| heap.text(*arg));
                 // Protocols before 3 write bytes as text.
-                if !text.is_some_and(|text| text.starts_with(['\u{80}', 'P', 'L', '\u{8a}']))
-                    || !texts.insert(arg)
-                {
+                if !text.is_some_and(|text| may_encode_pickle(&text)) || !texts.insert(arg) {
                     continue;
                 }
                 match encoded::decode_latin1(heap, id) {
@@ -80,6 +86,33 @@ pub(super) fn find_nested<'p>(
     true
 }
 
+/// Returns true for bytes that `torch.load` or `numpy.load` may unpickle.
 fn is_pickle(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x80, 0..=5, ..]) || zip_detection::is_archive(bytes) || legacy::recognises(bytes)
+    matches!(bytes, [0x80, 0..=5, ..])
+        || zip_detection::is_archive(bytes)
+        || legacy::recognises(bytes)
+        || bytes.starts_with(NPY_MAGIC)
+        || tar_members::is_header(bytes)
+        || names_global(bytes)
+}
+
+/// Returns true if a text may be such bytes, by its first characters.
+fn may_encode_pickle(text: &str) -> bool {
+    let start: Option<Vec<u8>> =
+        text.chars().take(START).map(|it| u8::try_from(u32::from(it)).ok()).collect();
+    start.is_some_and(|start| {
+        tar_members::is_header(&start)
+            || start.first().is_some_and(|first| Opcode::from_byte(*first).is_some())
+    })
+}
+
+/// Returns true if Python's unpickler may reach the name of a global.
+fn names_global(bytes: &[u8]) -> bool {
+    let mut read = Reader::new(bytes).take(READ_MAX.saturating_add(1)).enumerate();
+    let decisive = read.find_map(|(index, instruction)| match instruction {
+        Ok(it) if matches!(it.opcode, Opcode::Global | Opcode::Inst | Opcode::StackGlobal) => Some(true),
+        Ok(_) => (index >= READ_MAX).then_some(true),
+        Err(error) => Some(!python_stops(&error, bytes)),
+    });
+    decisive.unwrap_or(false)
 }

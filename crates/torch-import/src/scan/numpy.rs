@@ -2,6 +2,12 @@
 //!
 //! Facts: `numpy/lib/format.py` of NumPy 2.4.
 
+use pickle_vm::Reader;
+
+use super::PicklePlace;
+use super::nested::NestedBytes;
+use super::scanner::Scanner;
+
 /// Magic bytes of a `.npy` file.
 pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -117,6 +123,48 @@ fn type_size(code: &str) -> Option<ElementSize> {
         "b" | "i" | "u" | "f" | "c" | "S" | "V" | "M" | "m" => Some(ElementSize::Bytes(size)),
         "U" => Some(ElementSize::Bytes(size.checked_mul(4)?)),
         _ => None,
+    }
+}
+
+impl Scanner<'_, '_> {
+    /// Scans the arrays of NumPy in `bytes`, which `numpy.load` reads one after another, and returns the byte strings in them that may
+    /// be loaded.
+    pub(super) fn scan_arrays<'b>(&mut self, record: &PicklePlace, bytes: &'b [u8]) -> Vec<NestedBytes<'b>> {
+        let (mut nested, mut rest) = (Vec::new(), bytes);
+        while rest.starts_with(NPY_MAGIC) && !self.should_stop() {
+            let Some((elements, data)) = read_header(rest) else {
+                self.add_missed(|| format!("{record}: the header of an array is cut short"));
+                return nested;
+            };
+            let (len, is_pickle) = match elements {
+                NumpyElements::Bytes(len) => (Some(len), false),
+                NumpyElements::Pickle => {
+                    let mut reader = Reader::new(data);
+                    let is_whole = reader.by_ref().all(|instruction| instruction.is_ok());
+                    (is_whole.then(|| reader.offset()), true)
+                }
+                NumpyElements::Unknown(may_have_objects) => {
+                    self.add_missed(|| {
+                        format!("{record}: the header of an array is not one that NumPy writes")
+                    });
+                    (None, may_have_objects)
+                }
+            };
+            let end = len.map_or(data.len(), |len| usize::try_from(len).unwrap_or(usize::MAX));
+            let Some((array, after)) = data.split_at_checked(end) else {
+                self.add_missed(|| format!("{record}: an array is cut short"));
+                nested.extend(self.scan_pickles(record, data, is_pickle));
+                return nested;
+            };
+            nested.extend(self.scan_pickles(record, array, is_pickle));
+            rest = after;
+        }
+        if !rest.is_empty() {
+            let left = rest.len();
+            self.add_finding("trailing", || format!("{left} bytes follow the arrays of {record}"));
+            nested.extend(self.scan_pickles(record, rest, false));
+        }
+        nested
     }
 }
 

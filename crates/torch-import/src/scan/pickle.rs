@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use pickle_vm::{Error, ErrorKind, Instruction, Machine, Object, ObjectId, Opcode, Reader};
 
-use super::GlobalUse;
 use super::budget::ScanBudget;
 use super::cpython_errors::{self, InstructionsAfterError};
+use super::documents::pickled::{self, PickledTexts};
 use super::global_uses::{BuildInstruction, GlobalUses, IRREGULARITIES_MAX};
 use super::joblib::{self, ArrayElements};
 use super::nested::{NestedBytes, find_nested};
+use super::{GlobalUse, NamedRange};
 use crate::Risk;
 use crate::container::formats::legacy;
 use crate::risk::is_array_wrapper;
@@ -26,7 +27,11 @@ pub(super) struct PickleFindings<'p> {
     /// What is wrong with the frames, as a clause.
     frame_error: Option<String>,
     /// Reasons why parts were not scanned, as clauses.
-    pub(super) missed: Vec<&'static str>,
+    pub(super) missed: Vec<Cow<'static, str>>,
+    /// Places of other pickles that the texts of the pickle name.
+    pub(super) ranges: Vec<NamedRange>,
+    /// True if a tensor may hold a pickle.
+    pub(super) has_extra_state: bool,
     pub(super) error: Option<Error>,
     /// Bytes read, up to and including STOP, or up to the error.
     pub(super) bytes_read: u64,
@@ -260,9 +265,10 @@ impl<'p> PickleRun<'p> {
             objects,
             arrays,
             other_object,
-            mut missed,
+            missed,
             elements_read,
         } = self;
+        let mut missed: Vec<Cow<'static, str>> = missed.into_iter().map(Cow::Borrowed).collect();
         let read = reader.offset();
         let frame_error = reader.frame_error().map(ToString::to_string);
         // The search for the end of an unterminated line reads all remaining bytes.
@@ -272,7 +278,8 @@ impl<'p> PickleRun<'p> {
         let heap = machine.heap();
         if heap.global_objects().iter().any(|id| heap.global(*id).is_some_and(joblib::is_external_array)) {
             missed.push(
-                "`joblib.load` reads an array from another file, which may be a pickle; scan that file, too",
+                "`joblib.load` reads an array from another file, which may be a pickle; scan that file, too"
+                    .into(),
             );
         }
         let mut names = GlobalUses::in_heap(heap, budget);
@@ -307,12 +314,18 @@ impl<'p> PickleRun<'p> {
             }
         };
         whole &= names.within_budget;
-        oddities.truncate(IRREGULARITIES_MAX);
-        let uses = names.uses;
+        let mut uses = names.uses;
         let mut nested = objects;
         whole &= find_nested(heap, budget, &mut nested);
+        let texts = pickled::read(heap, budget);
+        whole &= texts.is_some();
+        let PickledTexts { found, ranges, has_extra_state } = texts.unwrap_or_default();
+        uses.extend(found.uses);
+        oddities.extend(found.findings.into_iter().map(|finding| finding.text));
+        oddities.truncate(IRREGULARITIES_MAX);
+        missed.extend(found.missed.into_iter().map(Cow::Owned));
         if !whole {
-            missed.push("the limit on the work for one file was reached");
+            missed.push("the limit on the work for one file was reached".into());
         }
         let is_magic = root.and_then(|root| heap.long(root)?.to_i128()) == Some(legacy::LEGACY_MAGIC);
         PickleFindings {
@@ -321,6 +334,8 @@ impl<'p> PickleRun<'p> {
             irregularity_texts: oddities,
             frame_error,
             missed,
+            ranges,
+            has_extra_state,
             error,
             bytes_read: read,
             is_magic,

@@ -1,6 +1,7 @@
 //! The types of a scan's report.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::{Global, Risk};
 
@@ -22,8 +23,19 @@ pub struct Scan {
     pub missed: Vec<String>,
     /// Harmless remarks, each a sentence.
     pub notes: Vec<String>,
+    /// Bytes of other files that a loader unpickles, if the file is the metadata of `torch.distributed.checkpoint`.
+    pub named_ranges: Vec<NamedRange>,
     /// Counts of the entries beyond the limits of the lists.
     pub omitted: OmittedCounts,
+}
+
+/// Place of a part in another file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedRange {
+    /// Name of the file, relative to the folder of the scanned one.
+    pub file: String,
+    /// Bytes of the part; `None` if they are transformed, or their numbers are not plain.
+    pub range: Option<Range<u64>>,
 }
 
 /// The numbers of entries omitted from the lists of a [`Scan`]. At least one entry of each kind is listed.

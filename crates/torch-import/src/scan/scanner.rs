@@ -10,14 +10,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use byte_source::{Cancelled, Observer, Source};
-use pickle_vm::Reader;
 
 use super::budget::{ScanBudget, truncate_name};
 use super::compressed::CompressionFormat;
 use super::documents::document_kind::{DocumentKind, METADATA_MAX};
 use super::documents::python_records::PythonRecords;
+use super::extra_state::{EXTRA_STATE, names_extra_state};
 use super::nested::NestedBytes;
-use super::numpy::{NPY_MAGIC, NumpyElements, read_header};
+use super::numpy::NPY_MAGIC;
 use super::pickle;
 use super::scan_format::ScanFormat;
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle};
@@ -59,6 +59,8 @@ pub(super) struct Scanner<'a, 'o> {
     pub(super) packages: HashSet<PicklePlace>,
     /// Python code in each archive, by the place of the archive.
     pub(super) python_records: HashMap<PicklePlace, PythonRecords>,
+    /// True if a tensor of the file may hold a pickle.
+    has_extra_state: bool,
     /// True if something in the file has a format that is scanned.
     pub(super) has_content: bool,
 }
@@ -85,6 +87,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
             script_modules: HashMap::new(),
             packages: HashSet::new(),
             python_records: HashMap::new(),
+            has_extra_state: false,
             has_content: false,
         }
     }
@@ -100,6 +103,9 @@ impl<'a, 'o> Scanner<'a, 'o> {
         }
         if self.should_stop() {
             return Err(Cancelled.into());
+        }
+        if self.has_extra_state {
+            self.scan_extra_states(file);
         }
         let is_archive = matches!(self.scan.format, "zip" | "tar");
         if is_archive && !self.has_content && self.scan.findings.is_empty() && self.scan.is_fully_read() {
@@ -166,6 +172,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
                 let metadata = bytes.get(..METADATA_MAX).unwrap_or(bytes);
                 self.scan_document(&record, DocumentKind::Gguf, metadata, 0, &|_| false);
             }
+            ScanFormat::Header(_) if names_extra_state(bytes) => self.has_extra_state = true,
             ScanFormat::Header(_) | ScanFormat::Archive | ScanFormat::Flatbuffer => {}
         }
         if zip_detection::is_archive(bytes) {
@@ -211,6 +218,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
             script_modules: std::mem::take(&mut self.script_modules),
             packages: std::mem::take(&mut self.packages),
             python_records: HashMap::new(),
+            has_extra_state: self.has_extra_state,
             has_content: self.has_content,
         };
         inner.scan_bytes(record, bytes, depth, expected);
@@ -219,7 +227,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         self.budget = inner.budget;
         self.script_modules = inner.script_modules;
         self.packages = inner.packages;
-        self.has_content = inner.has_content;
+        (self.has_extra_state, self.has_content) = (inner.has_extra_state, inner.has_content);
         (self.unpack_budget, self.listed_by_risk) = (inner.unpack_budget, inner.listed_by_risk);
     }
 
@@ -245,8 +253,17 @@ impl<'a, 'o> Scanner<'a, 'o> {
             let nested = self.scan_arrays(record, bytes);
             return self.queue_nested(record, nested, depth);
         }
+        let (is_named, outer) =
+            (inside && names_extra_state(bytes), std::mem::take(&mut self.has_extra_state));
         // The first pickle of a legacy checkpoint is a number.
         let nested = self.scan_pickles(record, bytes, expected || legacy::recognises(bytes));
+        if is_named || depth > 1 && self.has_extra_state {
+            self.has_extra_state = false;
+            self.add_missed(|| {
+                format!("{record}: its tensors `…{EXTRA_STATE}` may be pickles; unpack it and scan that")
+            });
+        }
+        self.has_extra_state |= outer;
         self.queue_nested(record, nested, depth);
     }
 
@@ -299,48 +316,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
         }
     }
 
-    /// Scans the arrays of NumPy in `bytes`, which `numpy.load` reads one after another, and returns the byte strings in them that may
-    /// be loaded.
-    fn scan_arrays<'b>(&mut self, record: &PicklePlace, bytes: &'b [u8]) -> Vec<NestedBytes<'b>> {
-        let (mut nested, mut rest) = (Vec::new(), bytes);
-        while rest.starts_with(NPY_MAGIC) && !self.should_stop() {
-            let Some((elements, data)) = read_header(rest) else {
-                self.add_missed(|| format!("{record}: the header of an array is cut short"));
-                return nested;
-            };
-            let (len, is_pickle) = match elements {
-                NumpyElements::Bytes(len) => (Some(len), false),
-                NumpyElements::Pickle => {
-                    let mut reader = Reader::new(data);
-                    let is_whole = reader.by_ref().all(|instruction| instruction.is_ok());
-                    (is_whole.then(|| reader.offset()), true)
-                }
-                NumpyElements::Unknown(may_have_objects) => {
-                    self.add_missed(|| {
-                        format!("{record}: the header of an array is not one that NumPy writes")
-                    });
-                    (None, may_have_objects)
-                }
-            };
-            let end = len.map_or(data.len(), |len| usize::try_from(len).unwrap_or(usize::MAX));
-            let Some((array, after)) = data.split_at_checked(end) else {
-                self.add_missed(|| format!("{record}: an array is cut short"));
-                nested.extend(self.scan_pickles(record, data, is_pickle));
-                return nested;
-            };
-            nested.extend(self.scan_pickles(record, array, is_pickle));
-            rest = after;
-        }
-        if !rest.is_empty() {
-            let left = rest.len();
-            self.add_finding("trailing", || format!("{left} bytes follow the arrays of {record}"));
-            nested.extend(self.scan_pickles(record, rest, false));
-        }
-        nested
-    }
-
     /// Scans the sequence of pickles in `bytes`, and returns the byte strings in them that may be loaded.
-    fn scan_pickles<'b>(
+    pub(super) fn scan_pickles<'b>(
         &mut self,
         record: &PicklePlace,
         bytes: &'b [u8],
@@ -384,6 +361,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
             for text in found.missed {
                 self.add_missed(|| format!("{record}: {text}"));
             }
+            self.scan.named_ranges.extend(found.ranges);
+            self.has_extra_state |= found.has_extra_state;
             let within =
                 |nested: NestedBytes<'b>| NestedBytes { at: offset.saturating_add(nested.at), ..nested };
             nested.extend(found.nested.into_iter().map(within));

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use byte_source::{BufferSource, Source};
-use test_support::stored_zip;
+use test_support::{safetensors, stored_zip};
 use torch_import::{DocumentKind, Risk, Scan, ScanDepth};
 
 fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
@@ -84,6 +84,18 @@ fn callables_of_configurations_are_judged() {
         ("device: $torch.device('cpu')\nx: $5 and $x", "unknown $torch.device('cpu')"),
         ("x: $5 (each)", "clean"),
         ("a: [", "missed"),
+        (
+            "backbone:\n  - [-1, 1, Conv, [64, 3, nn.SiLU(), 'nearest']]\nactivation: torch.nn.LeakyReLU(0.1)",
+            "clean",
+        ),
+        ("head: [[-1, 1, \"__import__('os').system('x')\", []]]", "expression"),
+        ("backbone: [[-1, 1, Conv, [\"open ('x', 'w')\"]]]", "expression"),
+        ("activation: nn.SiLU(exec('x'))", "expression"),
+        ("activation: relu\nhead: {x: f(x)}\nneck: [f(x)]", "clean"),
+        ("_instantiator: lightning.pytorch.cli.instantiate_module", "clean"),
+        ("_instantiator: os.system", "dangerous os.system"),
+        ("runtime_info: {cfg: import os}", "missed"),
+        ("tokenizer_kwargs: {trust_remote_code: True}", "missed"),
         ("_target_:\n  - _target_", "unknown _target_._target_"),
     ] {
         assert_eq!(found("model_config.yaml", text.as_bytes()), expected, "{text}");
@@ -138,6 +150,15 @@ fn pickles_and_code_in_texts_are_found() {
         (format!("[[\"{pickle}\"]]"), "dangerous os.system"),
         ("{\"policy\": {\":serialized:\": \"gAJ9Lg==\"}}".to_owned(), "clean"),
         ("{\"class_name\": \"Lambda\", \"config\": {}}".to_owned(), "lambda"),
+        ("{\"module\": \"keras.layers\", \"class_name\": \"TorchModuleWrapper\"}".to_owned(), "lambda"),
+        (
+            "{\"module\": \"builtins\", \"class_name\": \"function\", \"config\": \"eval\"}".to_owned(),
+            "dangerous builtins.eval",
+        ),
+        ("{\"module\": \"builtins\", \"class_name\": \"function\", \"config\": \"relu\"}".to_owned(), "clean"),
+        ("{\"dtype\": \"|O\", \"filters\": [{\"id\": \"pickle\", \"protocol\": 5}]}".to_owned(), "missed"),
+        ("{\"tokenizer_kwargs\": {\"trust_remote_code\": true}}".to_owned(), "missed"),
+        ("{\"tokenizer_kwargs\": {\"trust_remote_code\": false}, \"trust_remote_code\": true}".to_owned(), "clean"),
         (
             "{\"module\": \"os\", \"class_name\": \"system\", \"config\": \"x\"}".to_owned(),
             "dangerous os.system",
@@ -180,6 +201,7 @@ fn pickles_and_code_in_texts_are_found() {
     assert_eq!(model("loader_module: mlflow.sklearn"), "clean");
     assert_eq!(model("loader_module: mine"), "unknown mine._load_pyfunc");
     assert_eq!(model("code: code"), "missed");
+    assert_eq!(model("model_code_path: agent.py"), "missed");
     assert_eq!(found("chat_template.jinja", b"{{ x|attr('__class__') }}"), "template");
     // stable-baselines3 gives its document no extension.
     let data = format!("{{\"a\": {{\":serialized:\": \"{pickle}\"}}}}");
@@ -187,6 +209,99 @@ fn pickles_and_code_in_texts_are_found() {
         worst(&scan(stored_zip([("data", data.as_bytes())])).expect("an archive")),
         "dangerous os.system"
     );
+}
+
+#[test]
+fn texts_of_pickles_are_judged_as_those_of_documents() {
+    let text = |text: &str| [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+    let dict = |key: &str, value: Vec<u8>| [b"}".to_vec(), text(key), value, b"s".to_vec()].concat();
+    let list = |items: Vec<u8>| [b"](".to_vec(), items, b"e".to_vec()].concat();
+    let ordered = |key: &str, value: &str| {
+        [
+            b"ccollections\nOrderedDict\n]]".to_vec(),
+            text(key),
+            b"a".to_vec(),
+            text(value),
+            b"aa\x85R".to_vec(),
+        ]
+        .concat()
+    };
+    for (program, expected) in [
+        (dict("hyper_parameters", dict("_instantiator", text("os.system"))), "dangerous os.system"),
+        (dict("a", dict("_target_", text("subprocess.Popen"))), "dangerous subprocess.Popen"),
+        (dict("a", dict("_target_", text("torch.optim.AdamW"))), "clean"),
+        (ordered("_target_", "os.system"), "dangerous os.system"),
+        (
+            [b"ccollections\nOrderedDict\n)R".to_vec(), text("_target_"), text("os.system"), b"s".to_vec()]
+                .concat(),
+            "dangerous os.system",
+        ),
+        (dict("activation", text("print(1)")), "pickle"),
+        (dict("activation", text("nn.SiLU()")), "clean"),
+        (dict("head", list(list([text("Conv"), list(text("exec('x')"))].concat()))), "pickle"),
+        (dict("head", dict("weight", text("exec('x')"))), "clean"),
+        (dict("runtime_info", dict("cfg", text("import os"))), "missed"),
+        (dict("runtime_info", dict("iter", b"K\x01".to_vec())), "clean"),
+    ] {
+        let pickle = [b"\x80\x02".to_vec(), program, b".".to_vec()].concat();
+        assert_eq!(worst(&scan(pickle.clone()).expect("a pickle")), expected, "{}", pickle.escape_ascii());
+        let archive = stored_zip([("a/data.pkl", &pickle[..]), ("a/version", b"3\n")]);
+        assert_eq!(worst(&scan(archive).expect("an archive")), expected, "{}", pickle.escape_ascii());
+    }
+}
+
+#[test]
+fn tensors_that_are_unpickled_are_scanned() {
+    let pickle = b"\x80\x02cos\nsystem\nX\x01\0\0\0x\x85R.";
+    let len = pickle.len();
+    for (name, bytes, expected) in [
+        ("a._extra_state", &pickle[..], "dangerous os.system"),
+        ("a.\\u005fextra_state", pickle, "dangerous os.system"),
+        ("a._extra_state", b"\x80\x02}.", "clean"),
+        ("a._extra_state", b"\0\x01\x02\x03", "clean"),
+        ("a.weight", pickle, "clean"),
+    ] {
+        let file = safetensors([("b", "U8", [0].as_slice(), &[][..]), (name, "U8", &[bytes.len()], bytes)]);
+        assert_eq!(worst(&scan(file).expect("a checkpoint")), expected, "{name}");
+    }
+    // Files in memory: a pickle without a protocol, and a tar archive.
+    for inner in [b"cos\nsystem\n(X\x01\0\0\0xtR.".to_vec(), tar(&[("x", b""), ("storages", pickle)])] {
+        let len = u32::try_from(inner.len()).expect("it is short").to_le_bytes();
+        let state = [b"\x80\x03c_io\nBytesIO\n)\x81(B", &len[..], &inner, b"K\0Ntb."].concat();
+        assert_eq!(worst(&scan(state).expect("a pickle")), "dangerous os.system", "{}", inner.escape_ascii());
+        let text: String = inner.iter().map(|byte| char::from(*byte)).collect();
+        let len = u32::try_from(text.len()).expect("it is short").to_le_bytes();
+        let encoded =
+            [b"\x80\x02c_codecs\nencode\nX", &len[..], text.as_bytes(), b"X\x06\0\0\0latin1\x86R."].concat();
+        assert_eq!(
+            worst(&scan(encoded).expect("a pickle")),
+            "dangerous os.system",
+            "{}",
+            inner.escape_ascii()
+        );
+    }
+    // A view in the middle of its storage.
+    let storage = [&[0; 3], &pickle[..], &[0; 5]].concat();
+    let program = |name: &str| {
+        let number = |number: usize| [b'K', u8::try_from(number).expect("it is short")];
+        [
+            b"\x80\x02}X",
+            &(name.len() as u32).to_le_bytes()[..],
+            name.as_bytes(),
+            b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nByteStorage\nX\x01\0\0\x000X\x03\0\0\0cpu",
+            &number(storage.len()),
+            b"tQ",
+            &number(3),
+            &number(len),
+            b"\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtRs.",
+        ]
+        .concat()
+    };
+    for (name, expected) in [("a._extra_state", "dangerous os.system"), ("a.weight", "clean")] {
+        let archive =
+            stored_zip([("a/data.pkl", &program(name)[..]), ("a/data/0", &storage), ("a/version", b"3\n")]);
+        assert_eq!(worst(&scan(archive).expect("an archive")), expected, "{name}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tensor::{Tensor, Tensors};
 
+use super::added_tokens::added_tokens_note;
 use super::translated_base::TranslatedBase;
 use crate::files::{CheckpointSources, FilesNote, checkpoints};
 use crate::model::FoundInput;
@@ -96,6 +97,7 @@ impl Step for Merge {
             let location = options.inputs.first().cloned().unwrap_or_default();
             let sources = CheckpointSources::file(&tensor_file(&location)?);
             model.notes.extend(unused_files(&location, &name)?);
+            model.notes.extend(added_tokens_note(&name, &sources.documents, &model.sources.documents)?);
             let config = sources.documents.adapter()?.map(str::to_owned);
             let found =
                 FoundInput { sources: Arc::new(sources), carton: None, part: None, quantization: None };

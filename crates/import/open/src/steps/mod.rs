@@ -28,6 +28,7 @@
 //! ```
 
 pub(crate) mod adapter_overview;
+mod added_tokens;
 pub(crate) mod cast;
 mod cast_groups;
 pub(crate) mod cast_options;

@@ -3,7 +3,7 @@
 //! Facts: `auto_map` and `custom_pipelines` of `transformers`' configurations. With `trust_remote_code=True`, it imports
 //! `MODULE.py` next to the configuration for the value `MODULE.CLASS`, and a file of another repository for
 //! `REPOSITORY--MODULE.CLASS`. `sentence_transformers` does so for the `type` of `modules.json`, `diffusers` for `_class_name` and
-//! the components of `model_index.json`.
+//! the components of `model_index.json`. `transformers` also imports `custom_generate/generate.py`, which nothing names.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -13,6 +13,8 @@ use byte_source::{Error, Folder, Location, Observer, Source};
 use serde::Serialize;
 use torch_import::{DocumentKind, Scan};
 
+/// Python code that replaces `generate` of a model.
+const GENERATE: &str = "custom_generate/generate.py";
 /// Modules of a dotted name whose files are looked for.
 const PARTS_MAX: usize = 8;
 
@@ -55,12 +57,19 @@ pub(crate) fn scan_document(
     let kind = DocumentKind::of(&file.path().file_name()?.to_string_lossy())?;
     let folder = file.parent();
     let near = neighbours.entry(folder.path().to_owned()).or_insert_with(|| names_in(&folder));
+    let has_generate = file.path().ends_with("config.json") && near.contains("custom_generate");
     let source = opened.cloned().map_or_else(|| file.open(), Ok);
     Some(source.and_then(|source| {
         let (scan, references) = Scan::document(&source, kind, &|name| near.contains(name), observer)?;
         let has_file = |inside: &Path| folder.join(inside).is_file();
         let classes = references.iter().filter_map(|it| custom_class(&has_file, &it.key, &it.text));
-        Ok((scan, classes.collect()))
+        let generate = (has_generate && has_file(Path::new(GENERATE))).then(|| CustomClass {
+            key: "custom_generate".to_owned(),
+            class: "generate".to_owned(),
+            file: Some(GENERATE.to_owned()),
+            repository: None,
+        });
+        Ok((scan, classes.chain(generate).collect()))
     }))
 }
 
@@ -135,6 +144,10 @@ mod tests {
         );
         let pipelines = r#"{"custom_pipelines": {"pair": {"impl": "modeling_x.P", "pt": ["AutoModel"]}}}"#;
         assert_eq!(found("config.json", pipelines), ["pair modeling_x.P modeling_x.py"]);
+        fs::create_dir(folder.path().join("custom_generate")).expect("a folder");
+        fs::write(folder.path().join(GENERATE), "").expect("a file");
+        assert_eq!(found("config.json", "{}"), ["custom_generate generate custom_generate/generate.py"]);
+        fs::remove_file(folder.path().join(GENERATE)).expect("it is there");
         for text in ["{}", "[", r#"{"auto_map": {"a": {}, "b": ["x"], "c": ""}}"#] {
             assert!(found("config.json", text).is_empty(), "{text}");
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod custom_code;
 mod json;
+mod parts;
 pub(crate) mod policy;
 mod report;
 
@@ -253,6 +254,7 @@ impl Scanner<'_> {
                 return self.report_file(path, Verdict::Skipped, outcome);
             }
         };
+        parts::check_parts(file, &mut scan);
         if in_package {
             scan.distrust_globals();
         }

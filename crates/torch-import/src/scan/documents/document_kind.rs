@@ -24,7 +24,7 @@ impl DocumentKind {
         }
         let (_, extension) = name.rsplit_once('.')?;
         let is = |known: &[&str]| known.iter().any(|known| extension.eq_ignore_ascii_case(known));
-        if is(&["json"]) {
+        if is(&["json", "zarray"]) {
             Some(Self::Json)
         } else if is(&["yaml", "yml"]) {
             Some(Self::Yaml)

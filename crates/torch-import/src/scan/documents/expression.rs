@@ -10,6 +10,8 @@ const CONSTANTS: &str = "E False True false int_oo nan oo pi true zoo";
 const GUARD_WORDS: &str = "None and ceil floor inf is not or sqrt trunc";
 /// Attributes that guards read.
 const ATTRIBUTES: &str = "ceil floor item size sqrt storage_offset stride trunc";
+/// Activations of `torch.nn`.
+const ACTIVATIONS: &str = "CELU ELU GELU GLU Hardsigmoid Hardswish Hardtanh Identity LeakyReLU Mish PReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softplus Tanh";
 const OPERATORS: &[u8] = b"+-*/%(),<>=!&|~^";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,21 @@ pub(super) fn is_guard(text: &str) -> bool {
     true
 }
 
+/// Returns true for a text in the layers of YOLO, which evaluates it: it calls nothing, or makes a layer such as `nn.LeakyReLU(0.1)`.
+pub(super) fn is_layer_text(text: &str) -> bool {
+    let Some((class, arguments)) = text.trim().split_once('(') else { return true };
+    let is_class = match class.strip_prefix("torch.").unwrap_or(class).strip_prefix("nn.") {
+        Some(class) => {
+            class.starts_with(|first: char| first.is_ascii_uppercase())
+                && class.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        }
+        // What `str` makes of a layer.
+        None => has(ACTIVATIONS, class),
+    };
+    let is_argument = |it: char| it.is_ascii_alphanumeric() || "_=,.- '\"".contains(it);
+    is_class && arguments.strip_suffix(')').is_some_and(|arguments| arguments.chars().all(is_argument))
+}
+
 fn is_function(name: &str) -> bool {
     has(FUNCTIONS, name) || ["OpaqueUnaryFn_", "BitwiseFn_"].iter().any(|start| name.starts_with(start))
 }
@@ -97,7 +114,7 @@ fn is_symbol(name: &str) -> bool {
         && letters.bytes().all(|it| it.is_ascii_lowercase())
 }
 
-fn has(words: &str, word: &str) -> bool {
+pub(super) fn has(words: &str, word: &str) -> bool {
     words.split(' ').any(|other| other == word)
 }
 
@@ -181,6 +198,26 @@ mod tests {
             "é",
         ] {
             assert!(!is_symbolic(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn layers_call_nothing_else() {
+        for text in [
+            "Conv",
+            "nc",
+            "nn.Upsample",
+            "[64, 3]",
+            "nn.SiLU()",
+            "GELU(approximate='none')",
+            " torch.nn.LeakyReLU(0.1, inplace=True)",
+        ] {
+            assert!(is_layer_text(text), "{text}");
+        }
+        for text in
+            ["f()", "nn.X()()", "nn.X(f(1))", "torch.load('x')", "nn.functional.f(1)", "nn.X(1", "(f)(x)"]
+        {
+            assert!(!is_layer_text(text), "{text}");
         }
     }
 

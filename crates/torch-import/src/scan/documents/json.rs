@@ -39,10 +39,12 @@ pub(super) fn read(bytes: &[u8], judge: &mut Judge<'_>) -> bool {
                 }
             }
             _ => {
-                if !reader.word() {
-                    return false;
+                let start = reader.at as u64;
+                match reader.word() {
+                    Some(b"true") => judge.text("true", start),
+                    Some(_) => judge.other(),
+                    None => return false,
                 }
-                judge.other();
             }
         }
         // What follows a value.
@@ -87,13 +89,14 @@ impl<'t> Reader<'t> {
         self.at = self.at.saturating_add(blanks);
     }
 
-    /// Reads a number or a literal.
-    fn word(&mut self) -> bool {
+    /// Reads a number or a literal; `None` if it is neither.
+    fn word(&mut self) -> Option<&'t [u8]> {
         let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
         let len = self.rest().iter().take_while(is_part).count();
         let word = self.rest().get(..len).unwrap_or_default();
         self.at = self.at.saturating_add(len);
-        matches!(word, b"null" | b"true" | b"false" | b"NaN" | b"Infinity" | b"-Infinity") || is_number(word)
+        let is_literal = matches!(word, b"null" | b"true" | b"false" | b"NaN" | b"Infinity" | b"-Infinity");
+        Some(word).filter(|word| is_literal || is_number(word))
     }
 
     /// Reads a key and the colon after it.

@@ -4,13 +4,15 @@
 //! `get_obj_from_str` of latent diffusion, what `target` names. Keras imports the `module` of a `class_name` and unmarshals the code
 //! of a `Lambda`. stable-baselines3 unpickles `:serialized:`. `torch.export.load` gives `expr_str` to sympy and runs `guards_code`.
 //! `transformers` runs the kernels of the repository that `attn_implementation` names, peft imports `parent_library`, `MLflow`
-//! `loader_module`, MONAI evaluates texts that begin with `$`, and skops what `__module__` and `__class__` name. `PyYAML` imports and calls what the tags of `python/` name, and `HyperPyYAML` those of `!new:`, `!apply:`, `!name:` and
-//! `!module:`. `transformers`, `diffusers` and `sentence_transformers` import `NAME.py` for `NAME.Class` and `[NAME, Class]`.
-
-use std::collections::{HashMap, HashSet};
+//! `loader_module`, MONAI evaluates texts that begin with `$`, and skops what `__module__` and `__class__` name. `ultralytics` and
+//! YOLOv5 give the layers of a model and its `activation` to `eval`, older versions of Lightning call what `_instantiator` names, `MMEngine`
+//! runs `cfg` of `runtime_info`, and older versions of peft trust the code of a tokenizer if `tokenizer_kwargs` says so. `PyYAML` imports and
+//! calls what the tags of `python/` name, and `HyperPyYAML` those of `!new:`, `!apply:`, `!name:` and `!module:`. `transformers`,
+//! `diffusers` and `sentence_transformers` import `NAME.py` for `NAME.Class` and `[NAME, Class]`.
 
 use super::callable::{Callable, is_harmless_class, is_identifier};
-use super::expression::{is_guard, is_symbolic};
+use super::expression::{has, is_guard, is_layer_text, is_symbolic};
+use super::found::{CodeReference, Found};
 use super::{base64, template};
 use crate::scan::budget::truncate_name;
 use crate::scan::operators::operator_risk;
@@ -30,34 +32,21 @@ const DATA_TAGS: &str = "binary bool float int map merge null omap pairs python/
                          python/int python/list python/long python/none python/str python/tuple python/unicode seq set str timestamp value";
 /// Keys of a map that names an object by its module and its class: of Keras, a tree of PyTorch, peft and skops.
 const OBJECT_KEYS: &str = "__loader__ base_model_class config default_factory_name registered_name";
+/// Layers of Keras that run more than their arguments, and what they do.
+const LAYERS: [(&str, &str); 3] = [
+    ("__lambda__", "unmarshals Python's bytecode and runs it"),
+    ("Lambda", "unmarshals Python's bytecode and runs it"),
+    ("TorchModuleWrapper", "unpickles a module of PyTorch"),
+];
+/// Functions of Python that run texts or reach other objects. Keras has functions of other names.
+const FUNCTIONS: &str = "__build_class__ __import__ breakpoint compile delattr eval exec getattr globals help input locals open setattr super type vars";
+/// What Lightning's own command line names as `_instantiator`.
+const INSTANTIATORS: [&str; 2] =
+    ["lightning.pytorch.cli.instantiate_module", "pytorch_lightning.cli.instantiate_module"];
 /// Handlers of `TorchServe` itself.
 const HANDLERS: &str = "image_classifier image_segmenter object_detector text_classifier";
 /// Operators of `torch.export` that are not PyTorch's own operators.
 const SYMBOL_OPERATORS: &str = "_operator.add _operator.and_ _operator.eq _operator.floordiv _operator.ge _operator.getitem _operator.gt _operator.le _operator.lshift _operator.lt _operator.mod _operator.mul _operator.ne _operator.neg _operator.not_ _operator.or_ _operator.pos _operator.pow _operator.rshift _operator.sub _operator.truediv math.ceil math.floor math.trunc torch.sym_float torch.sym_int torch.sym_ite torch.sym_max torch.sym_min torch.sym_not torch.sym_sum";
-
-/// Reference to Python code next to a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CodeReference {
-    /// Key of the reference, such as `AutoModel`.
-    pub key: String,
-    /// Text of the reference: `MODULE.CLASS`, or `REPOSITORY--MODULE.CLASS`.
-    pub text: String,
-}
-
-/// What was found in a document.
-#[derive(Default)]
-pub(super) struct Found {
-    pub(super) uses: Vec<GlobalUse>,
-    places: HashMap<(String, String), usize>,
-    pub(super) findings: Vec<Finding>,
-    pub(super) missed: Vec<String>,
-    /// Bytes that may be a pickle, with their offset, and true if a program unpickles them.
-    pub(super) pickles: Vec<(u64, Vec<u8>, bool)>,
-    /// Texts that are JSON.
-    pub(super) texts: Vec<String>,
-    pub(super) references: Vec<CodeReference>,
-    referred: HashSet<String>,
-}
 
 #[derive(Default)]
 struct Level {
@@ -68,11 +57,14 @@ struct Level {
     key: Option<String>,
     /// True within `auto_map` and `custom_pipelines`.
     names_code: bool,
+    /// True within lists of layers, whose texts YOLO evaluates.
+    has_layers: bool,
     /// First text of a list.
     first: Option<String>,
-    /// Texts of `module` and `class_name`, and whether Keras makes an object of them.
+    /// Texts of `module`, `class_name` and `config`, and whether Keras makes an object of them.
     module: Option<String>,
     class: Option<String>,
+    config: Option<String>,
     is_object: bool,
 }
 
@@ -103,17 +95,25 @@ impl<'n> Judge<'n> {
         let outer = self.key().to_owned();
         let names_code = self.levels.last().is_some_and(|level| level.names_code)
             || matches!(outer.as_str(), "auto_map" | "custom_pipelines");
-        self.levels.push(Level { is_map, outer, names_code, ..Level::default() });
+        let has_layers = self.levels.last().is_some_and(|level| level.has_layers)
+            || !is_map && matches!(outer.as_str(), "backbone" | "head");
+        self.levels.push(Level { is_map, outer, names_code, has_layers, ..Level::default() });
         true
     }
 
     /// Leaves a map or a list.
     pub(super) fn close(&mut self, at: u64) {
-        if let Some(Level { module: Some(module), class: Some(class), is_object: true, .. }) =
+        if let Some(Level { module: Some(module), class: Some(class), config, is_object: true, .. }) =
             self.levels.pop()
-            && !is_harmless_class(&module, &class)
         {
-            self.add_target("class_name", &Callable::new(&[&module, ".", &class].concat()), at);
+            // Keras looks up a function by its name in `config`.
+            let function = config.filter(|name| {
+                (module.as_str(), class.as_str()) == ("builtins", "function") && has(FUNCTIONS, name)
+            });
+            if function.is_some() || !is_harmless_class(&module, &class) {
+                let target = [module.as_str(), ".", function.as_deref().unwrap_or(&class)].concat();
+                self.add_target("class_name", &Callable::new(&target), at);
+            }
         }
         self.end_value();
     }
@@ -183,6 +183,9 @@ impl<'n> Judge<'n> {
         let outer = self.levels.last().map(|level| level.outer.clone()).unwrap_or_default();
         match key.as_str() {
             "_target_" | "_component_" | "class_path" => self.add_target(&key, &Callable::new(text), at),
+            "_instantiator" if !INSTANTIATORS.contains(&text) => {
+                self.add_target(&key, &Callable::new(text), at);
+            }
             "fqn" if text.contains(':') => self.add_target(&key, &Callable::new(&text.replace(':', ".")), at),
             "target" if outer == "nodes" => self.operator(text, at),
             "target" | "type" | "activation_function" | "activation_fn" | "_class_" => {
@@ -215,17 +218,38 @@ impl<'n> Judge<'n> {
             "code" if outer == "python_function" => {
                 self.add_missed(|| format!("the Python code in `{}`, which MLflow imports", shown(text)));
             }
+            "model_code_path" if outer == "python_function" => {
+                self.add_missed(|| format!("the Python code in `{}`, which MLflow runs", shown(text)));
+            }
+            "id" | "name" if matches!(outer.as_str(), "filters" | "codecs") && text.contains("pickle") => {
+                self.add_missed(|| format!("arrays that zarr unpickles (`{}`)", shown(text)));
+            }
+            "cfg" if outer == "runtime_info" => {
+                self.add_missed(|| "a configuration in Python, which MMEngine runs".to_owned());
+            }
+            "trust_remote_code" if outer == "tokenizer_kwargs" && text.eq_ignore_ascii_case("true") => {
+                self.add_missed(|| "the Python code of a tokenizer, which peft runs".to_owned());
+            }
             "handler" if outer == "model" => self.handler(text, at),
-            "class_name" if matches!(text, "__lambda__" | "Lambda") => self.add_finding("lambda", || {
-                format!(
-                    "a layer of Keras has `class_name: {text}`: it unmarshals Python's bytecode and runs it"
-                )
-            }),
+            "class_name" => {
+                if let Some((_, action)) = LAYERS.iter().find(|(layer, _)| *layer == text) {
+                    self.add_finding("lambda", || {
+                        format!("a layer of Keras has `class_name: {text}`: it {action}")
+                    });
+                }
+            }
             _ if text.starts_with("gA") => self.add_pickle(text, at, false),
             _ => {}
         }
         if is_python_text(text) && !matches!(key.as_str(), "merges" | "vocab") {
             self.add_target(&key, &Callable::unknown(text), at);
+        }
+        if (key == "activation" || self.levels.last().is_some_and(|level| level.has_layers))
+            && !is_layer_text(text)
+        {
+            self.add_finding("expression", || {
+                format!("the text `{}`, which YOLO evaluates, calls something else than a layer", shown(text))
+            });
         }
         if text.contains("${") {
             self.interpolation(&key, text, at);
@@ -239,6 +263,7 @@ impl<'n> Judge<'n> {
             "class_name" | "default_factory_name" | "base_model_class" | "__class__" if level.is_map => {
                 level.class = Some(text.to_owned());
             }
+            "config" if level.is_map => level.config = Some(truncate_name(text.to_owned())),
             _ if !level.is_map => level.first = level.first.take().or_else(|| Some(text.to_owned())),
             _ => {}
         }
@@ -377,14 +402,4 @@ fn is_python_text(text: &str) -> bool {
 
 fn shown(text: &str) -> String {
     truncate_name(text.escape_debug().to_string())
-}
-
-/// Returns the use of Python code in the same archive.
-pub(super) fn use_of_code(reference: &CodeReference) -> GlobalUse {
-    let target = Callable::unknown(&reference.text);
-    let global =
-        Global::with_risk(&truncate_name(target.module), &truncate_name(target.name), 0, Risk::Unknown);
-    let text = truncate_name(format!("{}: {}", reference.key, reference.text));
-    let calls = vec![GlobalCall { opcode: "document", offset: 0, text, has_arguments: true }];
-    GlobalUse { global, risk: Risk::Unknown, calls, unlisted_calls: 0, after_error: false }
 }

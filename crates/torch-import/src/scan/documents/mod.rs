@@ -7,9 +7,11 @@ mod base64;
 mod callable;
 pub(super) mod document_kind;
 mod expression;
+mod found;
 mod gguf;
 mod json;
 mod judge;
+pub(super) mod pickled;
 pub(super) mod python_records;
 mod template;
 mod yaml;
@@ -21,7 +23,7 @@ use byte_source::{Cancelled, Observer, Source};
 
 pub use self::document_kind::DocumentKind;
 use self::document_kind::METADATA_MAX;
-pub use self::judge::CodeReference;
+pub use self::found::CodeReference;
 use self::judge::Judge;
 use self::python_records::PythonRecords;
 use super::scanner::Scanner;
@@ -99,7 +101,7 @@ impl Scanner<'_, '_> {
         let is_here = |reference: &&CodeReference| {
             reference.text.contains("--") || code.has_module(folder, &reference.text)
         };
-        let uses = references.iter().filter(is_here).map(judge::use_of_code).collect();
+        let uses = references.iter().filter(is_here).map(found::use_of_code).collect();
         self.add_pickle(record, 0, uses, None);
         if name.eq_ignore_ascii_case("MAR-INF/MANIFEST.json") && !code.modules.is_empty() {
             let count = code.modules.len();

@@ -87,6 +87,16 @@ fn functions_make_tensors_of_what_they_take() {
             one([&tensor("0")[..], b"K\0\x89N\x87b"].concat()),
             Err("is not the state of a tensor"),
         ),
+        (
+            "a tensor of Paddle, with its name",
+            one(made("builtins.tuple", &[&call(&[&text("linear_0.w_0"), &tensor("0")])])),
+            FLOATS,
+        ),
+        (
+            "a tuple of tensors",
+            one(made("builtins.tuple", &[&call(&[&tensor("1"), &tensor("0")])])),
+            Ok(&[("a.0", &[3.0, 4.0]), ("a.1", &[1.0, 2.0])]),
+        ),
         ("no keywords", one(with_keywords(b"}")), FLOATS),
         ("keywords", one(with_keywords(&dict(&[("requires_grad", b"\x89")]))), Err("calls it with keywords")),
     ]);
