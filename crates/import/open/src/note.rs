@@ -41,7 +41,7 @@ pub enum Note {
     },
     /// Some tensors are the factors of an adapter.
     AdapterFactors {
-        /// What they belong to, with its article.
+        /// Kind of adapter, with its article.
         form: &'static str,
     },
     /// All tensor names begin with the prefix that a wrapper adds.

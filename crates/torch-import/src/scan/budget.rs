@@ -206,7 +206,7 @@ mod tests {
         zip.finish().expect("memory takes it").into_inner()
     }
 
-    /// What a file has, and how many of it.
+    /// Name of the parts of a file, and a function that makes a file of so many.
     type Made<'f> = (&'static str, &'f dyn Fn(usize) -> Vec<u8>);
 
     /// An array of objects for joblib.

@@ -11,7 +11,7 @@ use super::scanner::Scanner;
 /// Magic bytes of a `.npy` file.
 pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
-/// What follows the header of an array.
+/// Elements that follow the header of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumpyElements {
     /// Number of bytes of the elements.

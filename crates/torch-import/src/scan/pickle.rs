@@ -24,7 +24,7 @@ pub(super) struct PickleFindings<'p> {
     pub(super) nested: Vec<NestedBytes<'p>>,
     /// Irregularities of the pickle, as clauses.
     pub(super) irregularity_texts: Vec<String>,
-    /// What is wrong with the frames, as a clause.
+    /// Reason why the frames are wrong, as a clause.
     frame_error: Option<String>,
     /// Reasons why parts were not scanned, as clauses.
     pub(super) missed: Vec<Cow<'static, str>>,

@@ -80,7 +80,7 @@ struct AttributeLookups {
     state: LookupState,
 }
 
-/// What comes next in the innermost call of `getattr`.
+/// Token that comes next in the innermost call of `getattr`.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum LookupState {
     #[default]

@@ -10,7 +10,7 @@ pub(super) enum CodeToken<'t> {
     Text(&'t [u8]),
     Number,
     Other(u8),
-    /// What `torch.jit.save` does not write, and what PyTorch may read otherwise than it looks.
+    /// Text that `torch.jit.save` does not write, or that PyTorch may read otherwise than it looks.
     Odd,
     /// A space of a kind that it does not write.
     OddBlank,

@@ -22,7 +22,7 @@ struct Added {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Tokenizer {
+struct AddedTokens {
     added_tokens: Vec<Added>,
     added_tokens_decoder: serde_json::Map<String, Value>,
 }
@@ -39,7 +39,7 @@ pub(super) fn added_tokens_note(
     let mut tokens = BTreeSet::new();
     for document in DOCUMENTS {
         let Some(text) = adapter.read(document)? else { continue };
-        let Tokenizer { added_tokens, added_tokens_decoder } =
+        let AddedTokens { added_tokens, added_tokens_decoder } =
             serde_json::from_str(&text).unwrap_or_default();
         tokens.extend(added_tokens.into_iter().map(|token| token.content));
         let content = |token: &Value| Some(token.get("content")?.as_str()?.to_owned());

@@ -19,7 +19,7 @@ const POLICY_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AllowedGlobal {
-    /// Module and name.
+    /// Module and name of the global.
     pub global: String,
     /// Pattern that allows it.
     pub pattern: String,

@@ -10,7 +10,7 @@ pub(in crate::scan) const METADATA_MAX: usize = 32 << 20;
 pub enum DocumentKind {
     Json,
     Yaml,
-    /// Template of Jinja.
+    /// Template of Jinja, such as that of chats.
     Template,
     /// Model of ggml, whose metadata has templates.
     Gguf,

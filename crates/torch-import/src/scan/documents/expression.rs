@@ -10,7 +10,7 @@ const CONSTANTS: &str = "E False True false int_oo nan oo pi true zoo";
 const GUARD_WORDS: &str = "None and ceil floor inf is not or sqrt trunc";
 /// Attributes that guards read.
 const ATTRIBUTES: &str = "ceil floor item size sqrt storage_offset stride trunc";
-/// Activations of `torch.nn`.
+/// Activations of `torch.nn`, as `str` names them.
 const ACTIVATIONS: &str = "CELU ELU GELU GLU Hardsigmoid Hardswish Hardtanh Identity LeakyReLU Mish PReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax Softplus Tanh";
 const OPERATORS: &[u8] = b"+-*/%(),<>=!&|~^";
 

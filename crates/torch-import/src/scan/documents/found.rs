@@ -1,4 +1,4 @@
-//! What was found in a document.
+//! Findings of a document.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ pub struct CodeReference {
     pub text: String,
 }
 
-/// What was found in a document.
+/// Findings of a document, and the parts of it that are scanned on their own.
 #[derive(Default)]
 pub(in crate::scan) struct Found {
     pub(in crate::scan) uses: Vec<GlobalUse>,

@@ -40,7 +40,7 @@ const LAYERS: [(&str, &str); 3] = [
 ];
 /// Functions of Python that run texts or reach other objects. Keras has functions of other names.
 const FUNCTIONS: &str = "__build_class__ __import__ breakpoint compile delattr eval exec getattr globals help input locals open setattr super type vars";
-/// What Lightning's own command line names as `_instantiator`.
+/// Functions that Lightning's own command line names as `_instantiator`.
 const INSTANTIATORS: [&str; 2] =
     ["lightning.pytorch.cli.instantiate_module", "pytorch_lightning.cli.instantiate_module"];
 /// Handlers of `TorchServe` itself.

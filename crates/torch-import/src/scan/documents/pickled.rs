@@ -25,7 +25,7 @@ const KEYS: [&str; 8] = [
 /// Key of the file in the place of a part.
 const FILE: &str = "relative_path";
 
-/// What the texts of a pickle say.
+/// Findings of the texts of a pickle.
 #[derive(Default)]
 pub(in crate::scan) struct PickledTexts {
     pub(in crate::scan) found: Found,
