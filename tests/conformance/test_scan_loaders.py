@@ -108,7 +108,7 @@ def in_memory(data):
 def pickled(*keys, **values):
     for key in reversed(keys):
         values = {key: values}
-    return pickle.dumps(values, 2)
+    return archive({"data.pkl": pickle.dumps(values, 2), "version": b"3\n"})
 
 
 # name: (loader, bytes)
@@ -117,7 +117,6 @@ ATTACKS = {
     "extra_state.safetensors": ("safetensors", safetensors(PAYLOAD)),
     "instantiator.ckpt": ("lightning", pickled("hyper_parameters", _instantiator="os.mkdir", path="ran")),
     "extra_state_object.pt": ("extra object", archive({"data.pkl": in_memory(b"cposix\nmkdir\n(X\x03\x00\x00\x00rantR."), "version": b"3\n"})),
-    "extra_state_tar.pt": ("extra object", archive({"data.pkl": in_memory(tar_of(b"x")), "version": b"3\n"})),
     "code.pth": ("mmengine", pickled("message_hub", "runtime_info", cfg="import os; os.mkdir('ran')")),
     "tar_pickle.pth": ("torch", tar_of(b"\x80\x02}.")),
     "tar_signed.pth": ("torch", tar_of(b"\x80\x02}.", signed=True)),

@@ -7,16 +7,12 @@ use pickle_vm::{Heap, Object, ObjectId, Opcode, Reader};
 
 use super::budget::ScanBudget;
 use super::cpython_errors::python_stops;
-use super::numpy::NPY_MAGIC;
 use super::zip_detection;
 use crate::container::formats::legacy;
-use crate::container::tar_members;
 use crate::encoded::{self, LOAD_FROM_BYTES};
 
 /// Instructions of a byte string that are read to recognise a pickle.
 const READ_MAX: usize = 1 << 10;
-/// Characters of a text that are decoded to recognise bytes: the header of a tar member.
-const START: usize = 512;
 
 /// A byte string in a pickle.
 pub(super) struct NestedBytes<'p> {
@@ -86,24 +82,18 @@ pub(super) fn find_nested<'p>(
     true
 }
 
-/// Returns true for bytes that `torch.load` or `numpy.load` may unpickle.
+/// Returns true for bytes that `torch.load` may unpickle.
 fn is_pickle(bytes: &[u8]) -> bool {
     matches!(bytes, [0x80, 0..=5, ..])
         || zip_detection::is_archive(bytes)
         || legacy::recognises(bytes)
-        || bytes.starts_with(NPY_MAGIC)
-        || tar_members::is_header(bytes)
         || names_global(bytes)
 }
 
-/// Returns true if a text may be such bytes, by its first characters.
+/// Returns true if a text may be such bytes, by its first character.
 fn may_encode_pickle(text: &str) -> bool {
-    let start: Option<Vec<u8>> =
-        text.chars().take(START).map(|it| u8::try_from(u32::from(it)).ok()).collect();
-    start.is_some_and(|start| {
-        tar_members::is_header(&start)
-            || start.first().is_some_and(|first| Opcode::from_byte(*first).is_some())
-    })
+    let first = text.chars().next().and_then(|first| u8::try_from(u32::from(first)).ok());
+    first.is_some_and(|first| Opcode::from_byte(first).is_some())
 }
 
 /// Returns true if Python's unpickler may reach the name of a global.
