@@ -83,6 +83,14 @@ TIKTOKEN = Recipe(
     imports="import tiktoken; from llama_models.llama3.tokenizer import Tokenizer",
     gigabytes=1,
 )
+MISTRAL = Recipe(
+    name="mistral_common",  # the tokenizer of Mistral's models
+    pythons=(),
+    steps=(("mistral-common==1.13.1",),),
+    fallback=(("mistral-common",),),
+    imports="from mistral_common.tokens.tokenizers.tekken import Tekkenizer",
+    gigabytes=1,
+)
 PEFT = Recipe(
     name="peft",  # merges adapters; what else it needs is in the base
     pythons=(),
@@ -211,7 +219,7 @@ OPENAI = Recipe(
     gigabytes=1,
 )
 
-ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
+ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "MISTRAL": MISTRAL, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
        "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF,
        "CONVERTER": CONVERTER, "PROOF": PROOF, "MLX": MLX,
        "COMFY": COMFY, "OPENAI": OPENAI}
