@@ -116,7 +116,7 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
     for (place, (name, tensor)) in tensors.iter().enumerate() {
         match back.add(place, name, tensor, tensors) {
             Err(error) if matches!(error.detail(), Some(Problem::NoOtherName { .. })) => {
-                unknown.push(name.clone())
+                unknown.push(name.clone());
             }
             added => added?,
         }

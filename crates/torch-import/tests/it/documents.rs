@@ -213,7 +213,9 @@ fn pickles_and_code_in_texts_are_found() {
 
 #[test]
 fn texts_of_pickles_are_judged_as_those_of_documents() {
-    let text = |text: &str| [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+    let text = |text: &str| {
+        [b"X", &u32::try_from(text.len()).expect("it is short").to_le_bytes()[..], text.as_bytes()].concat()
+    };
     let dict = |key: &str, value: Vec<u8>| [b"}".to_vec(), text(key), value, b"s".to_vec()].concat();
     let list = |items: Vec<u8>| [b"](".to_vec(), items, b"e".to_vec()].concat();
     let ordered = |key: &str, value: &str| {
@@ -286,7 +288,7 @@ fn tensors_that_are_unpickled_are_scanned() {
         let number = |number: usize| [b'K', u8::try_from(number).expect("it is short")];
         [
             b"\x80\x02}X",
-            &(name.len() as u32).to_le_bytes()[..],
+            &u32::try_from(name.len()).expect("it is short").to_le_bytes()[..],
             name.as_bytes(),
             b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nByteStorage\nX\x01\0\0\x000X\x03\0\0\0cpu",
             &number(storage.len()),

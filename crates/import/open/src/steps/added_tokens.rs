@@ -108,10 +108,8 @@ mod tests {
             ],
         );
         let none = written("none", &[("tokenizer.json", "[")]);
-        let note = |adapter, base| {
-            added_tokens_note("it", adapter, base)
-                .expect("the documents are read")
-                .map(|note| note.to_string())
+        let note = |of, on| {
+            added_tokens_note("it", of, on).expect("the documents are read").map(|note| note.to_string())
         };
         assert_eq!(
             note(&adapter, &base).as_deref(),
@@ -119,8 +117,8 @@ mod tests {
                 "the tokenizer of it has 4 tokens that the base's lacks, such as `<a>`, `<b>`, `<c>`; the output keeps the base's tokenizer"
             )
         );
-        for (adapter, base) in [(&base, &base), (&none, &base), (&adapter, &DocumentCache::default())] {
-            assert_eq!(note(adapter, base), None);
+        for (of, on) in [(&base, &base), (&none, &base), (&adapter, &DocumentCache::default())] {
+            assert_eq!(note(of, on), None);
         }
     }
 }

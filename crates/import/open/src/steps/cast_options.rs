@@ -55,7 +55,7 @@ impl FromStr for WantedDtype {
     type Err = UnknownDtype;
 
     fn from_str(text: &str) -> Result<Self, UnknownDtype> {
-        let of_gguf = GGUF_TYPES.iter().find(|name| **name == text);
+        let of_gguf = GGUF_TYPES.iter().find(|name| name.eq_ignore_ascii_case(text));
         of_gguf.map_or_else(|| text.parse().map(Self::Dtype), |name| Ok(Self::Gguf(name)))
     }
 }

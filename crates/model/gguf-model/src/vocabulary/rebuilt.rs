@@ -309,12 +309,12 @@ impl<'k> Vocabulary<'k> {
             Split::Gpt2 => byte_level(true),
             Split::Digits => sequence(
                 "pretokenizers",
-                [json!({"type": "Digits", "individual_digits": true}), byte_level(true)],
+                &[json!({"type": "Digits", "individual_digits": true}), byte_level(true)],
             ),
             Split::Pattern(alternatives) => {
                 let pattern = alternatives.iter().map(|parts| parts.concat()).collect::<Vec<_>>().join("|");
                 let split = json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
-                sequence("pretokenizers", [split, byte_level(false)])
+                sequence("pretokenizers", &[split, byte_level(false)])
             }
         };
         let normalizer = if row.composes { json!({"type": "NFC"}) } else { Value::Null };
@@ -349,7 +349,7 @@ impl<'k> Vocabulary<'k> {
     }
 }
 
-fn sequence(key: &str, parts: [Value; 2]) -> Value {
+fn sequence(key: &str, parts: &[Value; 2]) -> Value {
     json!({"type": "Sequence", key: parts})
 }
 

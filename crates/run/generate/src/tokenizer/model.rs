@@ -34,12 +34,12 @@ impl ModelTokenizer {
         let added = AddedTokens::new(file, Vec::new())?;
         let (inner, special) = if file == "tekken.json" {
             let (ranks, special) = tekken::read(file, bytes)?;
-            (Inner::Ranks(ranks), special)
+            (Inner::Ranks(Box::new(ranks)), special)
         } else {
             let model = PieceModel::from_bytes(&Bytes::copy_from_slice(bytes));
-            let pieces = model.and_then(PieceTokenizer::new).map_err(|error| as_error(file, error))?;
+            let pieces = model.and_then(PieceTokenizer::new).map_err(|error| as_error(file, &error))?;
             let special = controls(&pieces);
-            (Inner::Pieces(pieces), special)
+            (Inner::Pieces(Box::new(pieces)), special)
         };
         let rendered = AddedTokens::new(file, special)?;
         let mut read = Self { inner, file: file.to_owned(), added, rendered, ends: [None; 2] };
@@ -123,7 +123,7 @@ impl ModelTokenizer {
                 TextPart::Token(id) => ids.push(id),
                 TextPart::Text(text) => ids.extend(match &self.inner {
                     Inner::Pieces(pieces) => {
-                        pieces.encode(text).map_err(|error| as_error(&self.file, error))?
+                        pieces.encode(text).map_err(|error| as_error(&self.file, &error))?
                     }
                     Inner::Ranks(ranks) => ranks.encode(text, false)?,
                 }),
@@ -189,8 +189,8 @@ impl ModelTokenizer {
 /// What divides the text between special tokens.
 #[derive(Debug)]
 enum Inner {
-    Pieces(PieceTokenizer),
-    Ranks(JsonTokenizer),
+    Pieces(Box<PieceTokenizer>),
+    Ranks(Box<JsonTokenizer>),
 }
 
 /// Returns the control pieces of a model, which only rendered texts have.
@@ -203,7 +203,7 @@ fn controls(pieces: &PieceTokenizer) -> Vec<AddedToken> {
     special.collect()
 }
 
-fn as_error(file: &str, error: sentencepiece_format::Error) -> Error {
+fn as_error(file: &str, error: &sentencepiece_format::Error) -> Error {
     let file = file.to_owned();
     match error {
         sentencepiece_format::Error::Unsupported(reason) => Error::Unsupported { file, reason },

@@ -145,9 +145,10 @@ impl CheckedFiles {
         let mut model = Model::open(&options, observer)?;
         // As in a conversion, only the tensors under the key of the weights belong to the model.
         let is_gguf = model.format() == "gguf";
-        let step: Box<dyn Step> = match is_gguf {
-            true => Box::new(Dequantize::new(Vec::new(), true)),
-            false => Box::new(Selection::default()),
+        let step: Box<dyn Step> = if is_gguf {
+            Box::new(Dequantize::new(Vec::new(), true))
+        } else {
+            Box::new(Selection::default())
         };
         model.apply(&[step], &Context::new(observer))?;
         let mut config = model.sources.documents.config()?.map(str::to_owned);

@@ -179,9 +179,13 @@ fn name_as_in_file(
             *name = known;
         }
     };
-    missing.iter_mut().for_each(|tensor| rename(&mut tensor.name));
+    for tensor in missing.iter_mut() {
+        rename(&mut tensor.name);
+    }
     missing.dedup_by(|tensor, before| tensor.name == before.name);
-    misshaped.iter_mut().for_each(|tensor| rename(&mut tensor.name));
+    for tensor in misshaped.iter_mut() {
+        rename(&mut tensor.name);
+    }
     misshaped.dedup_by(|tensor, before| tensor.name == before.name);
     unexpected.iter_mut().for_each(rename);
     unexpected.extend(made.unknown.iter().cloned());

@@ -5,7 +5,7 @@
 //! of a `Lambda`. stable-baselines3 unpickles `:serialized:`. `torch.export.load` gives `expr_str` to sympy and runs `guards_code`.
 //! `transformers` runs the kernels of the repository that `attn_implementation` names, peft imports `parent_library`, `MLflow`
 //! `loader_module`, MONAI evaluates texts that begin with `$`, and skops what `__module__` and `__class__` name. `ultralytics` and
-//! YOLOv5 give the layers of a model and its `activation` to `eval`, older versions of Lightning call what `_instantiator` names, `MMEngine`
+//! `YOLOv5` give the layers of a model and its `activation` to `eval`, older versions of Lightning call what `_instantiator` names, `MMEngine`
 //! runs `cfg` of `runtime_info`, and older versions of peft trust the code of a tokenizer if `tokenizer_kwargs` says so. `PyYAML` imports and
 //! calls what the tags of `python/` name, and `HyperPyYAML` those of `!new:`, `!apply:`, `!name:` and `!module:`. `transformers`,
 //! `diffusers` and `sentence_transformers` import `NAME.py` for `NAME.Class` and `[NAME, Class]`.
@@ -48,6 +48,7 @@ const HANDLERS: &str = "image_classifier image_segmenter object_detector text_cl
 /// Operators of `torch.export` that are not PyTorch's own operators.
 const SYMBOL_OPERATORS: &str = "_operator.add _operator.and_ _operator.eq _operator.floordiv _operator.ge _operator.getitem _operator.gt _operator.le _operator.lshift _operator.lt _operator.mod _operator.mul _operator.ne _operator.neg _operator.not_ _operator.or_ _operator.pos _operator.pow _operator.rshift _operator.sub _operator.truediv math.ceil math.floor math.trunc torch.sym_float torch.sym_int torch.sym_ite torch.sym_max torch.sym_min torch.sym_not torch.sym_sum";
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Default)]
 struct Level {
     is_map: bool,
