@@ -94,7 +94,7 @@ def main():
             kept, said = f"{folder}/kept.carton", f"{folder}/kept.json"
             subprocess.run([options.binary, options.file, "-q", "-o", kept, "--statement", said], check=True)
             commands["torch2carton --statement"] = ([*commands["torch2carton"][0], "--statement", f"{folder}/said"], {})
-            commands["verify --statement"] = ([str(options.binary), "verify", "-q", "--statement", said, "--input", options.file, kept], {})
+            commands["verify --statement"] = ([str(options.binary), "verify", "-q", "--statement", said, "--input", str(Path(options.file).parent), kept], {})
         runs = {name: [] for name in commands}
         for turn in range(options.rounds + 1):  # the first one warms the page cache
             for name, command in sorted(commands.items(), key=lambda it: it[0], reverse=turn % 2 == 1):  # neither is always the second one
