@@ -108,17 +108,17 @@ mod tests {
             ],
         );
         let none = written("none", &[("tokenizer.json", "[")]);
-        let note = |of, on| {
+        let noted = |of, on| {
             added_tokens_note("it", of, on).expect("the documents are read").map(|note| note.to_string())
         };
         assert_eq!(
-            note(&adapter, &base).as_deref(),
+            noted(&adapter, &base).as_deref(),
             Some(
                 "the tokenizer of it has 4 tokens that the base's lacks, such as `<a>`, `<b>`, `<c>`; the output keeps the base's tokenizer"
             )
         );
         for (of, on) in [(&base, &base), (&none, &base), (&adapter, &DocumentCache::default())] {
-            assert_eq!(note(of, on), None);
+            assert_eq!(noted(of, on), None);
         }
     }
 }
