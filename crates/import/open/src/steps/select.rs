@@ -90,12 +90,19 @@ impl Selection {
     fn take(&self, model: &mut Model) -> Result<()> {
         let patterns = NamePatterns::new(&self.include, &self.exclude)?;
         let is_selected = |(name, _): &(String, _)| patterns.select(std::iter::once(name.as_str()));
+        let unread: Vec<String> = model.checkpoint.unreadable.iter().map(|(name, _)| name.clone()).collect();
         model.checkpoint.unreadable.retain(is_selected);
         model.checkpoint.refuse_unreadable()?;
         let mut origins = model.origins.is_some().then(Vec::new);
         let everything = self.names_only_program(model).then(|| self.clone().key(""));
         let selection = everything.as_ref().unwrap_or(self);
         let tensors = select(selection, &model.checkpoint, &mut model.notes, origins.as_mut())?;
+        // A pattern that leaves out a tensor which cannot be read has a use.
+        let names_unread = |pattern: &String| {
+            let names = |each: &mut dyn FnMut(&str)| unread.iter().for_each(|name| each(name));
+            unused_patterns(std::iter::once(pattern), names).is_empty()
+        };
+        model.notes.retain(|note| !matches!(note, Note::PatternUnused { pattern } if names_unread(pattern)));
         if self.strip_prefix.is_none() {
             let names: Vec<&str> = tensors.names().collect();
             let note = wrapper_note(&names, || has_own_prefix(model));
