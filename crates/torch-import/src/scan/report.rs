@@ -34,8 +34,10 @@ pub struct Scan {
 pub struct NamedRange {
     /// Name of the file, relative to the folder of the scanned one.
     pub file: String,
-    /// Bytes of the part; `None` if they are transformed, or their numbers are not plain.
+    /// Bytes of the part; `None` if their numbers are not plain.
     pub range: Option<Range<u64>>,
+    /// True if the bytes are compressed, or changed in another way.
+    pub is_transformed: bool,
 }
 
 /// The numbers of entries omitted from the lists of a [`Scan`]. At least one entry of each kind is listed.

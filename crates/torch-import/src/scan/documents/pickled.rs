@@ -124,11 +124,11 @@ fn named_range(heap: &Heap<'_>, entries: &[(ObjectId, ObjectId)]) -> NamedRange 
     let number = |name: &str| u64::try_from(heap.int(attribute(name)?)?).ok();
     let range = || {
         let start = number("offset")?;
-        let is_transformed = entries.iter().any(|(key, value)| {
-            heap.text(*key).as_deref() == Some("transform_descriptors") && !heap.is_none(*value)
-        });
-        Some(start..start.checked_add(number("length")?)?).filter(|_| !is_transformed)
+        Some(start..start.checked_add(number("length")?)?)
     };
+    let is_transformed = entries.iter().any(|(key, value)| {
+        heap.text(*key).as_deref() == Some("transform_descriptors") && !heap.is_none(*value)
+    });
     let file = attribute(FILE).and_then(|file| heap.text(file)).unwrap_or_default().into_owned();
-    NamedRange { file: truncate_name(file), range: range() }
+    NamedRange { file: truncate_name(file), range: range(), is_transformed }
 }
