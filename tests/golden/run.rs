@@ -133,7 +133,7 @@ fn tokenizers_that_are_refused() {
         file.to_string()
     };
     for (what, name, text) in [
-        ("SentencePiece", "tokenizer.model", "\n\u{e}\n\u{5}<unk>".to_owned()),
+        ("a SentencePiece model that is cut off", "tokenizer.model", "\n\u{e}\n\u{5}<unk>".to_owned()),
         ("a vocabulary alone", "vocab.json", "{}".to_owned()),
         ("not JSON", "tokenizer.json", "{".to_owned()),
         (
