@@ -53,24 +53,25 @@ impl<'t> Codes<'t> {
         if let Some(companion) = of_any_dtype.find(|it| self.tensors.contains(it)) {
             return Some(companion);
         }
-        let is_float8 = is_float8(dtype);
-        let is_code = matches!(
-            dtype,
-            Dtype::Int8 | Dtype::UInt8 | Dtype::Int32 | Dtype::UInt32 | Dtype::Float4E2M1FnX2
-        ) || is_float8;
-        if !is_code {
+        if !is_code(dtype) {
             return None;
         }
-        let own_scale = leaf == "weight" && !module.is_empty();
-        let of_tensor = OF_TENSOR.iter().map(|suffix| format!("{name}{suffix}"));
-        let of_module = OF_MODULE.iter().chain(own_scale.then_some(&SCALE));
-        let of_module = of_module.map(|suffix| format!("{module}{suffix}"));
-        let found = of_tensor.chain(of_module).find(|it| it != name && self.tensors.contains(it));
-        if !is_float8 {
+        let found = self.companions(name, dtype).next();
+        if !is_float8(dtype) {
             return found;
         }
         let other = || self.scale_of(name, module, leaf).or_else(|| self.marker());
         found.or_else(|| other().map(str::to_owned))
+    }
+
+    /// Returns the names of the scales and other companions of a tensor of codes, as far as their names are known.
+    pub fn companions<'n>(&'n self, name: &'n str, dtype: Dtype) -> impl Iterator<Item = String> + 'n {
+        let (module, leaf) = name.rsplit_once('.').unwrap_or(("", name));
+        let own_scale = leaf == "weight" && !module.is_empty();
+        let of_tensor = OF_TENSOR.iter().map(move |suffix| format!("{name}{suffix}"));
+        let of_module = OF_MODULE.iter().chain(own_scale.then_some(&SCALE));
+        let all = of_tensor.chain(of_module.map(move |suffix| format!("{module}{suffix}")));
+        all.filter(move |it| is_code(dtype) && it != name && self.tensors.contains(it))
     }
 
     /// Returns the name of a scale that is not in the lists: `weight.scale`, or `qscale_weight` and `weight_descale` next to `weight`.
@@ -96,6 +97,12 @@ impl<'t> Codes<'t> {
     fn marker(&self) -> Option<&'t str> {
         *self.marker.get_or_init(|| self.tensors.names().find(|name| is_marker(name)))
     }
+}
+
+/// Returns true for a dtype whose elements may be codes.
+fn is_code(dtype: Dtype) -> bool {
+    let is_whole = matches!(dtype, Dtype::Int8 | Dtype::UInt8 | Dtype::Int32 | Dtype::UInt32);
+    is_whole || dtype == Dtype::Float4E2M1FnX2 || is_float8(dtype)
 }
 
 pub(crate) fn is_float8(dtype: Dtype) -> bool {

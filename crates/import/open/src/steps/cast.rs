@@ -61,8 +61,9 @@ impl Step for CastOptions {
 /// # Errors
 /// When a tensor cannot be cast to its new dtype.
 fn apply_casts(casts: &[Cast], tensors: &mut Tensors, notes: &mut Vec<Note>) -> Result<Casts> {
-    let kept = parts_to_keep(casts, tensors);
+    let mut kept = parts_to_keep(casts, tensors);
     let codes = Codes::new(tensors);
+    kept.extend(tensors.iter().flat_map(|(name, tensor)| codes.companions(name, tensor.dtype())));
     let mut groups = CastGroups::default();
     let mut found: HashSet<Dtype> = HashSet::new();
     let mut kept_parts = 0_usize;
@@ -325,6 +326,19 @@ mod tests {
         let dtypes: Vec<Dtype> = tensors.compounds().iter().map(|compound| compound.dtype).collect();
         assert_eq!(dtypes, [Dtype::QInt8, Dtype::BFloat16]);
         assert_eq!(notes, [Note::PartsNotCast { parts: 2 }]);
+    }
+
+    #[test]
+    fn a_scale_of_codes_is_not_cast() {
+        let one = |dtype: Dtype| tensor(dtype, &[1], &[1], 0, &Storage::owned(vec![0; 4]));
+        let rows =
+            [("a.weight", Dtype::Int8), ("a.weight_scale", Dtype::Float32), ("b.weight", Dtype::Float32)];
+        let mut tensors: Tensors = rows.map(|(name, dtype)| (name.to_owned(), one(dtype))).into();
+        let mut notes = Vec::new();
+        apply_casts(&[ALL_BF16], &mut tensors, &mut notes).expect("it can be cast");
+        let dtypes: Vec<Dtype> = tensors.iter().map(|(_, tensor)| tensor.dtype()).collect();
+        assert_eq!(dtypes, [Dtype::Int8, Dtype::Float32, Dtype::BFloat16]);
+        assert_eq!(notes, [Note::PartsNotCast { parts: 1 }]);
     }
 
     #[test]
