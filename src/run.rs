@@ -109,7 +109,7 @@ pub(crate) fn is_checkpoint(error: &Error) -> bool {
 }
 
 /// Returns the names and contents of the documents in a checkpoint.
-#[cfg(feature = "tokenizer")]
+#[cfg(all(feature = "cli", feature = "tokenizer"))]
 pub(crate) fn checkpoint_documents(path: &Path, observer: &dyn Observer) -> Result<Vec<(String, Vec<u8>)>> {
     let reading = OpenOptions::reading(vec![path.to_owned().into()], ShardPolicy::RequireAll);
     Ok(open::documents_in(&Model::open(&reading, observer)?.checkpoint))
