@@ -6,8 +6,10 @@ use crate::{Error, Problem};
 
 /// Number of bytes at the start of a file that are looked at.
 const LOOKED_AT: u64 = 1 << 20;
-/// Number of line feeds from which it is no chance that each, or none, is next to a carriage return.
-const CONVINCING: usize = 16;
+/// Number of line feeds from which it is no chance that each follows a carriage return, which one in 256 does.
+const FEW: usize = 3;
+/// Number of line feeds from which it is no chance that there is no carriage return.
+const MANY: usize = 16;
 
 /// Adds to an error of a damaged file that its line ends were changed, if they look like that.
 pub(crate) fn explain(error: Error, source: &dyn Source) -> Error {
@@ -26,12 +28,10 @@ fn change(bytes: &[u8]) -> Option<&'static str> {
     let count = |wanted: u8| bytes.iter().map(|byte| usize::from(*byte == wanted)).sum::<usize>();
     let (feeds, returns) = (count(b'\n'), count(b'\r'));
     let pairs = bytes.windows(2).filter(|pair| pair == b"\r\n").count();
-    if feeds < CONVINCING {
-        None
-    } else if pairs == feeds {
+    if feeds >= FEW && pairs == feeds {
         Some("each line feed in it follows a carriage return")
     } else {
-        (returns == 0).then_some("it has line feeds and no carriage return")
+        (feeds >= MANY && returns == 0).then_some("it has line feeds and no carriage return")
     }
 }
 
@@ -50,5 +50,7 @@ mod tests {
         assert_eq!(change(&text("\n", "\r\n")), Some("each line feed in it follows a carriage return"));
         assert_eq!(change(&text("\r", "\n")), Some("it has line feeds and no carriage return"));
         assert_eq!(change(b"\n\n\n"), None);
+        assert_eq!(change(b"a\r\n\r\nb\r\n"), Some("each line feed in it follows a carriage return"));
+        assert_eq!(change(b"a\r\n\r\nb"), None);
     }
 }
