@@ -209,6 +209,7 @@
 //!
 //! - `cli`: the module `cli`, which is the program
 //! - `serve`: the crate `serve`, an HTTP server for cartons
+//! - `schemas`: answers of that server that follow a JSON schema
 //! - `tokenizer`: `Tokenizer` in [`text`], which reads the tokenizers of models
 //! - `download`: `resolve`, which fetches the files that a carton leaves out over HTTPS
 //! - `remote`: inputs at `https://` and `hf://`, which [`remote::open_input`] opens

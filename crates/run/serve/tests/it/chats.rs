@@ -93,6 +93,7 @@ fn schema(schema: &Value) -> Value {
     json!({"type": "json_schema", "json_schema": {"name": "s", "schema": schema}})
 }
 
+#[cfg(feature = "schemas")]
 #[test]
 fn an_answer_follows_a_schema() {
     let server = serve(|_| {});
