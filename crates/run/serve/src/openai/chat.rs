@@ -72,6 +72,9 @@ impl ResponseFormat {
         let schema = match self {
             Self::Text => return Ok(None),
             Self::JsonObject => None,
+            Self::JsonSchema { json_schema: None, schema: None } => {
+                return Err(Reject::param(param, format!("`{param}` has no schema")));
+            }
             Self::JsonSchema { json_schema, schema } => json_schema.and_then(|inner| inner.schema).or(schema),
         };
         let schema = schema.unwrap_or_else(|| json!({"type": "object"}));
