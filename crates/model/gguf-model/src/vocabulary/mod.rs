@@ -5,6 +5,7 @@
 mod pre_tokenizer;
 mod rebuilt;
 mod special;
+mod splits;
 mod tokenizer_json;
 
 use std::fmt::Display;

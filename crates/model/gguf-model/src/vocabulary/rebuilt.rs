@@ -3,92 +3,20 @@
 //! A `SentencePiece` model has its pieces in the keys; byte-pair encoding has its merges there, and of the rest of `tokenizer.json` the
 //! name of the pre-tokenizer.
 //!
-//! Facts: `llama-vocab.cpp` of llama.cpp for what is added to a text by default, and the `tokenizer.json` of each family for its
-//! regular expressions.
+//! Facts: `llama-vocab.cpp` of llama.cpp, for what is added to a text by default.
 
 use bytes::Bytes;
 use gguf_format::GgufValue;
 use sentencepiece_format::{Algorithm, Piece, PieceKind, PieceModel};
 use serde_json::{Map, Value, json};
 
+use super::splits::{PreTokenizerRow, Split};
 use crate::from_gguf::GgufKeys;
 
-const CONTRACTIONS: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
-const REST: &str = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const REST_WITH_SLASHES: &str = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const WORD: &str = r"[^\r\n\p{L}\p{N}]?\p{L}+";
-const LOWER_WORD: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+";
-const UPPER_WORD: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*";
-
-/// How texts are split before they are merged.
-enum Split {
-    /// As GPT-2's are.
-    Gpt2,
-    /// As GPT-2's, with each digit alone.
-    Digits,
-    /// By the alternatives of a regular expression.
-    Pattern(&'static [&'static [&'static str]]),
-}
-
-/// What is known of a pre-tokenizer.
-struct Row {
-    names: &'static [&'static str],
-    split: Split,
-    /// True if a token is one whatever merges lead to it.
-    ignores_merges: bool,
-    adds_begin: bool,
-    /// True if texts are composed first.
-    composes: bool,
-}
-
-static ROWS: &[Row] = &[
-    Row {
-        names: &["llama-bpe"],
-        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}{1,3}"], &[REST]]),
-        ignores_merges: true,
-        adds_begin: true,
-        composes: false,
-    },
-    Row {
-        names: &["dbrx", "smaug-bpe"],
-        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}{1,3}"], &[REST]]),
-        ..PLAIN
-    },
-    Row {
-        names: &["qwen2", "deepseek-r1-qwen"],
-        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}"], &[REST]]),
-        composes: true,
-        ..PLAIN
-    },
-    Row {
-        names: &["stablelm2"],
-        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}"], &[REST]]),
-        composes: true,
-        ..PLAIN
-    },
-    Row {
-        names: &["gpt-4o"],
-        split: Split::Pattern(&[
-            &[LOWER_WORD, CONTRACTIONS, "?"],
-            &[UPPER_WORD, CONTRACTIONS, "?"],
-            &[r"\p{N}{1,3}"],
-            &[REST_WITH_SLASHES],
-        ]),
-        ..PLAIN
-    },
-    Row {
-        names: &["tekken"],
-        split: Split::Pattern(&[&[LOWER_WORD], &[UPPER_WORD], &[r"\p{N}"], &[REST_WITH_SLASHES]]),
-        ignores_merges: true,
-        adds_begin: true,
-        composes: false,
-    },
-    Row { names: &["smollm", "starcoder"], split: Split::Digits, ..PLAIN },
-    Row { names: &["gpt-2", "phi-2"], ..PLAIN },
-];
-
-const PLAIN: Row =
-    Row { names: &[], split: Split::Gpt2, ignores_merges: false, adds_begin: false, composes: false };
+/// Largest number of tokens; four times that of any model.
+const TOKENS_MAX: usize = 1 << 20;
+/// Largest number of merges.
+const MERGES_MAX: usize = 1 << 21;
 
 /// Documents next to a model that the keys of a file describe.
 #[derive(Clone, Debug, Default)]
@@ -127,13 +55,15 @@ impl<'k> Vocabulary<'k> {
             GgufValue::Text(text) => Some(text),
             _ => None,
         });
-        let tokens: Vec<Bytes> = tokens.collect();
+        let tokens: Vec<Bytes> = tokens.take(TOKENS_MAX.saturating_add(1)).collect();
         let kind = |value: GgufValue| match value {
             GgufValue::Int32(number) => u64::try_from(number).ok().and_then(PieceKind::from_number),
             _ => None,
         };
-        let mut kinds: Vec<PieceKind> =
-            array(keys, "token_type").map(|value| kind(value).unwrap_or(PieceKind::Normal)).collect();
+        let mut kinds: Vec<PieceKind> = array(keys, "token_type")
+            .map(|value| kind(value).unwrap_or(PieceKind::Normal))
+            .take(tokens.len())
+            .collect();
         kinds.resize(tokens.len(), PieceKind::Normal);
         Self { keys, tokens, kinds }
     }
@@ -158,9 +88,9 @@ impl<'k> Vocabulary<'k> {
         Some((*id, std::str::from_utf8(text).ok()?.to_owned()))
     }
 
-    fn row(&self) -> Option<&'static Row> {
+    fn row(&self) -> Option<&'static PreTokenizerRow> {
         let pre = self.text("pre").unwrap_or_default();
-        ROWS.iter().find(|row| row.names.contains(&pre.as_str()))
+        PreTokenizerRow::find(&pre)
     }
 
     /// Returns true for the beginning and the end if they are added to a text.
@@ -237,8 +167,10 @@ impl<'k> Vocabulary<'k> {
 
     /// Returns the name and the contents of the tokenizer's file, or why there is none.
     fn tokenizer(&self) -> Result<(&'static str, Vec<u8>), String> {
-        if self.tokens.is_empty() {
-            return Err("the file has no vocabulary".to_owned());
+        match self.tokens.len() {
+            0 => return Err("it has no vocabulary".to_owned()),
+            1..=TOKENS_MAX => {}
+            _ => return Err(format!("it has more than {TOKENS_MAX} tokens")),
         }
         match self.text("model").as_deref() {
             Some("llama") => Ok(("tokenizer.model", self.pieces().to_bytes())),
@@ -285,7 +217,7 @@ impl<'k> Vocabulary<'k> {
         model
     }
 
-    fn json(&self, row: &Row) -> Result<Value, String> {
+    fn json(&self, row: &PreTokenizerRow) -> Result<Value, String> {
         let mut vocabulary = Map::new();
         for (id, (token, _)) in self
             .tokens
@@ -299,7 +231,10 @@ impl<'k> Vocabulary<'k> {
         }
         let merges =
             array(self.keys, "merges").filter_map(|merge| Some(Value::from(merge.text()?.into_owned())));
-        let merges: Vec<Value> = merges.collect();
+        let merges: Vec<Value> = merges.take(MERGES_MAX.saturating_add(1)).collect();
+        if merges.len() > MERGES_MAX {
+            return Err(format!("it has more than {MERGES_MAX} merges"));
+        }
         let added = self.added().map(|(id, text, is_special)| {
             json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": is_special})
         });
@@ -312,7 +247,7 @@ impl<'k> Vocabulary<'k> {
                 &[json!({"type": "Digits", "individual_digits": true}), byte_level(true)],
             ),
             Split::Pattern(alternatives) => {
-                let pattern = alternatives.iter().map(|parts| parts.concat()).collect::<Vec<_>>().join("|");
+                let pattern = PreTokenizerRow::pattern(alternatives);
                 let split = json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
                 sequence("pretokenizers", &[split, byte_level(false)])
             }
@@ -360,4 +295,77 @@ fn array<'k>(keys: &'k GgufKeys, name: &str) -> impl Iterator<Item = GgufValue> 
         _ => None,
     });
     array.into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use gguf_format::GgufArray;
+
+    use super::*;
+
+    fn text(text: &str) -> GgufValue {
+        GgufValue::Text(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn texts(texts: &[&str]) -> GgufValue {
+        GgufValue::Array(GgufArray::from_texts(texts))
+    }
+
+    fn keys(rows: &[(&str, GgufValue)]) -> GgufKeys {
+        rows.iter().map(|(key, value)| (format!("tokenizer.{key}"), value.clone())).collect()
+    }
+
+    fn document(found: &KeyDocuments, name: &str) -> Option<Vec<u8>> {
+        found.documents.iter().find(|(known, _)| known == name).map(|(_, contents)| contents.clone())
+    }
+
+    fn json(found: &KeyDocuments, name: &str) -> Value {
+        serde_json::from_slice(&document(found, name).expect("a document")).expect("JSON")
+    }
+
+    #[test]
+    fn merges_and_templates_become_documents() {
+        let rows = [
+            ("ggml.model", text("gpt2")),
+            ("ggml.pre", text("llama-bpe")),
+            ("ggml.tokens", texts(&["a", "b", "ab", "<s>", "[PAD4]"])),
+            ("ggml.token_type", GgufValue::Array(GgufArray::from_int32([1, 1, 1, 3, 5]))),
+            ("ggml.merges", texts(&["a b"])),
+            ("ggml.bos_token_id", GgufValue::UInt32(3)),
+            ("ggml.eot_token_id", GgufValue::UInt32(2)),
+            ("chat_template", text("x")),
+            ("chat_template.tool_use", text("y")),
+        ];
+        let found = key_documents(&keys(&rows));
+        assert_eq!(found.reason, None);
+        let tokenizer = json(&found, "tokenizer.json");
+        assert_eq!(tokenizer["model"]["vocab"], json!({"a": 0, "b": 1, "ab": 2, "<s>": 3}));
+        assert_eq!(tokenizer["model"]["merges"], json!(["a b"]));
+        assert_eq!(tokenizer["post_processor"]["special_tokens"]["<s>"]["ids"], json!([3]));
+        assert_eq!(json(&found, "generation_config.json"), json!({"bos_token_id": 3, "eos_token_id": 2}));
+        let templates = &json(&found, "tokenizer_config.json")["chat_template"];
+        assert_eq!(templates[1], json!({"name": "tool_use", "template": "y"}));
+        let mut other = rows.clone();
+        other[1].1 = text("nonsense");
+        let found = key_documents(&keys(&other));
+        assert_eq!(found.reason.as_deref(), Some("it is not known how nonsense splits a text"));
+        assert!(document(&found, "tokenizer.json").is_none());
+        assert_eq!(key_documents(&GgufKeys::new()).reason.as_deref(), Some("it has no vocabulary"));
+    }
+
+    #[test]
+    fn pieces_become_a_model() {
+        let rows = [
+            ("ggml.model", text("llama")),
+            ("ggml.tokens", texts(&["<unk>", "<s>", "a", "[PAD3]"])),
+            ("ggml.token_type", GgufValue::Array(GgufArray::from_int32([2, 3, 1, 5]))),
+            ("ggml.scores", GgufValue::Array(GgufArray::from_float32([0.0, 0.0, -1.5]))),
+            ("ggml.add_space_prefix", GgufValue::Bool(false)),
+        ];
+        let model = document(&key_documents(&keys(&rows)), "tokenizer.model").expect("a model");
+        let model = PieceModel::from_bytes(&model.into()).expect("a model");
+        assert_eq!((model.pieces.len(), model.algorithm), (3, Algorithm::Bpe));
+        assert_eq!(model.pieces.last(), Some(&Piece::new("a", -1.5, PieceKind::Normal)));
+        assert!(!model.normalization.adds_dummy_prefix && !model.has_byte_fallback);
+    }
 }

@@ -1,0 +1,97 @@
+//! How the pre-tokenizers that llama.cpp knows by name split a text.
+//!
+//! Facts: the `tokenizer.json` of each family, for its regular expression.
+
+const CONTRACTIONS: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+const REST: &str = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const REST_WITH_SLASHES: &str = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const WORD: &str = r"[^\r\n\p{L}\p{N}]?\p{L}+";
+const LOWER_WORD: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+";
+const UPPER_WORD: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*";
+
+/// How texts are split before they are merged.
+pub(super) enum Split {
+    /// As GPT-2's are.
+    Gpt2,
+    /// As GPT-2's, with each digit alone.
+    Digits,
+    /// By the alternatives of a regular expression.
+    Pattern(&'static [&'static [&'static str]]),
+}
+
+/// What is known of a pre-tokenizer.
+pub(super) struct PreTokenizerRow {
+    pub(super) names: &'static [&'static str],
+    pub(super) split: Split,
+    /// True if a token is one whatever merges lead to it.
+    pub(super) ignores_merges: bool,
+    pub(super) adds_begin: bool,
+    /// True if texts are composed first.
+    pub(super) composes: bool,
+}
+
+static ROWS: &[PreTokenizerRow] = &[
+    PreTokenizerRow {
+        names: &["llama-bpe"],
+        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}{1,3}"], &[REST]]),
+        ignores_merges: true,
+        adds_begin: true,
+        composes: false,
+    },
+    PreTokenizerRow {
+        names: &["dbrx", "smaug-bpe"],
+        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}{1,3}"], &[REST]]),
+        ..PLAIN
+    },
+    PreTokenizerRow {
+        names: &["qwen2", "deepseek-r1-qwen"],
+        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}"], &[REST]]),
+        composes: true,
+        ..PLAIN
+    },
+    PreTokenizerRow {
+        names: &["stablelm2"],
+        split: Split::Pattern(&[&[CONTRACTIONS], &[WORD], &[r"\p{N}"], &[REST]]),
+        composes: true,
+        ..PLAIN
+    },
+    PreTokenizerRow {
+        names: &["gpt-4o"],
+        split: Split::Pattern(&[
+            &[LOWER_WORD, CONTRACTIONS, "?"],
+            &[UPPER_WORD, CONTRACTIONS, "?"],
+            &[r"\p{N}{1,3}"],
+            &[REST_WITH_SLASHES],
+        ]),
+        ..PLAIN
+    },
+    PreTokenizerRow {
+        names: &["tekken"],
+        split: Split::Pattern(&[&[LOWER_WORD], &[UPPER_WORD], &[r"\p{N}"], &[REST_WITH_SLASHES]]),
+        ignores_merges: true,
+        adds_begin: true,
+        composes: false,
+    },
+    PreTokenizerRow { names: &["smollm", "starcoder"], split: Split::Digits, ..PLAIN },
+    PreTokenizerRow { names: &["gpt-2", "phi-2"], ..PLAIN },
+];
+
+const PLAIN: PreTokenizerRow = PreTokenizerRow {
+    names: &[],
+    split: Split::Gpt2,
+    ignores_merges: false,
+    adds_begin: false,
+    composes: false,
+};
+
+impl PreTokenizerRow {
+    /// Finds a pre-tokenizer by its name.
+    pub(super) fn find(name: &str) -> Option<&'static Self> {
+        ROWS.iter().find(|row| row.names.contains(&name))
+    }
+
+    /// Returns the regular expression of a split by alternatives.
+    pub(super) fn pattern(alternatives: &[&[&str]]) -> String {
+        alternatives.iter().map(|parts| parts.concat()).collect::<Vec<_>>().join("|")
+    }
+}
