@@ -17,6 +17,7 @@ __all__ = [
     "Objects",
     "Storage",
     "Tensor",
+    "TextModel",
     "TraceLines",
     "__version__",
     "batch_request",
