@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::tokenizer::{PieceTokenizer, PlacedPiece};
+use crate::vocabulary::{PieceVocabulary, PlacedPiece};
 
 /// A part of the text; empty after it was joined to the one before it.
 struct Symbol {
@@ -54,7 +54,7 @@ impl Eq for Pair {}
 
 /// The division of a text as it is made.
 struct Division<'t> {
-    tokenizer: &'t PieceTokenizer,
+    vocabulary: &'t PieceVocabulary,
     text: &'t [u8],
     symbols: Vec<Symbol>,
     pairs: BinaryHeap<Pair>,
@@ -63,11 +63,11 @@ struct Division<'t> {
 }
 
 /// Divides a normalized text.
-pub(crate) fn divide(tokenizer: &PieceTokenizer, text: &[u8]) -> Vec<PlacedPiece> {
+pub(crate) fn divide(vocabulary: &PieceVocabulary, text: &[u8]) -> Vec<PlacedPiece> {
     let mut division = Division {
-        tokenizer,
+        vocabulary,
         text,
-        symbols: tokenizer.symbols(text),
+        symbols: vocabulary.symbols(text),
         pairs: BinaryHeap::new(),
         unused: HashMap::new(),
     };
@@ -80,7 +80,7 @@ pub(crate) fn divide(tokenizer: &PieceTokenizer, text: &[u8]) -> Vec<PlacedPiece
     division.parts()
 }
 
-impl PieceTokenizer {
+impl PieceVocabulary {
     /// Divides a text into characters and user-defined pieces.
     fn symbols(&self, text: &[u8]) -> Vec<Symbol> {
         let mut symbols: Vec<Symbol> = Vec::with_capacity(text.len());
@@ -106,10 +106,10 @@ impl Division<'_> {
         }
         let len = first.len.saturating_add(second.len);
         let text = self.text.get(first.start..first.start.saturating_add(len)).unwrap_or_default();
-        let Some(id) = self.tokenizer.pieces.get(text) else { return };
+        let Some(id) = self.vocabulary.pieces.get(text) else { return };
         // Zeros of both signs are equal.
-        self.pairs.push(Pair { score: self.tokenizer.score(*id) + 0.0, left, right, len });
-        if self.tokenizer.is_unused(*id) {
+        self.pairs.push(Pair { score: self.vocabulary.score(*id) + 0.0, left, right, len });
+        if self.vocabulary.is_unused(*id) {
             self.unused.insert(text, first.len);
         }
     }
@@ -143,8 +143,8 @@ impl Division<'_> {
             stack.push((symbol.start, symbol.len));
             while let Some((start, len)) = stack.pop() {
                 let text = self.text.get(start..start.saturating_add(len)).unwrap_or_default();
-                let id = self.tokenizer.id(text);
-                let split = self.unused.get(text).filter(|_| self.tokenizer.is_unused(id));
+                let id = self.vocabulary.id(text);
+                let split = self.unused.get(text).filter(|_| self.vocabulary.is_unused(id));
                 match split.and_then(|left| Some((*left, len.checked_sub(*left)?))) {
                     Some((left, right)) => {
                         stack.push((start.saturating_add(left), right));

@@ -7,7 +7,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Bytes that are no model, or a damaged one.
+    /// The bytes are not a model, or the model is damaged.
     #[error("{0}")]
     Damaged(&'static str),
     /// A kind of model that is not read.

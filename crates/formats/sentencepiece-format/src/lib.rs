@@ -14,6 +14,7 @@ mod model;
 mod normalizer;
 mod tokenizer;
 mod unigram;
+mod vocabulary;
 mod wire;
 
 pub use error::{Error, Result};

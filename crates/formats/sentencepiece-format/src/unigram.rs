@@ -1,7 +1,7 @@
 //! The division of a text with the highest sum of scores.
 
 use crate::normalizer::char_len;
-use crate::tokenizer::{PieceTokenizer, PlacedPiece};
+use crate::vocabulary::{PieceVocabulary, PlacedPiece};
 
 /// Difference between the lowest score and that of an unknown character.
 const UNKNOWN_PENALTY: f32 = 10.0;
@@ -26,8 +26,8 @@ impl BestPath {
 }
 
 /// Divides a normalized text.
-pub(crate) fn divide(tokenizer: &PieceTokenizer, text: &[u8]) -> Vec<PlacedPiece> {
-    let [lowest, highest] = tokenizer.score_range;
+pub(crate) fn divide(vocabulary: &PieceVocabulary, text: &[u8]) -> Vec<PlacedPiece> {
+    let [lowest, highest] = vocabulary.score_range;
     let unknown = lowest - UNKNOWN_PENALTY;
     let mut steps = vec![BestPath::default(); text.len().saturating_add(1)];
     let mut start = 0;
@@ -35,16 +35,16 @@ pub(crate) fn divide(tokenizer: &PieceTokenizer, text: &[u8]) -> Vec<PlacedPiece
         let here = steps.get(start).copied().unwrap_or_default().score;
         let first = char_len(rest);
         let mut has_first = false;
-        for (len, id) in tokenizer.index.prefixes(rest) {
-            if tokenizer.is_unused(id) {
+        for (len, id) in vocabulary.index.prefixes(rest) {
+            if vocabulary.is_unused(id) {
                 continue;
             }
-            let score = if tokenizer.is_fixed(id) {
+            let score = if vocabulary.is_fixed(id) {
                 #[expect(clippy::cast_precision_loss, reason = "pieces are short")]
                 let len = len as f32;
                 f64::from(len * highest) - 0.1
             } else {
-                f64::from(tokenizer.score(id))
+                f64::from(vocabulary.score(id))
             };
             if let Some(step) = steps.get_mut(start.saturating_add(len)) {
                 step.improve(id, score + f64::from(here), start);
@@ -53,7 +53,7 @@ pub(crate) fn divide(tokenizer: &PieceTokenizer, text: &[u8]) -> Vec<PlacedPiece
         }
         let after = start.saturating_add(first);
         if !has_first && let Some(step) = steps.get_mut(after) {
-            step.improve(tokenizer.unknown, f64::from(unknown + here), start);
+            step.improve(vocabulary.unknown, f64::from(unknown + here), start);
         }
         start = after;
     }

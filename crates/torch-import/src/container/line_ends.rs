@@ -6,9 +6,9 @@ use crate::{Error, Problem};
 
 /// Number of bytes at the start of a file that are looked at.
 const LOOKED_AT: u64 = 1 << 20;
-/// Number of line feeds from which it is no chance that each follows a carriage return, which one in 256 does.
+/// Smallest number of line feeds that do not all follow a carriage return by chance.
 const FEW: usize = 3;
-/// Number of line feeds from which it is no chance that there is no carriage return.
+/// Smallest number of line feeds among which a file has a carriage return, unless its line ends were changed.
 const MANY: usize = 16;
 
 /// Adds to an error of a damaged file that its line ends were changed, if they look like that.

@@ -8,8 +8,7 @@ use pickle_vm::{ErrorKind, Opcode, Reader};
 use zip_format::{CompressionMethod, Entry, Survey};
 
 use super::documents::DocumentKind;
-use super::extra_state::names_extra_state;
-use super::numpy::NPY_MAGIC;
+use super::scan_format::{NPY_MAGIC, names_extra_state};
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
 use crate::Problem;

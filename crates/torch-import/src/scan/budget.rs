@@ -206,7 +206,7 @@ mod tests {
         zip.finish().expect("memory takes it").into_inner()
     }
 
-    /// Name of the parts of a file, and a function that makes a file of so many.
+    /// What a file consists of, and a function that makes a file with that many parts.
     type Made<'f> = (&'static str, &'f dyn Fn(usize) -> Vec<u8>);
 
     /// An array of objects for joblib.

@@ -5,15 +5,12 @@
 use std::sync::Arc;
 
 use byte_source::{Blob, Source};
-use safetensors_format::{Header, is_safetensors};
 
 use super::budget::truncate_name;
+use super::documents::pickled::EXTRA_STATE;
 use super::scanner::Scanner;
 use super::{PicklePlace, PlaceStep};
 use crate::{Checkpoint, Container};
-
-/// End of the name of such a tensor.
-pub(super) const EXTRA_STATE: &str = "_extra_state";
 
 impl Scanner<'_, '_> {
     /// Scans the tensors of bytes that Transformer Engine unpickles.
@@ -36,12 +33,4 @@ impl Scanner<'_, '_> {
             self.scan_temporary(&record, &bytes, 1, false);
         }
     }
-}
-
-/// Returns true for a safetensors file whose header may name a tensor that holds a pickle. A name may have escapes.
-pub(super) fn names_extra_state(bytes: &[u8]) -> bool {
-    let end = Header::end(bytes).ok().filter(|_| is_safetensors(bytes));
-    let header = end.and_then(|end| bytes.get(..usize::try_from(end).ok()?)).unwrap_or_default();
-    header.contains(&b'\\')
-        || header.windows(EXTRA_STATE.len()).any(|window| window == EXTRA_STATE.as_bytes())
 }

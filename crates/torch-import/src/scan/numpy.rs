@@ -6,10 +6,8 @@ use pickle_vm::Reader;
 
 use super::PicklePlace;
 use super::nested::NestedBytes;
+use super::scan_format::NPY_MAGIC;
 use super::scanner::Scanner;
-
-/// Magic bytes of a `.npy` file.
-pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Elements that follow the header of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

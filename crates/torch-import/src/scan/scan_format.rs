@@ -1,15 +1,18 @@
 //! Recognises the way in which Python may read a file.
 
 use byte_source::Observer;
-use safetensors_format::is_safetensors;
+use safetensors_format::{Header, is_safetensors};
 
 use super::budget::ScanBudget;
 use super::compressed::CompressionFormat;
-use super::numpy::NPY_MAGIC;
+use super::documents::pickled::EXTRA_STATE;
 use super::{compressed, pickle, zip_detection};
 use crate::Result;
 use crate::container::formats::{PICKLE, legacy, tar, zip};
 use crate::container::{sniff, tar_members};
+
+/// Magic bytes of a `.npy` file.
+pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
 /// The way in which a file is read.
 pub(super) enum ScanFormat {
@@ -96,4 +99,12 @@ impl ScanFormat {
 /// Returns true for a mobile model in flatbuffers, whose `__setstate__` methods PyTorch runs.
 pub(super) fn is_flatbuffer(bytes: &[u8]) -> bool {
     bytes.get(4..8) == Some(b"PTMF")
+}
+
+/// Returns true for a safetensors file whose header may name a tensor that holds a pickle. A name may have escapes.
+pub(super) fn names_extra_state(bytes: &[u8]) -> bool {
+    let end = Header::end(bytes).ok().filter(|_| is_safetensors(bytes));
+    let header = end.and_then(|end| bytes.get(..usize::try_from(end).ok()?)).unwrap_or_default();
+    header.contains(&b'\\')
+        || header.windows(EXTRA_STATE.len()).any(|window| window == EXTRA_STATE.as_bytes())
 }

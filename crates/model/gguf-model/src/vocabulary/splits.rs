@@ -9,7 +9,7 @@ const WORD: &str = r"[^\r\n\p{L}\p{N}]?\p{L}+";
 const LOWER_WORD: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+";
 const UPPER_WORD: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*";
 
-/// How texts are split before they are merged.
+/// Rule by which a text is split before its bytes are merged.
 pub(super) enum Split {
     /// As GPT-2's are.
     Gpt2,

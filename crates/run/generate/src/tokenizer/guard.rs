@@ -35,6 +35,14 @@ pub(super) fn catch_panics<T>(file: &str, work: impl FnOnce() -> tokenizers::Res
     Err(Error::Tokenizer { file: file.to_owned(), reason: first_line(&reason) })
 }
 
+/// Converts a failure while reading a file into an error about the file.
+pub(super) fn as_file_error(name: &str, error: Error) -> Error {
+    match error {
+        Error::Tokenizer { reason, .. } => Error::Invalid { file: name.to_owned(), reason },
+        other => other,
+    }
+}
+
 /// Returns the first line of an error text, truncated, because the text may repeat the whole file.
 fn first_line(reason: &str) -> String {
     const MAX: usize = 200;

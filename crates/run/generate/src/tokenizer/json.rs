@@ -3,7 +3,7 @@
 use tokenizers::tokenizer::{Model as _, Tokenizer as HuggingFace};
 use tokenizers::{NormalizedString, Normalizer as _, OffsetType};
 
-use super::guard::catch_panics;
+use super::guard::{as_file_error, catch_panics};
 use super::limits::ExpansionLimits;
 use super::pattern::Patterns;
 use super::tiktoken::{self, Rank, TiktokenFile};
@@ -135,12 +135,4 @@ fn strips_itself(tokenizer: &HuggingFace) -> tokenizers::Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// Converts a failure while reading a file into an error about the file.
-pub(super) fn as_file_error(name: &str, error: Error) -> Error {
-    match error {
-        Error::Tokenizer { reason, .. } => Error::Invalid { file: name.to_owned(), reason },
-        other => other,
-    }
 }

@@ -12,8 +12,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::guard::catch_panics;
-use super::json::as_file_error;
+use super::guard::{as_file_error, catch_panics};
 use super::pattern::{self, Patterns};
 use super::work::{self, ModelWork};
 use crate::{Error, Result};

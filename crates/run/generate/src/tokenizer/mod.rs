@@ -189,7 +189,7 @@ impl Tokenizer {
         }
     }
 
-    /// Returns true for a token that is no part of a text, such as one that ends it.
+    /// Returns true for a special token, such as the one that ends a text.
     pub fn is_special(&self, token: u32) -> bool {
         match &self.engine {
             Engine::Json(tokenizer) => tokenizer.is_special(token),

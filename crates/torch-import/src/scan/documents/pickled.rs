@@ -8,7 +8,6 @@ use pickle_vm::{Heap, Object, ObjectId, RecordedChanges};
 use super::found::Found;
 use super::judge::Judge;
 use crate::scan::budget::{ScanBudget, truncate_name};
-use crate::scan::extra_state::EXTRA_STATE;
 use crate::scan::report::NamedRange;
 
 /// Keys of dicts whose values are judged.
@@ -22,6 +21,8 @@ const KEYS: [&str; 8] = [
     "head",
     "runtime_info",
 ];
+/// End of the name of a tensor that Transformer Engine unpickles.
+pub(in crate::scan) const EXTRA_STATE: &str = "_extra_state";
 /// Key of the file in the place of a part.
 const FILE: &str = "relative_path";
 
