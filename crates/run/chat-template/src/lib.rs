@@ -31,9 +31,11 @@ mod tag;
 mod template;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 pub use conversation::{Conversation, Message};
 pub use error::{Error, Result};
 pub use meta::ReadDocument;
 pub use renderer::STEPS_MAX;
 pub use template::ChatTemplate;
+pub use tools::{AnswerPiece, CallBody, Tool, ToolCall, ToolParser, ToolSyntax};

@@ -1,12 +1,14 @@
 //! The chat templates of a model.
 
+use std::sync::OnceLock;
+
 use serde_json::{Map, Value, json};
 
 use crate::conversation::prepared;
 use crate::documents::{DEFAULT, TOOL_USE, TemplateDocuments};
 use crate::meta::ReadDocument;
 use crate::renderer::Renderer;
-use crate::{Conversation, Error, Message, Result};
+use crate::{Conversation, Error, Message, Result, ToolSyntax};
 
 /// The chat templates of a model, compiled.
 #[derive(Debug)]
@@ -16,7 +18,8 @@ pub struct ChatTemplate {
     file: String,
     /// Special tokens by their names.
     tokens: Map<String, Value>,
-    takes_parts: std::sync::OnceLock<bool>,
+    takes_parts: OnceLock<bool>,
+    tool_syntax: OnceLock<Option<ToolSyntax>>,
 }
 
 impl ChatTemplate {
@@ -31,7 +34,7 @@ impl ChatTemplate {
         let file = templates.first().map(|(_, file, _)| file.clone()).unwrap_or_default();
         let compile = |(name, file, text): (String, String, String)| Ok((name, Renderer::new(&file, &text)?));
         let renderers = templates.into_iter().map(compile).collect::<Result<_>>()?;
-        Ok(Some(Self { renderers, file, tokens, takes_parts: std::sync::OnceLock::new() }))
+        Ok(Some(Self { renderers, file, tokens, takes_parts: OnceLock::new(), tool_syntax: OnceLock::new() }))
     }
 
     /// Returns the name of the document that has the template.
@@ -59,6 +62,11 @@ impl ChatTemplate {
         variables.insert("documents".to_owned(), json!(conversation.documents));
         variables.insert("add_generation_prompt".to_owned(), Value::Bool(conversation.add_generation_prompt));
         renderer.render(&variables)
+    }
+
+    /// Returns how the model writes calls of tools; `None` if the template does not show it, or shows a way that is not known.
+    pub fn tool_syntax(&self) -> Option<&ToolSyntax> {
+        self.tool_syntax.get_or_init(|| ToolSyntax::find(&|conversation| self.render(conversation))).as_ref()
     }
 
     fn renderer(&self, has_tools: bool) -> Result<&Renderer> {

@@ -13,6 +13,8 @@ const CONTEXT: usize = 64;
 #[derive(Debug)]
 pub struct TokenStream<'t> {
     tokenizer: &'t Tokenizer,
+    /// Special tokens that have a text.
+    shown: Vec<u32>,
     /// Tokens of the last piece, then the tokens whose text was not returned yet.
     tokens: Vec<u32>,
     last_piece_len: usize,
@@ -22,8 +24,32 @@ pub struct TokenStream<'t> {
 impl<'t> TokenStream<'t> {
     pub(super) fn new(tokenizer: &'t Tokenizer, prompt: &[u32]) -> Result<Self> {
         let last = prompt.get(prompt.len().saturating_sub(CONTEXT)..).unwrap_or_default();
-        let before = tokenizer.decode(last)?;
-        Ok(Self { tokenizer, tokens: last.to_vec(), last_piece_len: last.len(), last_piece_text: before })
+        let (tokens, last_piece_len) = (last.to_vec(), last.len());
+        let last_piece_text = tokenizer.decode(last)?;
+        Ok(Self { tokenizer, shown: Vec::new(), tokens, last_piece_len, last_piece_text })
+    }
+
+    /// Gives these special tokens their text, which others do not have.
+    ///
+    /// # Errors
+    /// Returns an error if the tokenizer fails.
+    pub fn showing(self, shown: Vec<u32>) -> Result<Self> {
+        let mut stream = Self { shown, ..self };
+        stream.last_piece_text = stream.decode(&stream.tokens)?;
+        Ok(stream)
+    }
+
+    fn decode(&self, tokens: &[u32]) -> Result<String> {
+        let mut text = String::new();
+        let mut runs = tokens.split_inclusive(|token| self.shown.contains(token));
+        runs.try_for_each(|run| {
+            let shown = run.last().filter(|token| self.shown.contains(token));
+            let before = run.get(..run.len().saturating_sub(usize::from(shown.is_some())));
+            text.push_str(&self.tokenizer.decode(before.unwrap_or_default())?);
+            text.push_str(&shown.map_or(Ok(String::new()), |token| self.tokenizer.decode_one(*token))?);
+            Ok(())
+        })?;
+        Ok(text)
     }
 
     /// Adds `token` and returns the text that it completes; empty if the token ends inside a character.
@@ -36,7 +62,7 @@ impl<'t> TokenStream<'t> {
         if self.tokenizer.needs_next_token(token) {
             return Ok(String::new());
         }
-        let text = self.tokenizer.decode(&self.tokens)?;
+        let text = self.decode(&self.tokens)?;
         // The rest of an incomplete character may follow.
         if text.ends_with(char::REPLACEMENT_CHARACTER) {
             return Ok(String::new());
@@ -45,7 +71,7 @@ impl<'t> TokenStream<'t> {
         if !piece.is_empty() {
             self.tokens.drain(..self.last_piece_len);
             self.last_piece_len = self.tokens.len();
-            self.last_piece_text = self.tokenizer.decode(&self.tokens)?;
+            self.last_piece_text = self.decode(&self.tokens)?;
         }
         Ok(piece)
     }
@@ -77,7 +103,7 @@ impl<'t> TokenStream<'t> {
     /// # Errors
     /// Returns an error if the tokenizer fails.
     pub fn finish(self) -> Result<String> {
-        let text = self.tokenizer.decode(&self.tokens)?;
+        let text = self.decode(&self.tokens)?;
         Ok(after_common_prefix(&self.last_piece_text, &text).to_owned())
     }
 }

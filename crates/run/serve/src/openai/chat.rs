@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chat_template::{Conversation, Message};
+use chat_template::{AnswerPiece, Conversation, Message};
 use hyper::http::request::Parts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -12,11 +12,12 @@ use super::fields::fields;
 use super::form::{AnswerForm, EventWriter, Read, read, respond};
 use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, UsageMember, find_model, required};
 use super::logprobs::ChatLogprobs;
+use super::tools::{AnswerParser, ToolChoice, ToolOptions, ToolPlan, call_value, new_call_id};
 use crate::answer::{self, RouteResult};
 use crate::body::Upload;
 use crate::reject::Reject;
 use crate::state::ServerState;
-use crate::text::{AnswerGrammar, Finish, TextEvent, TextModel, TokenScore};
+use crate::text::{Finish, TextEvent, TextModel, TokenScore};
 
 fields! {
     /// Body of a request.
@@ -34,14 +35,6 @@ fields! {
         store: bool,
     }
     common: CommonFields
-}
-
-/// Use of tools by an answer: as the template tells the model, or not at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum ToolChoice {
-    Auto,
-    None,
 }
 
 /// Form of an answer.
@@ -64,11 +57,11 @@ pub(super) struct JsonSchema {
 }
 
 impl ResponseFormat {
-    /// Returns the grammar of the answers to the request whose member `param` has this form; `None` for any text.
+    /// Returns the schema of an answer, which is the member `param` of a request; `None` for any text.
     ///
     /// # Errors
-    /// Returns an error if the schema cannot be used.
-    pub(super) fn grammar(self, text: &TextModel, param: &str) -> Result<Option<AnswerGrammar>, Reject> {
+    /// Returns an error if the member has no schema.
+    pub(super) fn schema(self, param: &str) -> Result<Option<Value>, Reject> {
         let schema = match self {
             Self::Text => return Ok(None),
             Self::JsonObject => None,
@@ -77,10 +70,7 @@ impl ResponseFormat {
             }
             Self::JsonSchema { json_schema, schema } => json_schema.and_then(|inner| inner.schema).or(schema),
         };
-        let schema = schema.unwrap_or_else(|| json!({"type": "object"}));
-        let made = text.grammars().map_err(str::to_owned).and_then(|grammars| grammars.json(schema));
-        let refuse = |error: String| Reject::param(param, format!("the schema cannot be used: {error}"));
-        made.map(Some).map_err(refuse)
+        Ok(Some(schema.unwrap_or_else(|| json!({"type": "object"}))))
     }
 }
 
@@ -110,7 +100,14 @@ fn plan(
         return Err(out_of_range("top_logprobs", top, &format!("at most {TOP_MAX}")));
     }
     let mut conversation = Conversation::new(required("messages", request.messages)?);
-    conversation.tools = request.tools.filter(|_| request.tool_choice != Some(ToolChoice::None));
+    let tools = ToolOptions {
+        tools: request.tools,
+        choice: request.tool_choice,
+        is_parallel: request.parallel_tool_calls,
+    };
+    let ToolPlan { shown, parser, grammar, tokens } =
+        tools.plan(text, request.response_format, "response_format")?;
+    conversation.tools = shown;
     conversation.variables = request.chat_template_kwargs.unwrap_or_default();
     let (max_tokens, max_tokens_param) = match request.max_completion_tokens {
         Some(tokens) => (Some(tokens), "max_completion_tokens"),
@@ -125,10 +122,11 @@ fn plan(
         has_scores,
         includes_usage: sampling.includes_usage,
         started: vec![false; sampling.choices],
+        parsers: vec![parser; sampling.choices],
     };
-    let grammar = request.response_format.map(|format| format.grammar(text, "response_format"));
-    let grammar = grammar.transpose()?.flatten();
-    Ok((GenerationPlan { prompts, max_tokens, max_tokens_param, sampling, scores, grammar }, form))
+    let plan =
+        GenerationPlan { prompts, max_tokens, max_tokens_param, sampling, scores, grammar, shown: tokens };
+    Ok((plan, form))
 }
 
 /// Returns the prompt of a conversation, which is the member `param` of a request.
@@ -162,6 +160,8 @@ struct ChatForm {
     includes_usage: bool,
     /// True for each choice whose role was sent.
     started: Vec<bool>,
+    /// Parser of each choice.
+    parsers: Vec<AnswerParser>,
 }
 
 #[derive(Serialize)]
@@ -181,14 +181,35 @@ struct WholeChoice {
     index: usize,
     message: AssistantMessage,
     logprobs: Option<ChatLogprobs>,
-    finish_reason: Option<Finish>,
+    finish_reason: Option<ChatFinish>,
 }
 
 #[derive(Serialize)]
 struct AssistantMessage {
     role: &'static str,
-    content: String,
+    content: Option<String>,
     refusal: (),
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Value>,
+}
+
+/// Reason for which an answer ended.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ChatFinish {
+    Stop,
+    Length,
+    ToolCalls,
+}
+
+impl ChatFinish {
+    fn new(finish: Finish, has_calls: bool) -> Self {
+        match finish {
+            Finish::Length => Self::Length,
+            Finish::Stop if has_calls => Self::ToolCalls,
+            Finish::Stop => Self::Stop,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -196,7 +217,7 @@ struct ChunkChoice {
     index: usize,
     delta: Delta,
     logprobs: Option<ChatLogprobs>,
-    finish_reason: Option<Finish>,
+    finish_reason: Option<ChatFinish>,
 }
 
 #[derive(Default, Serialize)]
@@ -205,6 +226,8 @@ struct Delta {
     role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<[Value; 1]>,
 }
 
 const ASSISTANT: &str = "assistant";
@@ -227,39 +250,93 @@ impl ChatForm {
         index: usize,
         delta: Delta,
         logprobs: Option<ChatLogprobs>,
-        finish_reason: Option<Finish>,
+        finish_reason: Option<ChatFinish>,
         out: &mut EventWriter,
     ) {
         let usage = self.includes_usage.then_some(UsageMember(None));
         if let Some(started) = self.started.get_mut(index).filter(|started| !**started) {
             *started = true;
-            let delta = Delta { role: Some(ASSISTANT), content: Some(String::new()) };
+            let delta = Delta { role: Some(ASSISTANT), content: Some(String::new()), tool_calls: None };
             self.chunk(vec![ChunkChoice { index, delta, logprobs: None, finish_reason: None }], usage, out);
         }
         self.chunk(vec![ChunkChoice { index, delta, logprobs, finish_reason }], usage, out);
     }
 }
 
+impl ChatForm {
+    /// Sends parts of an answer, of which the first is sent with the scores.
+    fn send_pieces(
+        &mut self,
+        index: usize,
+        pieces: Vec<AnswerPiece>,
+        mut logprobs: Option<ChatLogprobs>,
+        out: &mut EventWriter,
+    ) {
+        let calls = self.parsers.get(index).map_or(0, AnswerParser::calls);
+        let is_call = |piece: &&AnswerPiece| matches!(piece, AnswerPiece::Call(_));
+        let mut number = calls.saturating_sub(pieces.iter().filter(is_call).count());
+        for piece in pieces {
+            let delta = match piece {
+                AnswerPiece::Text(text) => Delta { content: Some(text), ..Delta::default() },
+                AnswerPiece::Call(call) => {
+                    let mut call = call_value(&new_call_id(), &call);
+                    if let Some(call) = call.as_object_mut() {
+                        call.shift_insert(0, "index".to_owned(), number.into());
+                    }
+                    number = number.saturating_add(1);
+                    Delta { tool_calls: Some([call]), ..Delta::default() }
+                }
+            };
+            self.send(index, delta, logprobs.take(), None, out);
+        }
+        if logprobs.is_some() {
+            let delta = Delta { content: Some(String::new()), ..Delta::default() };
+            self.send(index, delta, logprobs, None, out);
+        }
+    }
+}
+
 impl AnswerForm for ChatForm {
-    fn whole(&self, answers: Vec<Answer>, usage: Usage) -> RouteResult {
-        let choice = |(index, answer): (usize, Answer)| WholeChoice {
-            index,
-            logprobs: self.logprobs(&answer.scores),
-            message: AssistantMessage { role: ASSISTANT, content: answer.text, refusal: () },
-            finish_reason: answer.finish,
-        };
-        let choices = answers.into_iter().enumerate().map(choice).collect();
+    fn whole(&mut self, answers: Vec<Answer>, usage: Usage) -> RouteResult {
+        let mut choices = Vec::with_capacity(answers.len());
+        let parsers = std::mem::take(&mut self.parsers);
+        for (index, (answer, mut parser)) in answers.into_iter().zip(parsers).enumerate() {
+            let (mut content, mut tool_calls) = (String::new(), Vec::new());
+            let mut pieces = parser.push(answer.text);
+            pieces.extend(parser.finish());
+            for piece in pieces {
+                match piece {
+                    AnswerPiece::Text(text) => content.push_str(&text),
+                    AnswerPiece::Call(call) => tool_calls.push(call_value(&new_call_id(), &call)),
+                }
+            }
+            let has_calls = !tool_calls.is_empty();
+            let content = Some(content).filter(|content| !(content.is_empty() && has_calls));
+            choices.push(WholeChoice {
+                index,
+                logprobs: self.logprobs(&answer.scores),
+                message: AssistantMessage { role: ASSISTANT, content, refusal: (), tool_calls },
+                finish_reason: answer.finish.map(|finish| ChatFinish::new(finish, has_calls)),
+            });
+        }
         answer::json(&self.body("chat.completion", choices, Some(UsageMember(Some(usage)))))
     }
 
     fn event(&mut self, event: TextEvent, out: &mut EventWriter) {
+        let mut pieces_of = |choice: usize, parse: &mut dyn FnMut(&mut AnswerParser) -> Vec<AnswerPiece>| {
+            self.parsers.get_mut(choice).map(parse).unwrap_or_default()
+        };
         match event {
-            TextEvent::Text { choice, text, scores } => {
-                let logprobs = self.logprobs(&scores);
-                self.send(choice, Delta { role: None, content: Some(text) }, logprobs, None, out);
+            TextEvent::Text { choice, mut text, scores } => {
+                let pieces = pieces_of(choice, &mut |parser| parser.push(std::mem::take(&mut text)));
+                let logprobs = self.logprobs(&scores).filter(|_| !scores.is_empty());
+                self.send_pieces(choice, pieces, logprobs, out);
             }
             TextEvent::End { choice, finish, .. } => {
-                self.send(choice, Delta::default(), None, Some(finish), out);
+                let pieces = pieces_of(choice, &mut AnswerParser::finish);
+                self.send_pieces(choice, pieces, None, out);
+                let has_calls = self.parsers.get(choice).is_some_and(|parser| parser.calls() > 0);
+                self.send(choice, Delta::default(), None, Some(ChatFinish::new(finish, has_calls)), out);
             }
             TextEvent::Failed(_) => {}
         }

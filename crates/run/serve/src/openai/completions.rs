@@ -88,6 +88,7 @@ fn plan(
             sampling,
             scores,
             grammar: None,
+            shown: Vec::new(),
         },
         form,
     ))
@@ -145,7 +146,7 @@ impl CompletionForm {
 }
 
 impl AnswerForm for CompletionForm {
-    fn whole(&self, answers: Vec<Answer>, usage: Usage) -> RouteResult {
+    fn whole(&mut self, answers: Vec<Answer>, usage: Usage) -> RouteResult {
         let choice =
             |(index, answer): (usize, Answer)| self.choice(index, answer.text, &answer.scores, answer.finish);
         json(

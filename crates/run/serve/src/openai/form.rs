@@ -26,7 +26,7 @@ pub(super) trait AnswerForm: Send + 'static {
     ///
     /// # Errors
     /// Returns an error if the response cannot be written.
-    fn whole(&self, answers: Vec<Answer>, usage: Usage) -> RouteResult;
+    fn whole(&mut self, answers: Vec<Answer>, usage: Usage) -> RouteResult;
 
     /// Writes what is sent for an event of a stream.
     fn event(&mut self, event: TextEvent, out: &mut EventWriter);
@@ -108,7 +108,7 @@ async fn begin<F: AnswerForm>(
 ) -> Result<Begun<F>, Reject> {
     let engine = engine(served)?;
     let text = engine.model.clone();
-    let (plan, form) = run_blocking(move || prepare(&text)).await??;
+    let (plan, mut form) = run_blocking(move || prepare(&text)).await??;
     let is_stream = plan.sampling.is_stream;
     let mut generation = plan.start(state, engine)?;
     if is_stream {

@@ -98,6 +98,7 @@ fn plan(
             sampling,
             scores: None,
             grammar: None,
+            shown: Vec::new(),
         },
         form,
     ))
@@ -128,7 +129,7 @@ impl GenerateForm {
 }
 
 impl AnswerForm for GenerateForm {
-    fn whole(&self, answers: Vec<Answer>, _: Usage) -> RouteResult {
+    fn whole(&mut self, answers: Vec<Answer>, _: Usage) -> RouteResult {
         json(&self.body(answers.into_iter().map(|answer| answer.text).collect()))
     }
 

@@ -28,6 +28,8 @@ pub(super) struct GenerationPlan {
     pub(super) scores: Option<usize>,
     /// Grammar of an answer; `None` for any text.
     pub(super) grammar: Option<AnswerGrammar>,
+    /// Special tokens that are a part of the text of an answer.
+    pub(super) shown: Vec<u32>,
 }
 
 /// Prompt, and its text if the answer begins with it.
@@ -158,6 +160,7 @@ impl GenerationPlan {
                 max_tokens,
                 changes: self.sampling.changes.clone(),
                 stops: self.sampling.stops.clone(),
+                shown: self.shown.clone(),
                 scores: self.scores,
                 grammar: self.grammar.clone(),
                 choices,

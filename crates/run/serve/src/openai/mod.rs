@@ -13,7 +13,10 @@ mod generation;
 mod logprobs;
 mod models;
 mod prompt;
+mod response_form;
+mod response_input;
 mod responses;
+mod tools;
 
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@ mod with {
     use std::fmt;
     use std::sync::Arc;
 
+    use chat_template::{CallBody, Tool, ToolSyntax};
     use llguidance::api::{ParserLimits, TopLevelGrammar};
     use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
     use llguidance::{Matcher, ParserFactory};
@@ -74,21 +75,106 @@ mod with {
         ///
         /// # Errors
         /// Returns an error if the schema cannot be used.
-        pub(crate) fn json(&self, mut schema: Value) -> Result<AnswerGrammar, String> {
-            if schema.is_boolean() {
-                schema = json!({});
-            }
-            let Some(members) = schema.as_object_mut() else { return Err("it is not an object".to_owned()) };
-            let separators =
-                json!({"whitespace_flexible": false, "item_separator": ", ", "key_separator": ": "});
-            members.insert("x-guidance".to_owned(), separators);
-            let parser = self.0.create_parser(TopLevelGrammar::from_json_schema(schema));
-            let matcher = Matcher::new(parser);
+        pub(crate) fn json(&self, schema: Value) -> Result<AnswerGrammar, String> {
+            self.answer(TopLevelGrammar::from_json_schema(without_space(schema)?))
+        }
+
+        /// Makes the grammar of texts that are calls of `tools`, or JSON of the schema `instead`.
+        ///
+        /// # Errors
+        /// Returns an error if a schema cannot be used, or the syntax cannot be enforced.
+        pub(crate) fn calls(
+            &self,
+            text: &TextModel,
+            syntax: &ToolSyntax,
+            tools: &[&Tool],
+            is_single: bool,
+            instead: Option<Value>,
+        ) -> Result<AnswerGrammar, String> {
+            self.answer(TopLevelGrammar::from_lark(lark(text, syntax, tools, is_single, instead)?))
+        }
+
+        fn answer(&self, grammar: TopLevelGrammar) -> Result<AnswerGrammar, String> {
+            let matcher = Matcher::new(self.0.create_parser(grammar));
             match matcher.get_error() {
                 Some(error) => Err(error.lines().next().unwrap_or_default().to_owned()),
                 None => Ok(AnswerGrammar(matcher)),
             }
         }
+    }
+
+    /// Forbids white space that a schema does not ask for, which a model could write without end.
+    fn without_space(mut schema: Value) -> Result<Value, String> {
+        if schema.is_boolean() {
+            schema = json!({});
+        }
+        let Some(members) = schema.as_object_mut() else { return Err("it is not an object".to_owned()) };
+        let separators = json!({"whitespace_flexible": false, "item_separator": ", ", "key_separator": ": "});
+        members.insert("x-guidance".to_owned(), separators);
+        Ok(schema)
+    }
+
+    /// Writes the grammar of calls in Lark's language.
+    fn lark(
+        text: &TextModel,
+        syntax: &ToolSyntax,
+        tools: &[&Tool],
+        is_single: bool,
+        instead: Option<Value>,
+    ) -> Result<String, String> {
+        let mark = |mark: &str| marked(text, mark);
+        let quoted = |text: &str| Value::from(text).to_string();
+        let (mut rules, mut names) = (Vec::new(), Vec::new());
+        for (number, tool) in tools.iter().enumerate() {
+            let arguments = format!("%json {}", without_space(tool.parameters.clone())?);
+            let call = match &syntax.body {
+                CallBody::Object { name_key, arguments_key, .. } => {
+                    let name = quoted(&tool.name);
+                    let head = format!("{{{}: {name}, {}: ", quoted(name_key), quoted(arguments_key));
+                    format!("{} {arguments} \"}}\"", quoted(&head))
+                }
+                CallBody::Named { before_id, before_arguments } => {
+                    let id = before_id.as_ref().map(|before| format!("{} /[a-zA-Z0-9]{{9}}/", mark(before)));
+                    let head = [quoted(&tool.name), id.unwrap_or_default(), mark(before_arguments)];
+                    format!("{} {arguments}", head.join(" "))
+                }
+                _ => {
+                    return Err(
+                        "this model writes arguments as elements, which cannot be enforced".to_owned()
+                    );
+                }
+            };
+            names.push(format!("f{number}"));
+            rules.push(format!("f{number}: {call}\n"));
+        }
+        let (lead, tail) = (mark(&syntax.lead), mark(&syntax.tail));
+        let is_list = matches!(syntax.body, CallBody::Object { is_list: true, .. });
+        let between = match &syntax.body {
+            _ if is_list => "\", \"",
+            CallBody::Object { .. } => "\"\\n\"",
+            _ => "",
+        };
+        let one = if is_list { "call".to_owned() } else { format!("{lead} call {tail}") };
+        // Without marks, only one call is an answer.
+        let is_single = is_single || syntax.opening().is_empty();
+        let more = if is_single { String::new() } else { format!("({between} {one})*") };
+        let calls =
+            if is_list { format!("{lead} \"[\" {one} {more} \"]\" {tail}") } else { format!("{one} {more}") };
+        let instead = instead.map(without_space).transpose()?;
+        let instead = instead.map(|schema| format!(" | %json {schema}")).unwrap_or_default();
+        Ok(format!("start: calls{instead}\ncalls: {calls}\ncall: {}\n{}", names.join(" | "), rules.concat()))
+    }
+
+    /// Returns the grammar of a mark, whose words may be special tokens.
+    fn marked(text: &TextModel, mark: &str) -> String {
+        let word = |word: &str| match text.special_token(word.trim()) {
+            Some(token) => {
+                let (before, after) = word.split_once(word.trim()).unwrap_or_default();
+                format!("{} <[{token}]> {}", Value::from(before), Value::from(after))
+            }
+            None => Value::from(word).to_string(),
+        };
+        mark.split_inclusive(char::is_whitespace).map(word).collect::<Vec<_>>().join(" ")
     }
 
     /// Tokens that may follow in one answer.
@@ -139,6 +225,7 @@ mod with {
 mod without {
     use std::convert::Infallible;
 
+    use chat_template::{Tool, ToolSyntax};
     use serde_json::Value;
 
     use crate::text::TextModel;
@@ -153,6 +240,17 @@ mod without {
         }
 
         pub(crate) fn json(&self, _: Value) -> Result<AnswerGrammar, String> {
+            match self.0 {}
+        }
+
+        pub(crate) fn calls(
+            &self,
+            _: &TextModel,
+            _: &ToolSyntax,
+            _: &[&Tool],
+            _: bool,
+            _: Option<Value>,
+        ) -> Result<AnswerGrammar, String> {
             match self.0 {}
         }
     }

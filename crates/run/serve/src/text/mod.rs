@@ -90,6 +90,13 @@ impl TextModel {
         self.grammars.get_or_init(|| GrammarFactory::new(self)).as_ref().map_err(String::as_str)
     }
 
+    /// Returns the special token that is all of a text.
+    pub(crate) fn special_token(&self, text: &str) -> Option<u32> {
+        let tokens = self.tokenizer.encode_rendered(text).ok()?;
+        let [token] = *tokens.as_slice() else { return None };
+        self.tokenizer.is_special(token).then_some(token)
+    }
+
     /// Returns the bytes of the keys and values of a sequence of this many tokens.
     pub(crate) fn cache_bytes(&self, tokens: usize) -> usize {
         self.forward.cache_nbytes(tokens)

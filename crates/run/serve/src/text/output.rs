@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use generate::{SearchedText, StopSearch, TokenStream, Tokenizer};
 
-use super::TokenScore;
+use super::{PromptRequest, TokenScore};
 
 /// Text of an answer that grows by a token at a time.
 #[derive(Debug)]
@@ -39,18 +39,17 @@ pub(super) struct ShownText {
 }
 
 impl<'t> TextOutput<'t> {
-    /// Creates the text of an answer to `prompt`, with `before` characters before it.
+    /// Creates the text of an answer to a request, with `before` characters before it.
     ///
     /// # Errors
     /// Returns an error if the tokenizer fails.
     pub(super) fn new(
         tokenizer: &'t Tokenizer,
-        prompt: &[u32],
-        stops: Vec<String>,
+        request: &PromptRequest,
         before: usize,
     ) -> generate::Result<Self> {
-        let stream = Some(tokenizer.stream(prompt)?);
-        let search = StopSearch::new(stops);
+        let stream = Some(tokenizer.stream(&request.tokens)?.showing(request.shown.clone())?);
+        let search = StopSearch::new(request.stops.clone());
         let waiting = VecDeque::new();
         Ok(Self { stream, search, before, decoded: 0, decoded_chars: 0, shown: 0, waiting })
     }

@@ -27,6 +27,8 @@ pub(crate) struct PromptRequest {
     pub(crate) max_tokens: usize,
     pub(crate) changes: LogitChanges,
     pub(crate) stops: Vec<String>,
+    /// Special tokens that are a part of the text.
+    pub(crate) shown: Vec<u32>,
     /// Grammar of an answer; `None` for any text.
     pub(crate) grammar: Option<AnswerGrammar>,
     /// Number of most probable tokens to return with each token; `None` for no scores.

@@ -36,7 +36,7 @@ impl<'t> Sequence<'t> {
         cache: KvCache,
     ) -> generate::Result<Self> {
         let before = request.echo.as_ref().map_or(0, |echo| echo.chars().count());
-        let output = TextOutput::new(&text.tokenizer, &request.tokens, request.stops.clone(), before)?;
+        let output = TextOutput::new(&text.tokenizer, request, before)?;
         Ok(Self {
             cache,
             last: 0,

@@ -16,4 +16,5 @@ mod limits;
 mod overview;
 mod repository;
 mod texts;
+mod tools;
 mod transport;

@@ -29,7 +29,9 @@ fn tokenizer() -> String {
 }
 
 const TEMPLATE: &str = "{% if tools %}{{ tools | length }} tools {% endif %}{% for message in messages %}{% if message.role == 'x' %}\
-                        {{ raise_exception('no x') }}{% endif %}<{{ message.role }}>{{ message.content }}{% endfor %}\
+                        {{ raise_exception('no x') }}{% endif %}<{{ message.role }}>{{ message.content }}{% for call in message.tool_calls or [] %}\
+                        {{ '<tool_call>\n{\"name\": \"' ~ call.function.name ~ '\", \"arguments\": ' ~ call.function.arguments | tojson ~ '}\n</tool_call>' }}\
+                        {% endfor %}{% endfor %}\
                         {% if add_generation_prompt %}<assistant>{% endif %}";
 
 /// A server of the model `m`, and of `none`, which generates no texts.

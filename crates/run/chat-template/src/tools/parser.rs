@@ -1,0 +1,178 @@
+//! Separates the text of an answer from the calls in it, while the answer grows.
+
+use super::body::Found;
+use super::{Tool, ToolCall, ToolSyntax};
+
+/// Mark that models of Llama write before a call, although their templates do not.
+pub(super) const PYTHON_TAG: &str = "<|python_tag|>";
+
+/// Part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerPiece {
+    Text(String),
+    Call(ToolCall),
+}
+
+/// Parser of an answer that arrives in pieces. Text that is not quite a call stays text.
+#[derive(Clone, Debug)]
+pub struct ToolParser {
+    syntax: ToolSyntax,
+    tools: Vec<Tool>,
+    /// Text that may belong to a call.
+    held: String,
+    state: State,
+    has_calls: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before a mark.
+    Text,
+    /// At a mark, which is held, and maybe in a call.
+    Call,
+    /// After a call, maybe before the mark that ends it.
+    AfterCall,
+    /// No calls follow.
+    TextOnly,
+}
+
+impl ToolParser {
+    /// Creates a parser for the answers of a model to which these tools were shown.
+    pub fn new(syntax: ToolSyntax, tools: Vec<Tool>) -> Self {
+        Self { syntax, tools, held: String::new(), state: State::Text, has_calls: false }
+    }
+
+    /// Adds a piece of the answer. Returns the text and the calls that are complete.
+    pub fn push(&mut self, piece: &str) -> Vec<AnswerPiece> {
+        self.held.push_str(piece);
+        let mut pieces = Vec::new();
+        // A call ends with one of these, and looking at it costs its length.
+        if self.state == State::Call && !piece.contains(['}', ']', '>']) && self.held.len() > 256 {
+            return pieces;
+        }
+        while self.advance(&mut pieces) {}
+        pieces
+    }
+
+    /// Returns the rest of the answer after its last piece.
+    pub fn finish(&mut self) -> Vec<AnswerPiece> {
+        let mut pieces = Vec::new();
+        while self.advance(&mut pieces) {}
+        let rest = std::mem::take(&mut self.held);
+        let is_mark = self.state == State::AfterCall && self.syntax.closing().starts_with(rest.trim_start());
+        if !(is_mark || self.has_calls && rest.trim().is_empty()) {
+            add_text(&mut pieces, &rest);
+        }
+        pieces
+    }
+
+    /// Takes a step. Returns false if it needs more text.
+    fn advance(&mut self, pieces: &mut Vec<AnswerPiece>) -> bool {
+        match self.state {
+            State::Text if self.syntax.opening().is_empty() => self.search_start(),
+            State::Text => self.search_mark(pieces),
+            State::Call => self.read_call(pieces),
+            State::AfterCall => self.skip_end(),
+            State::TextOnly => {
+                self.take_text(self.held.len(), pieces);
+                false
+            }
+        }
+    }
+
+    /// Looks for a call that is the whole answer.
+    fn search_start(&mut self) -> bool {
+        let text = self.held.trim_start();
+        let body = after_tag(text);
+        if body.is_empty() || PYTHON_TAG.starts_with(text) {
+            return false;
+        }
+        self.state = if body.starts_with(['{', '[']) { State::Call } else { State::TextOnly };
+        true
+    }
+
+    /// Looks for the mark before a call, and gives back the text before it, but for white space.
+    fn search_mark(&mut self, pieces: &mut Vec<AnswerPiece>) -> bool {
+        let mark = self.syntax.opening();
+        let found = self.held.find(mark);
+        let begins = |start: &usize| self.held.get(*start..).is_some_and(|end| mark.starts_with(end));
+        let mut starts = self.held.len().saturating_sub(mark.len())..self.held.len();
+        let end = found.or_else(|| starts.find(begins)).unwrap_or(self.held.len());
+        let text = self.held.get(..end).unwrap_or_default().trim_end().len();
+        self.take_text(text, pieces);
+        if found.is_some() {
+            self.state = State::Call;
+        }
+        found.is_some()
+    }
+
+    fn read_call(&mut self, pieces: &mut Vec<AnswerPiece>) -> bool {
+        let mark = self.syntax.opening();
+        let is_marked = !mark.is_empty();
+        let text = self.held.trim_start();
+        let body = if is_marked { text.get(mark.len()..).unwrap_or_default() } else { after_tag(text) };
+        let start = self.held.len().saturating_sub(body.len());
+        let is_known = |call: &ToolCall| self.tools.iter().any(|tool| tool.name == call.name);
+        match self.syntax.body.find(body, &self.tools) {
+            Found::Unfinished => return false,
+            // What has no mark is an answer in JSON, unless it is a call of a tool.
+            Found::Calls(calls, len) if is_marked || calls.iter().all(is_known) => {
+                pieces.extend(calls.into_iter().map(AnswerPiece::Call));
+                self.held.drain(..start.saturating_add(len));
+                self.has_calls = true;
+                self.state = State::AfterCall;
+            }
+            Found::Calls(..) | Found::Nothing if is_marked => {
+                self.take_text(start, pieces);
+                self.state = State::Text;
+            }
+            Found::Calls(..) | Found::Nothing => self.state = State::TextOnly,
+        }
+        true
+    }
+
+    /// Skips the mark after a call.
+    fn skip_end(&mut self) -> bool {
+        let mark = self.syntax.closing();
+        let rest = self.held.trim_start();
+        if self.syntax.opening().is_empty() {
+            // Several calls have a semicolon or a comma between them.
+            let rest = rest.trim_start_matches([';', ',']).trim_start();
+            if rest.is_empty() {
+                return false;
+            }
+            self.state = State::TextOnly;
+            if rest.starts_with('{') {
+                self.state = State::Call;
+                self.held = rest.to_owned();
+            }
+            return true;
+        }
+        if let Some(after) = rest.strip_prefix(mark) {
+            self.held = after.to_owned();
+        } else if mark.starts_with(rest) {
+            return false;
+        }
+        self.state = State::Text;
+        true
+    }
+
+    fn take_text(&mut self, len: usize, pieces: &mut Vec<AnswerPiece>) {
+        let rest = self.held.split_off(len);
+        let text = std::mem::replace(&mut self.held, rest);
+        add_text(pieces, &text);
+    }
+}
+
+/// Returns the text after the mark that may stand before a call without one.
+fn after_tag(text: &str) -> &str {
+    text.strip_prefix(PYTHON_TAG).map_or(text, str::trim_start)
+}
+
+fn add_text(pieces: &mut Vec<AnswerPiece>, text: &str) {
+    match pieces.last_mut() {
+        _ if text.is_empty() => {}
+        Some(AnswerPiece::Text(before)) => before.push_str(text),
+        _ => pieces.push(AnswerPiece::Text(text.to_owned())),
+    }
+}

@@ -1,0 +1,204 @@
+//! Calls in answers, whole and cut anywhere.
+
+use serde_json::json;
+
+use super::{AnswerPiece, CallBody, Tool, ToolCall, ToolParser, ToolSyntax};
+use crate::{ChatTemplate, Error};
+
+const MESSAGES: &str = "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|{{ m.role }}|>{% if m.content %}{{ m.content }}{% endif %}\
+                        {% for c in m.tool_calls or [] %}CALL{% endfor %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
+
+const HERMES: &str = r#"{{- '<tool_call>\n{"name": "' ~ c.function.name ~ '", "arguments": ' ~ c.function.arguments | tojson ~ '}\n</tool_call>\n' }}"#;
+const LLAMA: &str = r#"{% if m.tool_calls | length > 1 %}{{ raise_exception('one call') }}{% endif %}{{ '{"name": "' ~ c.function.name ~ '", "parameters": ' ~ c.function.arguments | tojson ~ '}' }}"#;
+const LIST: &str = r#"{{ ('[TOOL_CALLS] [' if loop.first else ', ') ~ '{"name": "' ~ c.function.name ~ '", "arguments": ' ~ c.function.arguments | tojson ~ ', "id": "' ~ c.id ~ '"}' ~ (']' if loop.last else '') }}"#;
+const NAMED: &str = r"{{ '[TOOL_CALLS]' ~ c.function.name ~ '[ARGS]' ~ c.function.arguments | tojson }}";
+const NUMBERED: &str =
+    r"{{ '[TOOL_CALLS]' ~ c.function.name ~ '[CALL_ID]' ~ c.id ~ '[ARGS]' ~ c.function.arguments | tojson }}";
+const FUNCTION: &str =
+    r"{{ '<function=' ~ c.function.name ~ '>' ~ c.function.arguments | tojson ~ '</function>' }}";
+const ELEMENTS: &str = r"{{ '\n<tool_call>\n<function=' ~ c.function.name ~ '>\n' }}{% for k, v in c.function.arguments | items %}{{ '<parameter=' ~ k ~ '>\n' ~ v ~ '\n</parameter>\n' }}{% endfor %}{{ '</function>\n</tool_call>' }}";
+
+fn syntax(call: &str) -> Option<ToolSyntax> {
+    let text = MESSAGES.replace("CALL", call);
+    let mut read =
+        |name: &str| Ok::<_, Error>((name == "chat_template.jinja").then(|| text.clone().into_bytes()));
+    let template = ChatTemplate::from_documents(&mut read).expect("it compiles").expect("a template");
+    template.tool_syntax().cloned()
+}
+
+fn tools() -> Vec<Tool> {
+    let properties = json!({"a": {"type": "string"}, "n": {"type": "integer"}, "any": {}});
+    let tool = |name: &str| Tool { name: name.to_owned(), parameters: json!({"properties": properties}) };
+    vec![tool("f"), tool("g")]
+}
+
+/// Parses an answer that arrives in these pieces.
+fn parsed(syntax: &ToolSyntax, pieces: &[&str]) -> Vec<AnswerPiece> {
+    let mut parser = ToolParser::new(syntax.clone(), tools());
+    let mut found: Vec<AnswerPiece> = Vec::new();
+    let rest = pieces.iter().flat_map(|piece| parser.push(piece)).collect::<Vec<_>>();
+    for piece in rest.into_iter().chain(parser.finish()) {
+        match (found.last_mut(), piece) {
+            (Some(AnswerPiece::Text(before)), AnswerPiece::Text(text)) => before.push_str(&text),
+            (_, piece) => found.push(piece),
+        }
+    }
+    found
+}
+
+/// Parses an answer whole, in characters, and cut once at each of them.
+fn pieces(call: &str, answer: &str) -> Vec<AnswerPiece> {
+    let syntax = syntax(call).expect("a syntax");
+    let whole = parsed(&syntax, &[answer]);
+    for (at, _) in answer.char_indices() {
+        let (one, other) = answer.split_at(at);
+        assert_eq!(parsed(&syntax, &[one, other]), whole, "{one}|{other}");
+    }
+    let characters: Vec<&str> = answer.split("").collect();
+    assert_eq!(parsed(&syntax, &characters), whole, "{answer}");
+    whole
+}
+
+fn text(text: &str) -> AnswerPiece {
+    AnswerPiece::Text(text.to_owned())
+}
+
+fn call(name: &str, arguments: &str) -> AnswerPiece {
+    AnswerPiece::Call(ToolCall { name: name.to_owned(), arguments: arguments.to_owned() })
+}
+
+#[test]
+fn templates_show_their_syntax() {
+    let found = syntax(HERMES).expect("one");
+    assert_eq!((&*found.lead, &*found.tail), ("<tool_call>\n", "\n</tool_call>"));
+    let found = syntax(LLAMA).expect("one");
+    let body = CallBody::Object {
+        name_key: "name".to_owned(),
+        arguments_key: "parameters".to_owned(),
+        is_list: false,
+    };
+    assert_eq!((&*found.lead, found.body, &*found.tail), ("", body, ""));
+    let found = syntax(LIST).expect("one");
+    assert_eq!(found.lead, "[TOOL_CALLS] ");
+    assert!(matches!(found.body, CallBody::Object { is_list: true, .. }), "{found:?}");
+    let found = syntax(NUMBERED).expect("one");
+    let body =
+        CallBody::Named { before_id: Some("[CALL_ID]".to_owned()), before_arguments: "[ARGS]".to_owned() };
+    assert_eq!((&*found.lead, found.body), ("[TOOL_CALLS]", body));
+    let found = syntax(FUNCTION).expect("one");
+    assert_eq!((&*found.lead, &*found.tail), ("<function=", "</function>"));
+    let found = syntax(ELEMENTS).expect("one");
+    assert_eq!(
+        (&*found.lead, found.body, &*found.tail),
+        ("<tool_call>\n", CallBody::Elements, "\n</tool_call>")
+    );
+    for unknown in
+        ["", "{{ c.function.name }}", "{{ c }}", "{{ c.function.name }}({{ c.function.arguments }})"]
+    {
+        assert_eq!(syntax(unknown), None, "{unknown}");
+    }
+}
+
+#[test]
+fn calls_between_marks() {
+    let one = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"x </tool_call> \\\" ä\", \"n\": 1e3}}\n</tool_call>";
+    let arguments = "{\"a\": \"x </tool_call> \\\" ä\", \"n\": 1e3}";
+    assert_eq!(pieces(HERMES, one), [call("f", arguments)]);
+    let two = format!(
+        "I look.\n\n{one}\n<tool_call>{{\"arguments\": \"{{\\\"n\\\": 2}}\", \"name\": \"h\"}}</tool_call>\n"
+    );
+    assert_eq!(pieces(HERMES, &two), [text("I look."), call("f", arguments), call("h", "{\"n\": 2}")]);
+    let after = format!("{one} Done. ");
+    assert_eq!(pieces(HERMES, &after), [call("f", arguments), text(" Done.")]);
+    let open = "<tool_call>{\"name\": \"f\", \"arguments\": {}}";
+    assert_eq!(pieces(HERMES, open), [call("f", "{}")]);
+    let both = "<tool_call>[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": null}]</tool_call>";
+    assert_eq!(pieces(HERMES, both), [call("f", "{}"), call("g", "{}")]);
+}
+
+#[test]
+fn what_is_not_quite_a_call_stays_text() {
+    for answer in [
+        "",
+        "Hi \n",
+        " \n",
+        "a < b <tool",
+        "x <tool_call> is a mark",
+        "a <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}\n</tool_call>\n",
+        "<tool_call>{\"name\": \"f\"}</tool_call>",
+        "<tool_call>{\"name\": 1, \"arguments\": {}}</tool_call>",
+        "<tool_call>{\"name\": \"\", \"arguments\": {}}</tool_call>",
+        "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>",
+        "<tool_call>{\"name\": \"f\", \"arguments\": \"{\"}</tool_call>",
+        "<tool_call>{}</tool_call>",
+        "<tool_call>",
+        "<tool_call>{\"name\": \"f\", \"arg",
+    ] {
+        let expected: Vec<AnswerPiece> =
+            Some(text(answer)).filter(|_| !answer.is_empty()).into_iter().collect();
+        assert_eq!(pieces(HERMES, answer), expected);
+    }
+    let mixed = "<tool_call>{f}</tool_call> <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+    assert_eq!(pieces(HERMES, mixed), [text("<tool_call>{f}</tool_call>"), call("f", "{}")]);
+}
+
+#[test]
+fn an_answer_without_marks_is_a_call_or_a_text() {
+    let f = "{\"name\": \"f\", \"parameters\": {\"a\": \"1\"}}";
+    assert_eq!(pieces(LLAMA, f), [call("f", "{\"a\": \"1\"}")]);
+    assert_eq!(
+        pieces(LLAMA, &format!("\n<|python_tag|> {f}; {f}")),
+        [call("f", "{\"a\": \"1\"}"), call("f", "{\"a\": \"1\"}")]
+    );
+    assert_eq!(pieces(LLAMA, "{\"name\": \"f\", \"arguments\": {}}"), [call("f", "{}")]);
+    assert_eq!(pieces(LLAMA, &format!("{f}\n\nSo.")), [call("f", "{\"a\": \"1\"}"), text("\n\nSo.")]);
+    for answer in [
+        "Hi",
+        "{\"name\": \"unknown\", \"parameters\": {}}",
+        "{\"a\": 1}",
+        "{\"name\": \"f\"}",
+        "{x",
+        "[1] says",
+        " {",
+        "<|python_tag|>f.call(a=1)",
+        "<|python",
+    ] {
+        assert_eq!(pieces(LLAMA, answer), [text(answer)]);
+    }
+    assert_eq!(pieces(LLAMA, &format!("So: {f}")), [text(&format!("So: {f}"))]);
+}
+
+#[test]
+fn calls_as_mistral_writes_them() {
+    let list = "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"n\": [1, {}]}, \"id\": \"a\"}, {\"name\": \"g\", \"arguments\": {}}]";
+    assert_eq!(pieces(LIST, list), [call("f", "{\"n\": [1, {}]}"), call("g", "{}")]);
+    assert_eq!(pieces(LIST, "[TOOL_CALLS] {\"name\": \"f\", \"arguments\": {}}"), [call("f", "{}")]);
+    let named = "Hm[TOOL_CALLS]f[ARGS]{\"n\": 1}[TOOL_CALLS]g{\"n\": 2}";
+    assert_eq!(pieces(NAMED, named), [text("Hm"), call("f", "{\"n\": 1}"), call("g", "{\"n\": 2}")]);
+    let numbered = "[TOOL_CALLS]f[CALL_ID]abc[ARGS]{\"n\": 1}[TOOL_CALLS]g[ARGS]{}";
+    assert_eq!(pieces(NUMBERED, numbered), [call("f", "{\"n\": 1}"), call("g", "{}")]);
+    for answer in [
+        "[TOOL_CALLS]",
+        "[TOOL_CALLS]f[ARGS]",
+        "[TOOL_CALLS]f[ARGS]x",
+        "[TOOL_CALLS][",
+        "[TOOL_CALLS]f[ARGS][1]",
+    ] {
+        assert_eq!(pieces(NAMED, answer), [text(answer)]);
+    }
+}
+
+#[test]
+fn arguments_in_elements_have_the_types_of_the_schema() {
+    let answer = "Hm\n<tool_call>\n<function=f>\n<parameter=a>\n12\n\n</parameter>\n<parameter=n>\n12\n</parameter>\n<parameter=any>\nx\n</parameter>\n\
+                  </function>\n</tool_call>\n<tool_call><function=h></function></tool_call>";
+    let expected = [text("Hm"), call("f", "{\"a\":\"12\\n\",\"n\":12,\"any\":\"x\"}"), call("h", "{}")];
+    assert_eq!(pieces(ELEMENTS, answer), expected);
+    for answer in
+        ["<tool_call>\n<function=f>\n<parameter=a>\n", "<tool_call>\n<function=f>x", "<tool_call><function=>"]
+    {
+        assert_eq!(pieces(ELEMENTS, answer), [text(answer)]);
+    }
+    let answer = "<function=f>{\"a\": 1}</function><function=g>{}</function>";
+    assert_eq!(pieces(FUNCTION, answer), [call("f", "{\"a\": 1}"), call("g", "{}")]);
+}
