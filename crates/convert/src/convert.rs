@@ -129,7 +129,7 @@ impl PlannedConversion {
     fn note_documents(&self, model: &Model, misc: &[Companion], notes: &mut NoteCollector<'_>) -> Result<()> {
         let options = &self.options;
         let document = model.document.as_ref().map(LayoutDocument::file);
-        let is_for_meta = document == Some(decoder::META.file);
+        let is_for_meta = document == Some(decoder::LayoutOwner::Meta.file());
         if is_for_meta && self.is_folder && !misc.iter().any(|(name, _)| name == "tokenizer.model") {
             notes.push(Note::NoMetaTokenizer);
         }

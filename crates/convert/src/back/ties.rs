@@ -4,7 +4,7 @@
 //! memory, one is written, and the metadata has an entry `dropped name: kept name` for each of the others. Both names have the same
 //! last part, by which a reader knows such an entry from other metadata.
 
-use decoder::{HUGGING_FACE, META};
+use decoder::{LayoutOwner, Weight};
 use foldhash::{HashMap, HashMapExt, HashSet};
 use safetensors_format::last_part;
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,9 @@ fn shared_storages(tensors: &Tensors) -> HashSet<StorageId> {
 
 /// Returns true if the name is that of the input embedding of a known architecture.
 fn is_embedding(name: &str) -> bool {
-    [&META, &HUGGING_FACE].iter().any(|layout| name.strip_suffix(".weight") == Some(layout.embedding))
+    [LayoutOwner::Meta, LayoutOwner::HuggingFace]
+        .iter()
+        .any(|owner| owner.llama_names().name(Weight::Embedding).as_deref() == Some(name))
 }
 
 #[cfg(test)]

@@ -9,15 +9,6 @@ use tensor::Tensors;
 
 /// Largest number of leading components that a file has in another form.
 const PREFIX_LEN_MAX: usize = 3;
-/// Modules that versions of a class name in different ways: `mlp.gate` of Mixtral is `block_sparse_moe.gate` in its files.
-const SYNONYMS: &[(&str, &str)] = &[
-    (".mlp.", ".block_sparse_moe."),
-    (".block_sparse_moe.", ".mlp."),
-    (".experts.gate_up_proj", ".input_linear.weight"),
-    (".experts.down_proj", ".output_linear.weight"),
-    (".router.weight", ".router.layer.weight"),
-];
-
 /// Prefix in the adapter, and the one that the base has instead.
 type Rewrite = (String, String);
 
@@ -109,10 +100,8 @@ impl<'t> BaseNames<'t> {
         if self.has_below(&name) {
             return Some(name);
         }
-        let other = |(old, new): &(&str, &str)| {
-            name.contains(old).then(|| name.replacen(old, new, 1)).filter(|other| self.has_below(other))
-        };
-        SYNONYMS.iter().find_map(other)
+        // Versions of a class name modules in different ways: `mlp.gate` of Mixtral is `block_sparse_moe.gate` in its files.
+        families::other_names(&name).find(|other| self.has_below(other))
     }
 
     fn has_module(&self, name: &str) -> bool {

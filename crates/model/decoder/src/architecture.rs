@@ -6,7 +6,7 @@ use crate::Result;
 use crate::config_defaults::ConfigDefaults;
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::CheckpointLayout;
+use crate::layout::{LayoutOwner, TensorNames};
 
 /// A model architecture with a forward implementation.
 pub struct Architecture {
@@ -14,8 +14,6 @@ pub struct Architecture {
     pub(crate) class: &'static str,
     /// True if tensor names and shapes suffice to build the decoder without a config.json.
     pub(crate) works_without_config: bool,
-    /// Layouts that checkpoints of this architecture can have.
-    pub(crate) layouts: &'static [&'static CheckpointLayout],
     /// Defaults of the configuration class for keys that config.json omits.
     pub(crate) config_defaults: &'static ConfigDefaults,
     /// Completes the facts common to all architectures with those of this architecture's config.json.
@@ -35,8 +33,14 @@ impl Architecture {
 }
 
 impl Architecture {
-    pub(crate) fn has_layout(&self, wanted: &CheckpointLayout) -> bool {
-        self.layouts.iter().any(|layout| layout.has_owner_of(wanted))
+    /// Returns true if the layout has names for models of this architecture.
+    pub(crate) fn has_layout(&self, wanted: LayoutOwner) -> bool {
+        wanted == LayoutOwner::HuggingFace || self.name == "llama"
+    }
+
+    /// Returns the forms of the names that files with Hugging Face's layout have, the usual one first.
+    pub(crate) fn forms(&self) -> Vec<TensorNames> {
+        TensorNames::hugging_face(self.name)
     }
 
     /// Reads the facts that a config.json of this architecture states.

@@ -8,11 +8,11 @@ use tensor::{Dtype, Tensor, Tensors};
 use crate::block::{HeadNormScope, NormKind, NormPlace};
 use crate::delta_net::DeltaNet;
 use crate::feed_forward::{Activation, FeedForwardKind};
-use crate::layout::{CheckpointLayout, WeightPlace};
+use crate::layout::{WeightPlace, is_frequencies_name};
 use crate::rope::{Llama3, RopeScaling};
 use crate::shape::{SizeTerm, expert_dimensions, shape};
 use crate::sizes::Decoder;
-use crate::weight::{LayerPart, Weight};
+use crate::weight::{IN_ORDER, LayerPart, Weight};
 use crate::{DecoderNote, Error, Problem, Result};
 
 /// Assignment of tensors to the weights of a decoder.
@@ -98,7 +98,7 @@ impl Decoder {
             weights.push(AssignedWeight { weight, index, view });
         }
         for (index, (name, tensor)) in tensors.iter().enumerate() {
-            if CheckpointLayout::is_frequencies_name(name) && first_use(index) {
+            if is_frequencies_name(name) && first_use(index) {
                 self.check_weight_tensor(name, tensor, &[vec![SizeTerm::Pairs]])?;
             }
         }
@@ -117,7 +117,7 @@ impl Decoder {
 
     fn places(&self, weight: Weight) -> Vec<WeightPlace> {
         let stored = weight.layer().map_or(weight, |layer| weight.with_layer(self.stored_layer(layer)));
-        self.layout().places(stored)
+        self.names().places(stored)
     }
 
     /// Returns all weights, the embeddings first. Their number comes from an untrusted document, so a caller checks each
@@ -136,9 +136,7 @@ impl Decoder {
 
     fn layer_weights(&self, layer: u64) -> impl Iterator<Item = Weight> {
         let experts = self.block().experts.as_ref().filter(|_| self.block().has_experts(layer));
-        let parts = LayerPart::IN_ORDER
-            .into_iter()
-            .filter(move |part| self.has_part(layer, *part, experts.is_some()));
+        let parts = IN_ORDER.into_iter().filter(move |part| self.has_part(layer, *part, experts.is_some()));
         let parts = parts.flat_map(move |part| {
             let heads = match part {
                 LayerPart::QNorm => self.n_heads(),
@@ -370,7 +368,7 @@ impl Decoder {
 
     /// Describes the source of a size, for the error about a shape.
     fn describe_size(&self, size: SizeTerm) -> String {
-        let (keys, each, number) = (&self.layout().keys, self.head_dim(), self.size_value(size));
+        let (keys, each, number) = (self.keys(), self.head_dim(), self.size_value(size));
         match size {
             SizeTerm::One => "1".to_owned(),
             SizeTerm::Dim => format!("{} {number}", keys.dim),

@@ -33,6 +33,8 @@ pub(crate) struct ConfigDefaults {
     pub(crate) scalings: &'static [(&'static str, RopeScalingKind)],
     /// True if RoPE may differ between kinds of layers, so that the architecture reads it itself.
     pub(crate) has_layer_ropes: bool,
+    /// True if rotary embeddings pair the two halves of a head; false if they pair adjacent dimensions.
+    pub(crate) rotates_halves: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,7 @@ pub(crate) const DEFAULTS: ConfigDefaults = ConfigDefaults {
         ("llama3", RopeScalingKind::Llama3),
     ],
     has_layer_ropes: false,
+    rotates_halves: true,
 };
 
 /// Kinds of RoPE scaling of models that give each section of a head positions of its own. For text, all are the same.

@@ -8,7 +8,7 @@ use crate::architecture::Architecture;
 use crate::block::Block;
 use crate::detect::find_architecture;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, RotaryDims};
-use crate::layout::CheckpointLayout;
+use crate::layout::{LayoutOwner, TensorNames};
 use crate::rope::Rope;
 use crate::sizes::{Decoder, stored_layer};
 use crate::{Problem, Result};
@@ -52,7 +52,7 @@ impl DecoderSpec {
             return Err(Problem::UnknownArchitecture { name: self.architecture }.into());
         };
         let first = stored_layer(&self.skipped_layers, 0);
-        let layout = architecture.find_layout(first, tensors)?;
+        let names = architecture.find_names(first, tensors)?;
         let mut ropes = self.ropes.into_iter();
         let Some(rope) = ropes.next() else {
             return Err(Problem::MissingKey { file: "the record", key: "ropes".to_owned() }.into());
@@ -80,7 +80,7 @@ impl DecoderSpec {
             other_embeddings: self.other_embeddings,
             notes: Vec::new(),
         };
-        Decoder::new(architecture, layout, facts, tensors)
+        Decoder::new(architecture, names, facts, tensors)
     }
 }
 
@@ -124,19 +124,16 @@ impl Decoder {
 }
 
 impl Architecture {
-    /// Returns the layout of these tensors, whose first layer is `first`.
+    /// Returns the names of these tensors, whose first layer is `first`.
     ///
     /// # Errors
     /// Returns an error if the tensors have none of the architecture's layouts.
-    pub(crate) fn find_layout(&self, first: u64, tensors: &Tensors) -> Result<&'static CheckpointLayout> {
-        let mut missing = None;
-        for layout in self.layouts {
-            match layout.missing_tensor_from(first, tensors) {
-                None => return Ok(layout),
-                name => missing = name,
-            }
+    fn find_names(&self, first: u64, tensors: &Tensors) -> Result<TensorNames> {
+        let meta = LayoutOwner::Meta.llama_names();
+        if self.has_layout(LayoutOwner::Meta) && meta.missing_tensor(first, tensors).is_none() {
+            return Ok(meta.clone());
         }
-        Err(Problem::NotThisArchitecture { architecture: self.name, name: missing.unwrap_or_default() }
-            .into())
+        TensorNames::find(&self.forms(), first, tensors)
+            .map_err(|name| Problem::NotThisArchitecture { architecture: self.name, name }.into())
     }
 }

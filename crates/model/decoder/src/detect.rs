@@ -7,11 +7,11 @@ use crate::architectures::{ARCHITECTURES, MULTIMODAL, llama};
 use crate::documents::config::ConfigJson;
 use crate::documents::params::Params;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
+use crate::layout::{LayoutOwner, TensorNames};
 use crate::missing_blocks::missing_blocks;
 use crate::multimodal::Multimodal;
 use crate::sizes::{Decoder, head_dim_without_document};
-use crate::weight::LayerPart;
+use crate::weight::{LayerPart, Weight};
 use crate::{DecoderNote, NoModelReason, Overrides, Problem, Result, TokenDocuments};
 
 /// Texts of the documents next to a checkpoint.
@@ -72,7 +72,8 @@ pub fn build_decoder(name: &str, tensors: &Tensors, options: &DecoderOptions) ->
     let Some(architecture) = find_architecture(|known| known.name == name) else {
         return Err(Problem::UnknownArchitecture { name: name.to_owned() }.into());
     };
-    if architecture.has_layout(&META) && META.missing_tensor(tensors).is_none() {
+    let has_meta = architecture.has_layout(LayoutOwner::Meta);
+    if has_meta && LayoutOwner::Meta.llama_names().missing_tensor(0, tensors).is_none() {
         return from_meta(tensors, options);
     }
     from_hugging_face(architecture, tensors, options)
@@ -91,7 +92,8 @@ pub fn detect(tensors: &Tensors, options: &DecoderOptions) -> Result<Detected> {
         }
         DetectedKind::Weights(why) if !options.overrides.is_empty() => Err(Problem::NotAModel { why }.into()),
         DetectedKind::Weights(why) => {
-            let named_alike = [&META, &HUGGING_FACE].iter().any(|it| it.missing_tensor(tensors).is_none());
+            let is_alike = |owner: LayoutOwner| owner.llama_names().missing_tensor(0, tensors).is_none();
+            let named_alike = is_alike(LayoutOwner::Meta) || is_alike(LayoutOwner::HuggingFace);
             let note = (why == NoModelReason::NoDocuments && named_alike).then_some(DecoderNote::LlamaNames);
             Ok(Detected::Weights { no_model_reason: why, notes: note.into_iter().collect() })
         }
@@ -114,7 +116,7 @@ fn detect_kind(tensors: &Tensors, options: &DecoderOptions) -> Result<DetectedKi
             adapter.as_ref().and_then(|adapter| adapter.text("base_model_name_or_path").ok().flatten());
         return Ok(DetectedKind::Weights(NoModelReason::Adapter { base: base.map(truncate_for_line) }));
     }
-    let missing_of_meta = META.missing_tensor(tensors);
+    let missing_of_meta = LayoutOwner::Meta.llama_names().missing_tensor(0, tensors);
     if missing_of_meta.is_none() && (documents.params.is_some() || !options.overrides.is_empty()) {
         return Ok(DetectedKind::Meta);
     }
@@ -145,7 +147,6 @@ fn detect_kind(tensors: &Tensors, options: &DecoderOptions) -> Result<DetectedKi
 }
 
 fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bool) -> Result<DetectedKind> {
-    let has = |wanted: &str| tensors.iter().any(|(name, _)| name == wanted);
     let model_type = config.get("model_type").and_then(serde_json::Value::as_str);
     let class = first_class(config);
     let matches = |architecture: &Architecture| match model_type {
@@ -165,8 +166,9 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
     if let Some(Err(model_type)) = parts.map(|parts| parts.text(config)).transpose()? {
         return Ok(DetectedKind::Weights(unsupported(&model_type)));
     }
-    if let Err(tensor) = find_hugging_face_layout(architecture, tensors) {
-        return Ok(DetectedKind::Weights(if is_bare_model(architecture, has) {
+    let forms = architecture.forms();
+    if let Err(tensor) = TensorNames::find(&forms, 0, tensors) {
+        return Ok(DetectedKind::Weights(if is_bare_model(&forms, tensors) {
             NoModelReason::BareModel { class: architecture.class }
         } else {
             NoModelReason::NotThisArchitecture { architecture: architecture.name, tensor }
@@ -175,8 +177,7 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
     let is_causal = class.is_none_or(|class| class.ends_with("ForCausalLM") || class == "GPT2LMHeadModel");
     let is_causal =
         is_causal || (parts.is_some() && class.is_some_and(|class| class.ends_with("Generation")));
-    let output = format!("{}.weight", HUGGING_FACE.output);
-    if !is_causal && !has(&output) {
+    if !is_causal && !tensors.contains("lm_head.weight") {
         let class = truncate_for_line(class.unwrap_or_default());
         return Ok(DetectedKind::Weights(NoModelReason::NotCausalHead { class }));
     }
@@ -185,11 +186,9 @@ fn detect_from_config(config: &ConfigJson, tensors: &Tensors, is_transformer: bo
 
 /// Returns true if the tensors belong to the bare module of the architecture, whose names lack the prefix `model.` and which
 /// has no output matrix.
-fn is_bare_model(architecture: &Architecture, has: impl Fn(&str) -> bool) -> bool {
-    let has = |name: String| name.strip_prefix("model.").is_some_and(&has);
-    architecture.layouts.iter().any(|layout| {
-        has(format!("{}.weight", layout.embedding)) && has(layout.weight(0, layout.signature_part))
-    })
+fn is_bare_model(forms: &[TensorNames], tensors: &Tensors) -> bool {
+    let prefixed = tensors.iter().map(|(name, tensor)| (format!("model.{name}"), tensor.clone()));
+    TensorNames::find(forms, 0, &prefixed.collect()).is_ok()
 }
 
 fn unsupported(model_type: &str) -> NoModelReason {
@@ -213,7 +212,7 @@ fn from_meta(tensors: &Tensors, options: &DecoderOptions) -> Result<Decoder> {
     let (given, document) = (&options.overrides, &options.documents.params);
     let mut params = match document {
         Some(text) => Params::from_json(text)?,
-        None => Params::from_head_dim(head_dim_without_document(&META, tensors, given)?),
+        None => Params::from_head_dim(head_dim_without_document(LayoutOwner::Meta, tensors, given)?),
     };
     let heads_given = params.override_params(given)?;
     if let Some(count) = params.shard_count(tensors) {
@@ -224,7 +223,7 @@ fn from_meta(tensors: &Tensors, options: &DecoderOptions) -> Result<Decoder> {
         heads_from_caller: heads_given,
         ..params.params_hyperparameters(tensors)
     };
-    Decoder::new(&llama::ARCHITECTURE, &META, facts, tensors)
+    Decoder::new(&llama::ARCHITECTURE, LayoutOwner::Meta.llama_names().clone(), facts, tensors)
 }
 
 fn from_hugging_face(
@@ -232,13 +231,13 @@ fn from_hugging_face(
     tensors: &Tensors,
     options: &DecoderOptions,
 ) -> Result<Decoder> {
-    let layout = find_hugging_face_layout(architecture, tensors)
+    let names = TensorNames::find(&architecture.forms(), 0, tensors)
         .map_err(|name| Problem::NotThisArchitecture { architecture: architecture.name, name })?;
     let (given, document) = (&options.overrides, &options.documents.config);
     let config = match document {
         Some(text) => ConfigJson::from_json(text)?,
         None if architecture.works_without_config => {
-            ConfigJson::from_head_dim(head_dim_without_document(layout, tensors, given)?)
+            ConfigJson::from_head_dim(head_dim_without_document(LayoutOwner::HuggingFace, tensors, given)?)
         }
         None => return Err(Problem::NoConfig { architecture: architecture.name }.into()),
     };
@@ -274,7 +273,7 @@ fn from_hugging_face(
     }
     let heads_given = config.override_config(given, text.config_defaults)?;
     let has_document = document.is_some();
-    let config = config.with_layers(checked_layer_count(layout, tensors)?);
+    let config = config.with_layers(checked_layer_count(&names, tensors)?);
     let facts = text.read_hyperparameters(&config)?;
     let facts = Hyperparameters {
         has_document,
@@ -282,33 +281,18 @@ fn from_hugging_face(
         tied: facts.tied || !has_document,
         ..facts
     };
-    Decoder::new(architecture, layout, facts, tensors)
-}
-
-/// Returns the Hugging Face layout of these tensors; otherwise, the name of a missing tensor.
-fn find_hugging_face_layout(
-    architecture: &Architecture,
-    tensors: &Tensors,
-) -> Result<&'static CheckpointLayout, String> {
-    let mut missing = String::new();
-    for layout in architecture.layouts.iter().filter(|layout| layout.has_owner_of(&HUGGING_FACE)) {
-        match layout.missing_tensor(tensors) {
-            None => return Ok(layout),
-            Some(name) if missing.is_empty() => missing = name,
-            Some(_) => {}
-        }
-    }
-    Err(missing)
+    Decoder::new(architecture, names, facts, tensors)
 }
 
 /// Returns the number of layers in the checkpoint. Lists of this length are allocated, so the number must not exceed the
 /// number of tensors.
-fn checked_layer_count(layout: &CheckpointLayout, tensors: &Tensors) -> Result<u64> {
-    let n_layers = layout.count_layers(tensors.names());
+fn checked_layer_count(names: &TensorNames, tensors: &Tensors) -> Result<u64> {
+    let n_layers = names.count_layers(tensors.names());
     if n_layers <= tensors.len() as u64 {
         return Ok(n_layers);
     }
-    let has_tensors = |layer: &u64| tensors.names().any(|name| layout.layer_number(name) == Some(*layer));
-    let missing = (0..n_layers).find(|layer| !has_tensors(layer)).unwrap_or_default();
-    Err(Problem::MissingTensor { name: layout.weight(missing, LayerPart::Wq), n_layers }.into())
+    let has_tensors = |layer: &u64| tensors.names().any(|name| names.layer_number(name) == Some(*layer));
+    let layer = (0..n_layers).find(|layer| !has_tensors(layer)).unwrap_or_default();
+    let name = names.name_or_role(Weight::Layer { layer, part: LayerPart::Wq });
+    Err(Problem::MissingTensor { name, n_layers }.into())
 }

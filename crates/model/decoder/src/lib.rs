@@ -66,7 +66,7 @@ pub use documents::token_ids::TokenDocuments;
 pub use error::{HyperparameterKind, Problem};
 pub use feed_forward::{Activation, FeedForwardKind};
 pub use hyperparameters::{AttentionWindows, Biases, WindowedLayers};
-pub use layout::{CheckpointLayout, HUGGING_FACE, META, SizeKeys};
+pub use layout::{LayoutOwner, SizeKeys, TensorNames};
 pub use learned_positions::LearnedPositions;
 pub use no_model_reason::NoModelReason;
 pub use note::DecoderNote;

@@ -9,7 +9,7 @@ use tensor::{Tensor, Tensors};
 
 use crate::detect::{DecoderOptions, find_architecture};
 use crate::documents::config::ConfigJson;
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
+use crate::layout::{LayoutOwner, TensorNames};
 use crate::megatron_names::{MegatronName, MegatronPart};
 use crate::weight::{LayerPart, Weight};
 use crate::{DecoderNote, Error, Problem, Result};
@@ -31,7 +31,7 @@ struct Sizes {
     vocab: u64,
     heads: u64,
     groups: u64,
-    layout: &'static CheckpointLayout,
+    names: TensorNames,
 }
 
 pub(crate) fn is_megatron(tensors: &Tensors) -> bool {
@@ -65,7 +65,7 @@ pub(crate) fn translate_megatron(tensors: &Tensors, options: &DecoderOptions) ->
         made.origins.extend((before..made.tensors.len()).map(|_| Some(index)));
     }
     if !unknown.is_empty() {
-        return Err(Problem::NoName { owner: HUGGING_FACE.owner, names: unknown }.into());
+        return Err(Problem::NoName { owner: LayoutOwner::HuggingFace.name(), names: unknown }.into());
     }
     Ok(made)
 }
@@ -75,16 +75,15 @@ impl Sizes {
         let model_type = config.text("model_type")?.unwrap_or("llama");
         let architecture =
             LLAMA_FAMILY.contains(&model_type).then(|| find_architecture(|it| it.name == model_type));
-        let layout = architecture.flatten().and_then(|architecture| {
-            architecture.layouts.iter().find(|layout| layout.has_owner_of(&HUGGING_FACE))
-        });
-        let Some(layout) = layout else {
+        let names = architecture.flatten().and_then(|architecture| architecture.forms().into_iter().next());
+        let Some(names) = names else {
             let expected = format!("one of {}", LLAMA_FAMILY.join(", "));
             return Err(config.invalid_value("model_type", &format!("{model_type:?}"), expected));
         };
-        let keys = layout.keys;
+        let keys = names.owner.keys();
         let required = |key: &'static str| {
-            let missing = || Problem::MissingKey { file: HUGGING_FACE.file, key: key.to_owned() };
+            let missing =
+                || Problem::MissingKey { file: LayoutOwner::HuggingFace.file(), key: key.to_owned() };
             Ok::<_, Error>(config.size(key)?.ok_or_else(missing)?)
         };
         let heads = required(keys.n_heads)?;
@@ -92,7 +91,7 @@ impl Sizes {
         if heads.checked_rem(groups) != Some(0) {
             return Err(config.invalid_value(keys.n_kv_heads, &groups, format!("a divisor of {heads}")));
         }
-        Ok(Self { vocab: required(keys.vocab)?, heads, groups, layout })
+        Ok(Self { vocab: required(keys.vocab)?, heads, groups, names })
     }
 
     fn translate(
@@ -186,15 +185,22 @@ impl Sizes {
                 Ok(())
             }
             MegatronPart::Layer(part) => self.push(name, weight(part), view.tensor()?, made),
-            _ => Err(Problem::NoName { owner: HUGGING_FACE.owner, names: vec![name.to_owned()] }.into()),
+            _ => {
+                Err(Problem::NoName { owner: LayoutOwner::HuggingFace.name(), names: vec![name.to_owned()] }
+                    .into())
+            }
         }
     }
 
     fn push(&self, old: &str, weight: Weight, tensor: Tensor, made: &mut FromMegatron) -> Result<()> {
-        let place = self.layout.places(weight).into_iter().next();
+        let place = self.names.places(weight).into_iter().next();
         let place = place.filter(|place| place.fused_parts.is_empty() && place.stack_index.is_none());
         let Some(place) = place else {
-            return Err(Problem::NoName { owner: HUGGING_FACE.owner, names: vec![old.to_owned()] }.into());
+            return Err(Problem::NoName {
+                owner: LayoutOwner::HuggingFace.name(),
+                names: vec![old.to_owned()],
+            }
+            .into());
         };
         made.tensors.push(place.name, tensor);
         Ok(())

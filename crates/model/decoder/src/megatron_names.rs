@@ -1,4 +1,4 @@
-//! Names of Megatron's tensors.
+//! Names of Megatron's tensors. The table of families has those of modules.
 //!
 //! Facts: the modules of `GPTModel` in megatron-core 0.16.1, and `language_model.py` of Megatron-LM for the older names. In a
 //! `torch_dist` checkpoint, the layers of a model that are alike are stacked, and their names have no number; so are the experts.
@@ -33,31 +33,16 @@ pub(crate) enum MegatronPart {
     Ignored,
 }
 
-/// Parts of a layer by the path of their module, in the newer and the older names.
-const MODULES: &[(&str, MegatronPart)] = &[
-    ("input_layernorm", MegatronPart::Layer(LayerPart::AttentionNorm)),
-    ("input_norm", MegatronPart::Layer(LayerPart::AttentionNorm)),
-    ("self_attention.linear_qkv", MegatronPart::Qkv),
-    ("self_attention.query_key_value", MegatronPart::Qkv),
-    ("self_attention.q_layernorm", MegatronPart::Layer(LayerPart::QNorm)),
-    ("self_attention.k_layernorm", MegatronPart::Layer(LayerPart::KNorm)),
-    ("self_attention.linear_proj", MegatronPart::Layer(LayerPart::Wo)),
-    ("self_attention.dense", MegatronPart::Layer(LayerPart::Wo)),
-    ("pre_mlp_layernorm", MegatronPart::Layer(LayerPart::FfnNorm)),
-    ("post_attention_layernorm", MegatronPart::Layer(LayerPart::FfnNorm)),
-    ("post_attention_norm", MegatronPart::Layer(LayerPart::FfnNorm)),
-    ("mlp.linear_fc1", GATE_UP),
-    ("mlp.dense_h_to_4h", GATE_UP),
-    ("mlp.linear_fc2", MegatronPart::Layer(LayerPart::W2)),
-    ("mlp.dense_4h_to_h", MegatronPart::Layer(LayerPart::W2)),
-    ("mlp.router", MegatronPart::Layer(LayerPart::Router)),
-    (
-        "mlp.shared_experts.linear_fc1",
-        MegatronPart::GateUp { gate: LayerPart::SharedW1, up: LayerPart::SharedW3 },
-    ),
-    ("mlp.shared_experts.linear_fc2", MegatronPart::Layer(LayerPart::SharedW2)),
-];
-const GATE_UP: MegatronPart = MegatronPart::GateUp { gate: LayerPart::W1, up: LayerPart::W3 };
+impl MegatronPart {
+    /// Returns what a module of a layer holds, from its path.
+    fn of_module(path: &str) -> Option<Self> {
+        match *LayerPart::of_megatron(path)? {
+            [part] => Some(Self::Layer(part)),
+            [gate, up] => Some(Self::GateUp { gate, up }),
+            _ => Some(Self::Qkv),
+        }
+    }
+}
 
 impl MegatronName {
     pub(crate) fn parse(name: &str) -> Option<Self> {
@@ -93,30 +78,20 @@ impl MegatronName {
 
 fn parse_in_layer(path: &str) -> Option<MegatronName> {
     let found = |part, bias| MegatronName { part, layer: None, experts: false, expert: None, bias };
-    match path {
-        // The norm before a matrix may be in the module of the matrix.
-        "self_attention.linear_qkv.layer_norm_weight" => {
-            return Some(found(MegatronPart::Layer(LayerPart::AttentionNorm), false));
-        }
-        "mlp.linear_fc1.layer_norm_weight" => {
-            return Some(found(MegatronPart::Layer(LayerPart::FfnNorm), false));
-        }
-        "mlp.shared_experts.gate_weight" => {
-            return Some(found(MegatronPart::Layer(LayerPart::SharedGate), false));
-        }
-        _ => {}
-    }
     let (module, parameter) = path.rsplit_once('.')?;
     if let Some(module) = module.strip_prefix("mlp.experts.") {
         return parse_expert(module, parameter);
+    }
+    // The norm before a matrix may be in the module of the matrix.
+    if let Some(inner) = parameter.strip_suffix("_weight") {
+        return Some(found(MegatronPart::of_module(&format!("{module}.{inner}"))?, false));
     }
     // The gate and the up matrix may be two tensors.
     let (parameter, half) = match parameter.strip_suffix("_w").or_else(|| parameter.strip_suffix("_v")) {
         Some(whole) => (whole, parameter.chars().last()),
         None => (parameter, None),
     };
-    let (_, part) = MODULES.iter().find(|(known, _)| *known == module)?;
-    Some(found(half_of(*part, half)?, bias_of(parameter)?))
+    Some(found(half_of(MegatronPart::of_module(module)?, half)?, bias_of(parameter)?))
 }
 
 fn parse_expert(module: &str, parameter: &str) -> Option<MegatronName> {
@@ -137,11 +112,10 @@ fn parse_expert(module: &str, parameter: &str) -> Option<MegatronName> {
         }
         _ => module,
     };
-    let part = match module {
-        "linear_fc1" | "dense_h_to_4h" => GATE_UP,
-        "linear_fc2" | "dense_4h_to_h" => MegatronPart::Layer(LayerPart::W2),
-        _ => return None,
-    };
+    let part = MegatronPart::of_module(&format!("mlp.{module}"))?;
+    if !matches!(part, MegatronPart::GateUp { .. } | MegatronPart::Layer(LayerPart::W2)) {
+        return None;
+    }
     let expert = match expert {
         Some(digits) => Some(digits.parse().ok()?),
         None => None,
@@ -178,6 +152,7 @@ mod tests {
 
     #[test]
     fn names_of_all_versions_are_parsed() {
+        const GATE_UP: MegatronPart = MegatronPart::GateUp { gate: LayerPart::W1, up: LayerPart::W3 };
         let part = |name: &str| MegatronName::parse(name).map(|it| (it.part, it.layer, it.expert, it.bias));
         let qkv = |layer, bias| Some((MegatronPart::Qkv, layer, None, bias));
         assert_eq!(part("decoder.layers.self_attention.linear_qkv.weight"), qkv(None, false));

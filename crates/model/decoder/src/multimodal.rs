@@ -6,7 +6,6 @@
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::documents::config::ConfigJson;
-use crate::layout::CheckpointLayout;
 
 /// A model type of a text model and other parts.
 #[derive(Debug)]
@@ -69,27 +68,6 @@ const OLDER_KEYS: &[&str] = &[
     "typical_p",
     "use_bfloat16",
 ];
-
-/// Returns a layout whose text model has the prefixes of published files: `language_model.model.`.
-pub(crate) const fn published(layout: &CheckpointLayout) -> CheckpointLayout {
-    CheckpointLayout {
-        embedding: "language_model.model.embed_tokens",
-        norm: "language_model.model.norm",
-        output: "language_model.lm_head",
-        layers: "language_model.model.layers.",
-        ..*layout
-    }
-}
-
-/// Returns a layout whose text model has the prefixes of the modules in `transformers` 5: `model.language_model.`.
-pub(crate) const fn of_modules(layout: &CheckpointLayout) -> CheckpointLayout {
-    CheckpointLayout {
-        embedding: "model.language_model.embed_tokens",
-        norm: "model.language_model.norm",
-        layers: "model.language_model.layers.",
-        ..*layout
-    }
-}
 
 impl Multimodal {
     /// Returns the text model of a configuration and its part of it, or the type of a text model that is not known.

@@ -7,6 +7,7 @@ use crate::architecture::Architecture;
 use crate::architectures::MULTIMODAL;
 use crate::multimodal::Multimodal;
 use crate::sizes::Decoder;
+use crate::weight::Weight;
 
 impl Multimodal {
     /// Returns the row of an architecture; `None` for a text model.
@@ -19,14 +20,14 @@ impl Decoder {
     /// Returns the tensors without those of parts that the logits of text do not depend on, such as the tower of pictures, and
     /// a note that names these parts; `None` if there are none.
     pub fn without_other_parts(&self, tensors: &Tensors) -> Option<(Tensors, DecoderNote)> {
-        let layout = self.layout();
-        let (root, output) = (layout.layers.trim_end_matches("layers."), format!("{}.weight", layout.output));
+        let names = self.names();
+        let (root, output) = (names.layers().trim_end_matches("layers."), names.name(Weight::Output));
         let has_towers = Multimodal::of(self.architecture()).is_some();
         let is_left_out = |name: &str| {
-            let skips =
-                || layout.layer_number(name).is_some_and(|layer| self.skipped_layers.contains(&layer));
-            let is_unused = layout.unused_part(name).is_some();
-            name != output && (is_unused || (has_towers && !name.starts_with(root)) || skips())
+            let skips = || names.layer_number(name).is_some_and(|layer| self.skipped_layers.contains(&layer));
+            let is_unused = names.unused_part(name).is_some();
+            output.as_deref() != Some(name)
+                && (is_unused || (has_towers && !name.starts_with(root)) || skips())
         };
         let (mut kept, mut parts) = (Tensors::with_capacity(tensors.len()), Vec::new());
         for (name, tensor) in tensors {
@@ -34,9 +35,9 @@ impl Decoder {
                 kept.push(name.clone(), tensor.clone());
                 continue;
             }
-            let part = match (layout.unused_part(name), layout.layer_number(name)) {
+            let part = match (names.unused_part(name), names.layer_number(name)) {
                 (Some(part), _) => part.trim_matches('.').to_owned(),
-                (None, Some(layer)) => format!("{}{layer}", layout.layers),
+                (None, Some(layer)) => format!("{}{layer}", names.layers()),
                 (None, None) => name
                     .splitn(3, '.')
                     .take(if name.starts_with("model.") { 2 } else { 1 })

@@ -14,18 +14,18 @@ use crate::architecture::Architecture;
 use crate::block::Block;
 use crate::frequencies::RotaryFrequencies;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters};
-use crate::layout::CheckpointLayout;
+use crate::layout::{LayoutOwner, SizeKeys, TensorNames, is_frequencies_name};
 use crate::param_error::MakeParamError;
 use crate::rope::{Rope, THETA};
 use crate::validate::HyperparameterCheck;
-use crate::weight::LayerPart;
+use crate::weight::{LayerPart, Weight, of_hidden};
 use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Problem, Result};
 
 /// A decoder-only language model whose documents and tensor shapes agree.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     architecture: &'static Architecture,
-    layout: &'static CheckpointLayout,
+    names: TensorNames,
     dim: u64,
     n_layers: u64,
     n_heads: u64,
@@ -58,29 +58,30 @@ impl Decoder {
     #[expect(clippy::too_many_lines, reason = "each size has its checks")]
     pub(crate) fn new(
         architecture: &'static Architecture,
-        layout: &'static CheckpointLayout,
+        names: TensorNames,
         facts: Hyperparameters,
         tensors: &Tensors,
     ) -> Result<Self> {
-        let (file, keys) = (layout.file, &layout.keys);
+        let (file, keys) = (names.owner.file(), names.owner.keys());
         let wrong = |key: &str, found: &dyn Display, expected: String| {
             let file = facts.has_document.then_some(file);
             let (key, found) = (key.to_owned(), found.to_string());
             Error::from(Problem::InvalidParam { file, key, found, expected })
         };
         let skipped = &facts.skipped_layers;
-        let n_layers = count_layers(layout, &facts, tensors, &wrong)?;
+        let n_layers = count_layers(&names, &facts, tensors, &wrong)?;
         let first = stored_layer(skipped, 0);
         let size = |name: String, dimension: usize| {
             let tensor = tensors.get(name.as_str());
             let size = tensor.and_then(|tensor| tensor.shape().get(dimension).copied());
             size.ok_or(Problem::MissingTensor { name, n_layers })
         };
-        let embedding = || format!("{}.weight", layout.embedding);
+        let name = |part| names.name_or_role(Weight::Layer { layer: first, part });
+        let embedding = || names.name_or_role(Weight::Embedding);
         let dim = facts.dim.map_or_else(|| size(embedding(), 1), Ok)?;
         let n_heads = match (facts.n_heads, facts.head_dim) {
-            (None, Some(head_dim)) if !layout.is_fused(LayerPart::Wq) => {
-                size(layout.weight(first, LayerPart::Wq), 0)?.checked_div(head_dim)
+            (None, Some(head_dim)) if !names.is_fused(LayerPart::Wq) => {
+                size(name(LayerPart::Wq), 0)?.checked_div(head_dim)
             }
             (n_heads, _) => n_heads,
         };
@@ -106,7 +107,7 @@ impl Decoder {
                 wrong(keys.head_dim, &head_dim, "an even number, because RoPE rotates pairs".to_owned())
             });
         }
-        let (rotated, wk) = (facts.rotated.rotary_count(head_dim), layout.weight(first, LayerPart::Wk));
+        let (rotated, wk) = (facts.rotated.rotary_count(head_dim), name(LayerPart::Wk));
         let kv_heads = || size(wk.clone(), 0).map(|rows| rows.checked_div(head_dim).unwrap_or(0));
         let n_kv_heads = facts.n_kv_heads.map_or_else(kv_heads, Ok)?;
         if n_kv_heads == 0 || n_heads.checked_rem(n_kv_heads) != Some(0) {
@@ -121,8 +122,7 @@ impl Decoder {
         }
         let experts = facts.block.experts.as_ref().filter(|_| facts.block.has_experts(0));
         let hidden = facts.hidden.or(experts.map(|experts| experts.hidden));
-        let hidden =
-            hidden.map_or_else(|| size(layout.weight(first, LayerPart::of_hidden(&facts.block)), 0), Ok)?;
+        let hidden = hidden.map_or_else(|| size(name(of_hidden(&facts.block)), 0), Ok)?;
         let vocab = facts.vocab.map_or_else(|| size(embedding(), 0), Ok)?;
         let ropes = [vec![facts.rope], facts.more_ropes].concat();
         let checked = HyperparameterCheck {
@@ -142,7 +142,7 @@ impl Decoder {
         checked.check(&wrong)?;
         Self {
             architecture,
-            layout,
+            names,
             dim,
             n_layers,
             n_heads,
@@ -166,7 +166,7 @@ impl Decoder {
     }
 
     fn reject_zero_sizes(self, wrong: MakeParamError<'_>) -> Result<Self> {
-        let keys = &self.layout.keys;
+        let keys = self.keys();
         let sizes = [
             (keys.dim, self.dim),
             (keys.n_layers, self.n_layers),
@@ -185,9 +185,19 @@ impl Decoder {
         self.architecture
     }
 
-    /// Returns the layout of the tensor names.
-    pub fn layout(&self) -> &'static CheckpointLayout {
-        self.layout
+    /// Returns the names of the tensors.
+    pub fn names(&self) -> &TensorNames {
+        &self.names
+    }
+
+    /// Returns the keys of the sizes in the document of the layout.
+    pub(crate) fn keys(&self) -> &'static SizeKeys {
+        self.names.owner.keys()
+    }
+
+    /// Returns true if rotary embeddings pair the two halves of a head; false if they pair adjacent dimensions.
+    pub fn rotates_halves(&self) -> bool {
+        self.names.owner == LayoutOwner::HuggingFace && self.architecture.config_defaults.rotates_halves
     }
 
     /// Returns the width of the model.
@@ -283,17 +293,17 @@ impl Decoder {
 /// # Errors
 /// Returns an error if the document states another number.
 fn count_layers(
-    layout: &CheckpointLayout,
+    names: &TensorNames,
     facts: &Hyperparameters,
     tensors: &Tensors,
     wrong: MakeParamError<'_>,
 ) -> Result<u64> {
-    let (skipped, layers) = (&facts.skipped_layers, layout.count_layers(tensors.names()));
+    let (skipped, layers) = (&facts.skipped_layers, names.count_layers(tensors.names()));
     let layers = skipped.iter().fold(layers, |count, layer| count.saturating_add(u64::from(*layer == count)));
     match facts.n_layers {
         Some(stated) if stated != layers => {
             let expected = format!("{layers}, the number of layers in the checkpoint");
-            Err(wrong(layout.keys.n_layers, &stated, expected))
+            Err(wrong(names.owner.keys().n_layers, &stated, expected))
         }
         _ => Ok(layers.saturating_sub(skipped.len() as u64)),
     }
@@ -309,11 +319,11 @@ pub(crate) fn stored_layer(skipped: &[u64], layer: u64) -> u64 {
 /// # Errors
 /// Returns an error if a number that the model needs is neither given nor revealed by the shapes.
 pub(crate) fn head_dim_without_document(
-    layout: &'static CheckpointLayout,
+    owner: LayoutOwner,
     tensors: &Tensors,
     given: &Overrides,
 ) -> Result<Option<u64>> {
-    let frequencies = tensors.iter().find(|(name, _)| CheckpointLayout::is_frequencies_name(name));
+    let frequencies = tensors.iter().find(|(name, _)| is_frequencies_name(name));
     let head_dim = frequencies.and_then(|(_, tensor)| tensor.shape().first()?.checked_mul(2));
     let needed = |fact: HyperparameterKind| {
         fact != HyperparameterKind::RopeFactor && (fact != HyperparameterKind::Heads || head_dim.is_none())
@@ -323,5 +333,5 @@ pub(crate) fn head_dim_without_document(
     if facts.is_empty() {
         return Ok(head_dim);
     }
-    Err(Problem::MissingHyperparameters { file: layout.file, has_document: false, facts }.into())
+    Err(Problem::MissingHyperparameters { file: owner.file(), has_document: false, facts }.into())
 }

@@ -1,6 +1,6 @@
 //! Translates a model between the layouts of Meta and Hugging Face: tensor names, row order and documents.
 //!
-//! Both directions read the tables of [`CheckpointLayout`], so that one undoes the other. The rows of query and key matrices are
+//! Both directions read the table of families, so that one undoes the other. The rows of query and key matrices are
 //! permuted too: Meta's code rotates adjacent dimensions of a head, Hugging Face's rotates its two halves.
 //!
 //! Facts: `permute` in `convert_llama_weights_to_hf.py` of Hugging Face's `transformers` 4, `apply_rotary_emb` in Meta's
@@ -16,7 +16,7 @@ use crate::detect::{DecoderOptions, Detected, detect};
 use crate::documents::config::{ConfigJson, FREQUENCIES_KEY};
 use crate::documents::layout_document::LayoutDocument;
 use crate::documents::token_ids::TokenIds;
-use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
+use crate::layout::LayoutOwner;
 use crate::megatron::{FromMegatron, is_megatron, translate_megatron};
 use crate::sizes::Decoder;
 use crate::weight::{LayerPart, Weight};
@@ -59,11 +59,7 @@ impl TranslatedModel {
 /// Returns an error if the tensors are plain weights, if the architecture does not support the layout, if the documents
 /// contradict the tensors, if a tensor has no name in the layout, if rotary frequencies differ from those that the model
 /// computes, or if the layout's document cannot express the model.
-pub fn translate(
-    tensors: Tensors,
-    options: &DecoderOptions,
-    to: &'static CheckpointLayout,
-) -> Result<TranslatedModel> {
+pub fn translate(tensors: Tensors, options: &DecoderOptions, to: LayoutOwner) -> Result<TranslatedModel> {
     if is_megatron(&tensors) {
         return translate_from_megatron(&tensors, options, to);
     }
@@ -72,20 +68,20 @@ pub fn translate(
         Detected::Weights { no_model_reason: why, .. } => return Err(Problem::NoLayout { why }.into()),
     };
     let architecture = decoder.architecture();
-    if decoder.layout().has_owner_of(to) {
+    if decoder.names().owner == to {
         return Ok(TranslatedModel {
             origins: (0..tensors.len()).map(Some).collect(),
             tensors,
-            notes: vec![DecoderNote::SameLayout { owner: to.owner }],
+            notes: vec![DecoderNote::SameLayout { owner: to.name() }],
             document: None,
             grids: Vec::new(),
         });
     }
     if !architecture.has_layout(to) {
-        return Err(Problem::OtherLayout { architecture: architecture.name, owner: to.owner }.into());
+        return Err(Problem::OtherLayout { architecture: architecture.name, owner: to.name() }.into());
     }
     let assignment = decoder.assign(&tensors, false).map_err(|error| match error.downcast() {
-        Ok(Problem::UnexpectedTensors { names }) => Problem::NoName { owner: to.owner, names }.into(),
+        Ok(Problem::UnexpectedTensors { names }) => Problem::NoName { owner: to.name(), names }.into(),
         Ok(problem) => problem.into(),
         Err(error) => error,
     })?;
@@ -97,6 +93,10 @@ pub fn translate(
         weights.entry(assigned.index).or_default().push(assigned.weight);
     }
 
+    let new_names = match to {
+        LayoutOwner::Meta => Some(to.llama_names().clone()),
+        LayoutOwner::HuggingFace => architecture.forms().into_iter().next(),
+    };
     let mut rows = RowPermuter { decoder: &decoder, permuted_tensors: HashMap::new() };
     let mut renamed = Tensors::with_capacity(tensors.len());
     let (mut origins, mut grids) = (Vec::with_capacity(tensors.len()), Vec::with_capacity(tensors.len()));
@@ -108,10 +108,11 @@ pub fn translate(
             frequencies.push((name.clone(), tensor.dtype()));
             continue;
         };
-        let needed = if to.repeats_ties { weights.len() } else { 1 };
+        // Meta's files have tied embeddings twice.
+        let needed = if to == LayoutOwner::Meta { weights.len() } else { 1 };
         for weight in weights.iter().take(needed) {
-            let Some(new) = to.name(*weight) else {
-                return Err(Problem::NoBias { owner: to.owner, tensor: name.clone() }.into());
+            let Some(new) = new_names.as_ref().and_then(|names| names.name(*weight)) else {
+                return Err(Problem::NoBias { owner: to.name(), tensor: name.clone() }.into());
             };
             renamed.push(new, rows.permute_rows(*weight, name, tensor)?);
             origins.push(Some(index));
@@ -126,7 +127,7 @@ pub fn translate(
         notes.push(DecoderNote::Frequencies { names: names(&frequencies), exact });
     }
     let recorded = match &options.documents.config {
-        Some(text) if to.has_owner_of(&META) => ConfigJson::from_json(text)?.frequencies()?,
+        Some(text) if to == LayoutOwner::Meta => ConfigJson::from_json(text)?.frequencies()?,
         _ => Vec::new(),
     };
     if !recorded.is_empty() {
@@ -134,7 +135,7 @@ pub fn translate(
         renamed.extend(restore_frequencies(&decoder, recorded)?);
     }
     origins.resize(renamed.len(), None);
-    let document = if to.has_owner_of(&META) {
+    let document = if to == LayoutOwner::Meta {
         notes.extend(LayoutDocument::params_notes(&decoder));
         LayoutDocument::params(&decoder)?
     } else {
@@ -148,7 +149,7 @@ pub fn translate(
 fn translate_from_megatron(
     tensors: &Tensors,
     options: &DecoderOptions,
-    to: &'static CheckpointLayout,
+    to: LayoutOwner,
 ) -> Result<TranslatedModel> {
     let FromMegatron { tensors, origins, mut notes } = translate_megatron(tensors, options)?;
     if let Detected::Model(decoder) = detect(&tensors, options)? {
@@ -178,7 +179,7 @@ fn restore_frequencies(decoder: &Decoder, recorded: Vec<(String, Dtype)>) -> Res
     let (count, frequencies) = (recorded.len() as u64, decoder.frequencies());
     if frequencies.count().checked_mul(count).is_none_or(|all| all > FREQUENCIES_MAX) {
         return Err(Problem::InvalidParam {
-            file: Some(HUGGING_FACE.file),
+            file: Some(LayoutOwner::HuggingFace.file()),
             key: FREQUENCIES_KEY.to_owned(),
             found: format!("{count} tensors of {} numbers", frequencies.count()),
             expected: format!("at most {FREQUENCIES_MAX} numbers"),
@@ -206,7 +207,7 @@ impl RowPermuter<'_> {
             _ => return None,
         };
         // A head is pairs of adjacent rows, a grid with two columns, or two halves, a grid with two rows.
-        let halves = self.decoder.layout().rotates_halves;
+        let halves = self.decoder.rotates_halves();
         let rows = if halves { Some(2) } else { self.decoder.head_dim().checked_div(2) };
         Some((heads, rows.and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN)))
     }

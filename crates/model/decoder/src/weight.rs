@@ -2,6 +2,8 @@
 //!
 //! Facts: `model.py` in Meta's `llama-models` 0.3.0, for names and shapes.
 
+pub use families::LayerPart;
+
 use crate::block::Block;
 use crate::feed_forward::FeedForwardKind;
 
@@ -51,160 +53,49 @@ pub enum Weight {
     },
 }
 
-/// Parts of a layer that have weights, in the order and with the names of Meta's code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LayerPart {
-    /// Query matrix: `[n_heads × head_dim, dim]`.
-    Wq,
-    /// Key matrix: `[n_kv_heads × head_dim, dim]`.
-    Wk,
-    /// Value matrix: `[n_kv_heads × head_dim, dim]`.
-    Wv,
-    /// Query, key and value matrices of each head of keys, one after the other:
-    /// `[(n_heads + 2 × n_kv_heads) × head_dim, dim]`.
-    Wqkv,
-    /// Output matrix of attention: `[dim, n_heads × head_dim]`.
-    Wo,
-    /// Gate matrix of the feed-forward layer: `[hidden, dim]`.
-    W1,
-    /// Down matrix of the feed-forward layer: `[dim, hidden]`.
-    W2,
-    /// Up matrix of the feed-forward layer: `[hidden, dim]`.
-    W3,
-    /// Norm before attention: `[dim]`.
-    AttentionNorm,
-    /// Norm before the feed-forward layer: `[dim]`.
-    FfnNorm,
-    /// Norm of queries: `[head_dim]` or `[n_heads × head_dim]`.
-    QNorm,
-    /// Norm of keys: `[head_dim]` or `[n_kv_heads × head_dim]`.
-    KNorm,
-    /// Norm after attention: `[dim]`.
-    AttentionPostNorm,
-    /// Norm after the feed-forward layer: `[dim]`.
-    FfnPostNorm,
-    /// Attention sinks, the extra score of each query head: `[n_heads]`.
-    Sinks,
-    /// Router of the experts: `[experts, dim]`.
-    Router,
-    /// Gate and up matrices of an expert in alternating rows, starting with the gate: `[2 × hidden, dim]`.
-    W13,
-    /// Gate matrix of the shared expert: `[hidden, dim]`.
-    SharedW1,
-    /// Down matrix of the shared expert: `[dim, hidden]`.
-    SharedW2,
-    /// Up matrix of the shared expert: `[hidden, dim]`.
-    SharedW3,
-    /// Gate of the shared expert's result: `[1, dim]`.
-    SharedGate,
-    /// Bias of the experts' scores in the choice: `[experts]`.
-    ChoiceBias,
-    /// First number of xIELU, of which the factor above 0 is the softplus: `[1]`.
-    XieluPositive,
-    /// Second number of xIELU: `[1]`.
-    XieluNegative,
-    /// Queries, keys and values of `DeltaNet`: `[channels, dim]`.
-    DeltaQkv,
-    /// Gates of the results of `DeltaNet`: `[values, dim]`.
-    DeltaZ,
-    /// Step sizes of `DeltaNet`: `[value_heads, dim]`.
-    DeltaB,
-    /// Decays of `DeltaNet`: `[value_heads, dim]`.
-    DeltaA,
-    /// Both of the first, by head of keys: `[channels + values, dim]`.
-    DeltaQkvz,
-    /// Both of the last, by head of keys: `[2 × value_heads, dim]`.
-    DeltaBa,
-    /// Convolution of `DeltaNet`, with the present token last: `[channels, 1, kernel]`.
-    DeltaConv,
-    /// Logarithms of the decays: `[value_heads]`.
-    DeltaLog,
-    /// Bias of the decays: `[value_heads]`.
-    DeltaBias,
-    /// Norm of the results of a head of `DeltaNet`: `[value_dim]`.
-    DeltaNorm,
-    /// Output matrix of `DeltaNet`: `[dim, values]`.
-    DeltaOut,
-    /// Slope of xIELU at 0: one number without dimensions.
-    XieluBeta,
-    /// Largest exponent of xIELU, near 0: one number without dimensions.
-    XieluEps,
-}
+/// Parts that a layer can have, except those of its experts, in the order of [`Decoder::weights`](crate::Decoder::weights).
+pub(crate) const IN_ORDER: [LayerPart; 36] = [
+    LayerPart::Wq,
+    LayerPart::Wk,
+    LayerPart::Wv,
+    LayerPart::Wqkv,
+    LayerPart::Wo,
+    LayerPart::W1,
+    LayerPart::W2,
+    LayerPart::W3,
+    LayerPart::AttentionNorm,
+    LayerPart::FfnNorm,
+    LayerPart::QNorm,
+    LayerPart::KNorm,
+    LayerPart::AttentionPostNorm,
+    LayerPart::FfnPostNorm,
+    LayerPart::Sinks,
+    LayerPart::Router,
+    LayerPart::SharedW1,
+    LayerPart::SharedW2,
+    LayerPart::SharedW3,
+    LayerPart::SharedGate,
+    LayerPart::ChoiceBias,
+    LayerPart::XieluPositive,
+    LayerPart::XieluNegative,
+    LayerPart::XieluBeta,
+    LayerPart::XieluEps,
+    LayerPart::DeltaQkv,
+    LayerPart::DeltaZ,
+    LayerPart::DeltaB,
+    LayerPart::DeltaA,
+    LayerPart::DeltaQkvz,
+    LayerPart::DeltaBa,
+    LayerPart::DeltaConv,
+    LayerPart::DeltaLog,
+    LayerPart::DeltaBias,
+    LayerPart::DeltaNorm,
+    LayerPart::DeltaOut,
+];
 
-impl LayerPart {
-    /// Parts of every LLaMA layer, in order.
-    pub const ALL: [Self; 9] = [
-        Self::Wq,
-        Self::Wk,
-        Self::Wv,
-        Self::Wo,
-        Self::W1,
-        Self::W2,
-        Self::W3,
-        Self::AttentionNorm,
-        Self::FfnNorm,
-    ];
-
-    /// Parts that a layer can have, except those of its experts, in the order of
-    /// [`Decoder::weights`](crate::Decoder::weights).
-    pub(crate) const IN_ORDER: [Self; 36] = [
-        Self::Wq,
-        Self::Wk,
-        Self::Wv,
-        Self::Wqkv,
-        Self::Wo,
-        Self::W1,
-        Self::W2,
-        Self::W3,
-        Self::AttentionNorm,
-        Self::FfnNorm,
-        Self::QNorm,
-        Self::KNorm,
-        Self::AttentionPostNorm,
-        Self::FfnPostNorm,
-        Self::Sinks,
-        Self::Router,
-        Self::SharedW1,
-        Self::SharedW2,
-        Self::SharedW3,
-        Self::SharedGate,
-        Self::ChoiceBias,
-        Self::XieluPositive,
-        Self::XieluNegative,
-        Self::XieluBeta,
-        Self::XieluEps,
-        Self::DeltaQkv,
-        Self::DeltaZ,
-        Self::DeltaB,
-        Self::DeltaA,
-        Self::DeltaQkvz,
-        Self::DeltaBa,
-        Self::DeltaConv,
-        Self::DeltaLog,
-        Self::DeltaBias,
-        Self::DeltaNorm,
-        Self::DeltaOut,
-    ];
-
-    /// Returns a matrix that every dense feed-forward layer of a block has, and whose rows are its width.
-    pub(crate) fn of_hidden(block: &Block) -> Self {
-        if block.feed_forward == FeedForwardKind::Gated { Self::W1 } else { Self::W3 }
-    }
-
-    /// Returns true for a parameter of its module, whose name has no `.weight` at its end.
-    pub(crate) fn is_bare(self) -> bool {
-        matches!(
-            self,
-            Self::Sinks
-                | Self::ChoiceBias
-                | Self::XieluPositive
-                | Self::XieluNegative
-                | Self::XieluBeta
-                | Self::XieluEps
-                | Self::DeltaLog
-                | Self::DeltaBias
-        )
-    }
+/// Returns a matrix that every dense feed-forward layer of a block has, and whose rows are its width.
+pub(crate) fn of_hidden(block: &Block) -> LayerPart {
+    if block.feed_forward == FeedForwardKind::Gated { LayerPart::W1 } else { LayerPart::W3 }
 }
 
 impl Weight {
@@ -225,6 +116,17 @@ impl Weight {
             | Self::Expert { layer, part, .. }
             | Self::ExpertBias { layer, part, .. } => Some((layer, part)),
         }
+    }
+
+    pub(crate) fn is_bias(self) -> bool {
+        matches!(
+            self,
+            Self::EmbeddingNormBias
+                | Self::NormBias
+                | Self::OutputBias
+                | Self::Bias { .. }
+                | Self::ExpertBias { .. }
+        )
     }
 
     pub(crate) fn part(self) -> Option<LayerPart> {

@@ -6,6 +6,7 @@ use std::fmt;
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
 
+use crate::families;
 use crate::groups::{self, TensorGroup};
 use crate::model::{Layout, LayoutId, Model};
 use crate::tree::{HOLE, Kind};
@@ -324,13 +325,10 @@ impl Model {
 /// Returns true for a buffer that older files have and no model reads, and for heads that nothing declares.
 fn is_unneeded(name: &str, model_type: &str) -> bool {
     let ends = ["rotary_emb.inv_freq", "position_ids", "masked_bias"];
-    let of_type = match model_type {
-        "gpt2" => Some("attn.bias"),
-        "gpt_neox" => Some("attention.bias"),
-        _ => None,
-    };
+    let of_type = families::find(model_type).map_or(&[][..], |family| family.unread);
     name.starts_with("mtp.")
-        || ends.iter().chain(&of_type).any(|end| {
-            name.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with(['.', '_']))
+        || ends.iter().chain(of_type).any(|end| {
+            let before = name.strip_suffix(end.trim_start_matches('.'));
+            before.is_some_and(|before| before.is_empty() || before.ends_with(['.', '_']))
         })
 }

@@ -63,6 +63,8 @@ pub(crate) enum Mlp {
     GatedJoined,
     /// Two layers of these names.
     Plain(&'static str, &'static str, Bias),
+    /// `up_proj` and `down_proj`, and the numbers of an activation that is learned.
+    Xielu,
 }
 
 /// Experts of a layer.
@@ -241,6 +243,16 @@ impl Mlp {
                 m.linear(up, [inner, hidden], bias.of(c));
                 m.linear(down, [hidden, inner], bias.of(c));
             }
+            Self::Xielu => {
+                m.linear("up_proj", [inner, hidden], false);
+                m.linear("down_proj", [hidden, inner], false);
+                if c.text("hidden_act") == "xielu" {
+                    m.tensor("act_fn.alpha_p", &[Size(1)]);
+                    m.tensor("act_fn.alpha_n", &[Size(1)]);
+                    m.tensor("act_fn.beta", &[]);
+                    m.tensor("act_fn.eps", &[]);
+                }
+            }
         }
     }
 }
@@ -260,6 +272,7 @@ impl ExpertLayer {
         }
         let e = m.at("experts");
         if self.is_transposed {
+            let e = e.columns_first();
             e.tensor("gate_up_proj_bias", &[count, inner * 2]);
             e.tensor("down_proj_bias", &[count, hidden]);
             e.stacked("gate_up_proj", &[count, hidden, inner * 2]);

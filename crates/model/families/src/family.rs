@@ -31,8 +31,10 @@ pub(crate) struct Family {
     pub(crate) embedding: &'static str,
     /// Module of the head of a language model.
     pub(crate) head: &'static str,
-    /// True if published files also have the names of the body alone.
-    pub(crate) is_bare_too: bool,
+    /// Changes from those names to the names of the body alone, which published files also have; none if they have not.
+    pub(crate) bare: &'static [Rule],
+    /// Ends of names of tensors that files have and models do not use, or starts, which end with a dot.
+    pub(crate) unread: &'static [&'static str],
     /// Changes from the names in memory to those that are released.
     pub(crate) rules: &'static [Rule],
 }
@@ -47,7 +49,8 @@ pub(crate) const fn built(build: fn(&Config<'_>, &Scope<'_>), rules: &'static [R
         prefix: "model",
         embedding: "embed_tokens.weight",
         head: "lm_head",
-        is_bare_too: false,
+        bare: &[],
+        unread: &[],
         rules,
     }
 }

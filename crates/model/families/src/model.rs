@@ -176,7 +176,7 @@ fn without_infinities(text: &str) -> String {
 }
 
 /// Builds a model that consists of a single part.
-fn text_model(family: &Family, head: Head, c: &Config<'_>) -> Option<Built> {
+pub(crate) fn text_model(family: &Family, head: Head, c: &Config<'_>) -> Option<Built> {
     let entries = RefCell::new(Vec::new());
     let ties = heads::add(family, head, c, &Scope::new(&entries, ""))?;
     let is_tied = c.flag("tie_word_embeddings") || c.model_type == "t5";
@@ -186,7 +186,9 @@ fn text_model(family: &Family, head: Head, c: &Config<'_>) -> Option<Built> {
         "qwen3_5_text" | "qwen3_5_moe_text" | "gemma3n_text" if head != Head::None => {
             choices.push(vec![Vec::new(), scoped(rule::IN_MULTIMODAL)]);
         }
-        _ if family.is_bare_too && head != Head::None => choices.push(vec![Vec::new(), scoped(rule::BARE)]),
+        _ if !family.bare.is_empty() && head != Head::None => {
+            choices.push(vec![Vec::new(), scoped(family.bare)]);
+        }
         _ => {}
     }
     Some(Built { entries: entries.take(), ties: if is_tied { ties } else { Vec::new() }, choices })
@@ -201,7 +203,8 @@ fn tie(entries: &mut [TensorPattern], ties: &[Tie]) {
     }
 }
 
-fn layouts(built: Built, mtp: &[TensorPattern], quantization: Option<&Quantization>) -> Vec<Layout> {
+/// Returns the tensors in each form: the released one, that in memory, and the others.
+pub(crate) fn forms(built: Built) -> Vec<Vec<TensorPattern>> {
     let Built { mut entries, ties, choices } = built;
     tie(&mut entries, &ties);
     for (number, entry) in entries.iter_mut().enumerate() {
@@ -222,6 +225,11 @@ fn layouts(built: Built, mtp: &[TensorPattern], quantization: Option<&Quantizati
             .collect();
     }
     forms.insert(1.min(forms.len()), entries);
+    forms
+}
+
+fn layouts(built: Built, mtp: &[TensorPattern], quantization: Option<&Quantization>) -> Vec<Layout> {
+    let forms = forms(built);
     // The heads that predict several tokens keep the form that they have in any layout of the rest.
     let numbered = rule::QWEN_MOE.iter().fold(mtp.to_vec(), |entries, rule| rule.apply(entries, ""));
     let is_stacked = numbered.len() != mtp.len();

@@ -69,6 +69,7 @@ pub(crate) const VIT: &[Rule] = &[
 pub(crate) const IN_MULTIMODAL: &[Rule] = &[rename("^model.", &["model.language_model."])];
 /// Names of the body alone, which the first files had.
 pub(crate) const BARE: &[Rule] = &[rename("^transformer.", &[""])];
+pub(crate) const BARE_OPT: &[Rule] = &[rename("^model.", &[""])];
 
 /// Published files of some models have the experts [in, out], which loading exchanges.
 pub(crate) const TRANSPOSED: &[Rule] = &[
@@ -98,6 +99,28 @@ fn place(name: &str, text: &str) -> Option<usize> {
     name.match_indices(text)
         .map(|(place, _)| place)
         .find(|place| name.get(..*place).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+}
+
+/// Returns the name with other modules in the place of `from`; `None` if it has no such modules.
+fn replaced(name: &str, from: &str, to: &str) -> Option<String> {
+    let place = place(name, from)?;
+    let (before, rest) = name.split_at(place);
+    Some(format!("{before}{to}{}", rest.get(from.len()..)?))
+}
+
+/// Returns the other name that the rules give a module or tensor, or from which they make its name. Only modules change: prefixes
+/// and the numbers of experts stay.
+pub(crate) fn other_name(rules: &[Rule], name: &str) -> Option<String> {
+    let is_rename = |rule: &&Rule| rule.operation == Operation::Rename && !rule.modules.starts_with('^');
+    let renames = rules.iter().filter(is_rename);
+    let pairs: Vec<_> = renames.filter_map(|rule| Some((rule.modules, *rule.released.first()?))).collect();
+    let apply = |name: String, (from, to): (&str, &str)| replaced(&name, from, to).unwrap_or(name);
+    let released = pairs.iter().copied().fold(name.to_owned(), apply);
+    if released != name {
+        return Some(released);
+    }
+    let memory = pairs.iter().rev().map(|(from, to)| (*to, *from)).fold(name.to_owned(), apply);
+    (memory != name).then_some(memory)
 }
 
 impl Rule {
@@ -135,6 +158,7 @@ impl Rule {
                         std::mem::swap(rows, columns);
                     }
                     changed.origin.is_transposed ^= true;
+                    changed.has_columns_first ^= true;
                 }
             }
             changed

@@ -43,6 +43,8 @@ pub(crate) struct TensorPattern {
     pub(crate) at: Vec<Indices>,
     pub(crate) shape: Vec<u64>,
     pub(crate) kind: Kind,
+    /// True if the last two dimensions are [in, out].
+    pub(crate) has_columns_first: bool,
     /// False if a folder without the tensors is whole.
     pub(crate) is_required: bool,
     /// Tensors with the same number are one, of which a folder may have any.
@@ -102,12 +104,13 @@ pub(crate) struct Scope<'a> {
     path: String,
     at: Vec<Indices>,
     part: &'static str,
+    has_columns_first: bool,
 }
 
 impl<'a> Scope<'a> {
     /// Creates the place of a module. `path` is empty or ends with a dot.
     pub(crate) fn new(entries: &'a RefCell<Vec<TensorPattern>>, path: &str) -> Self {
-        Self { entries, path: path.to_owned(), at: Vec::new(), part: "" }
+        Self { entries, path: path.to_owned(), at: Vec::new(), part: "", has_columns_first: false }
     }
 
     /// Returns the start of the names here: empty, or with a dot at its end.
@@ -129,12 +132,18 @@ impl<'a> Scope<'a> {
             path: format!("{}{module}{dot}", self.path),
             at: self.at.clone(),
             part: self.part,
+            has_columns_first: self.has_columns_first,
         }
     }
 
     /// Returns the same place, whose tensors are of a part that a configuration declares.
     pub(crate) fn part(self, part: &'static str) -> Self {
         Self { part, ..self }
+    }
+
+    /// Returns the same place, whose matrices are [in, out].
+    pub(crate) fn columns_first(self) -> Self {
+        Self { has_columns_first: true, ..self }
     }
 
     /// Returns the place of the numbered modules of a list.
@@ -171,6 +180,7 @@ impl<'a> Scope<'a> {
             at,
             shape,
             kind,
+            has_columns_first: self.has_columns_first,
             is_required,
             tie: None,
             part: self.part,

@@ -433,7 +433,7 @@ impl ForwardModel {
 
 impl<T: Real> TypedNetwork<T> {
     fn new(decoder: &Decoder, dims: DecoderDims, tensors: &Tensors, assignment: &Assignment) -> Result<Self> {
-        let rotates_halves = decoder.layout().rotates_halves;
+        let rotates_halves = decoder.rotates_halves();
         let frequencies = |rope| Frequencies::new(rope, decoder.rotated(), rotates_halves);
         let scales = &decoder.block().scales;
         Ok(Self {

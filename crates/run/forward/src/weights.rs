@@ -330,7 +330,7 @@ impl WeightLookup<'_> {
     }
 
     fn missing_weight(&self, weight: Weight) -> Error {
-        let name = self.decoder.layout().name(weight);
+        let name = self.decoder.names().name(weight);
         Problem::MissingWeight { weight: name.unwrap_or_else(|| format!("{weight:?}")) }.into()
     }
 

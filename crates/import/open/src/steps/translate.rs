@@ -1,8 +1,8 @@
 //! Translation of a model between the layouts of Meta and Hugging Face, and between released names and those in memory.
 
 use decoder::{
-    DecoderNote, DecoderOptions, HUGGING_FACE, LayoutDocument, META, ModelDocuments, Overrides,
-    TokenDocuments, translate,
+    DecoderNote, DecoderOptions, LayoutDocument, LayoutOwner, ModelDocuments, Overrides, TokenDocuments,
+    translate,
 };
 use families::LayoutId;
 use gguf_format::GgufValue;
@@ -99,9 +99,9 @@ impl Step for Translate {
             TargetLayout::Modules => return rename(&family()?, LayoutId::MODULES, model),
             TargetLayout::HuggingFace => match family() {
                 Ok(family) => return rename(&family, LayoutId::RELEASED, model),
-                Err(_) => &HUGGING_FACE,
+                Err(_) => LayoutOwner::HuggingFace,
             },
-            TargetLayout::Meta => &META,
+            TargetLayout::Meta => LayoutOwner::Meta,
         };
         let tensors = model.take_tensors();
         let sources = &model.sources;
@@ -125,7 +125,7 @@ impl Step for Translate {
 /// Gives the tensors of a family the names that it is released with, or those in memory. Its documents stay as they are.
 fn rename(family: &Family, to: LayoutId, model: &mut Model) -> Result<StepReport> {
     if family.has(to) {
-        let owner = if to == LayoutId::MODULES { "the module" } else { HUGGING_FACE.owner };
+        let owner = if to == LayoutId::MODULES { "the module" } else { LayoutOwner::HuggingFace.name() };
         model.notes.push(Note::LayoutTranslation(DecoderNote::SameLayout { owner }));
         return Ok(StepReport::Names);
     }

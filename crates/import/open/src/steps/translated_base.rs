@@ -1,7 +1,7 @@
 //! A base in Meta's layout, translated for adapters that name the modules of Hugging Face's.
 
 use adapter::Adapter;
-use decoder::{HUGGING_FACE, META, Overrides, TranslatedModel, translate};
+use decoder::{LayerPart, LayoutOwner, Overrides, TranslatedModel, Weight, translate};
 use tensor::Tensors;
 
 use super::translate::{decoder_options, translation_error};
@@ -28,12 +28,12 @@ impl TranslatedBase {
     ) -> Result<Option<Self>> {
         let is_foreign = |name: &str| PARTS.iter().any(|part| name.contains(part));
         let mut names = adapters.iter().flat_map(Adapter::names);
-        let sign = META.weight(0, decoder::LayerPart::Wq);
-        if !base.contains(&sign) || !names.any(is_foreign) {
+        let sign = LayoutOwner::Meta.llama_names().name(Weight::Layer { layer: 0, part: LayerPart::Wq });
+        if !sign.is_some_and(|sign| base.contains(&sign)) || !names.any(is_foreign) {
             return Ok(None);
         }
         let options = decoder_options(given, false, sources)?;
-        let translated = translate(base.clone(), &options, &HUGGING_FACE);
+        let translated = translate(base.clone(), &options, LayoutOwner::HuggingFace);
         Ok(Some(Self(translated.map_err(|reason| translation_error(reason, sources))?)))
     }
 

@@ -8,15 +8,12 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::rope::{Llama3, Rope, RopeScaling};
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "apertus",
     class: "Apertus",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
@@ -26,15 +23,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::AttentionNorm => "attention_layernorm",
-        LayerPart::FfnNorm => "feedforward_layernorm",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    ..HUGGING_FACE
 };
 
 /// Keys of published files, of which the class reads only `attention_bias`.

@@ -11,14 +11,11 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "bloom",
     class: "Bloom",
     works_without_config: false,
-    layouts: &[&LAYOUT, &PUBLISHED],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         aliases: &[
@@ -33,31 +30,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-pub(super) static LAYOUT: CheckpointLayout = CheckpointLayout {
-    embedding: "transformer.word_embeddings",
-    embedding_norm: "transformer.word_embeddings_layernorm",
-    norm: "transformer.ln_f",
-    layers: "transformer.h.",
-    part_path: |part| match part {
-        LayerPart::Wqkv => "self_attention.query_key_value",
-        LayerPart::Wo => "self_attention.dense",
-        LayerPart::W3 => "mlp.dense_h_to_4h",
-        LayerPart::W2 => "mlp.dense_4h_to_h",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    signature_part: LayerPart::Wqkv,
-    ..HUGGING_FACE
-};
-
-/// Layout of published files, which hold the model without the class for logits.
-static PUBLISHED: CheckpointLayout = CheckpointLayout {
-    embedding: "word_embeddings",
-    embedding_norm: "word_embeddings_layernorm",
-    norm: "ln_f",
-    layers: "h.",
-    ..LAYOUT
 };
 
 /// Keys of the configuration class, and of older files. The two about the exact sum of a split matrix change only its

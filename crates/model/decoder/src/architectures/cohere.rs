@@ -8,14 +8,13 @@ use crate::block::{Block, HeadNormScope, NormKind, Scales};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "cohere",
     class: "Cohere",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
+        rotates_halves: false,
         own_keys: OWN_KEYS,
         norm_eps: ("layer_norm_eps", 1e-5),
         theta: 500_000.0,
@@ -25,8 +24,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     },
     read_hyperparameters,
 };
-
-pub(super) static LAYOUT: CheckpointLayout = CheckpointLayout { rotates_halves: false, ..HUGGING_FACE };
 
 const OWN_KEYS: &[&str] = &["attention_bias", "logit_scale", "use_qk_norm"];
 

@@ -1,7 +1,7 @@
 //! Command A and R7B: Command R with sliding windows in most layers, and no positions in the others.
 //!
 //! Facts: `configuration_cohere2.py` and `modeling_cohere2.py` in `transformers` 5.23.
-use super::cohere::{LAYOUT, apply_cohere_block};
+use super::cohere::apply_cohere_block;
 use super::gemma3::rope_of_windowed;
 use crate::Result;
 use crate::architecture::Architecture;
@@ -13,8 +13,8 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "cohere2",
     class: "Cohere2",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
+        rotates_halves: false,
         own_keys: OWN_KEYS,
         norm_eps: ("layer_norm_eps", 1e-5),
         context: 8192.0,

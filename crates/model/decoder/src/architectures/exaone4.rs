@@ -8,13 +8,11 @@ use crate::block::{Block, HeadNormScope, NormPlace};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Hyperparameters};
-use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "exaone4",
     class: "Exaone4",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE],
     config_defaults: &ConfigDefaults {
         own_keys: &["layer_types", "sliding_window", "sliding_window_pattern"],
         norm_eps: ("rms_norm_eps", 1e-5),

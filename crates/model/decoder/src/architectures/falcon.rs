@@ -6,20 +6,16 @@
 use crate::Result;
 use crate::alibi::Alibi;
 use crate::architecture::Architecture;
-use crate::architectures::bloom;
 use crate::block::{Block, NormKind};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::CheckpointLayout;
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "falcon",
     class: "Falcon",
     works_without_config: false,
-    layouts: &[&LAYOUT, &TWO_NORMS],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         aliases: &[("hidden_size", "n_embed"), ("intermediate_size", "ffn_hidden_size")],
@@ -29,20 +25,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout =
-    CheckpointLayout { signature_part: LayerPart::AttentionNorm, ..bloom::LAYOUT };
-
-/// Layout of layers with two norms of the same rows.
-static TWO_NORMS: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::AttentionNorm => "ln_attn",
-        LayerPart::FfnNorm => "ln_mlp",
-        part => (bloom::LAYOUT.part_path)(part),
-    },
-    signature_part: LayerPart::FfnNorm,
-    ..bloom::LAYOUT
 };
 
 /// Keys of the configuration class.

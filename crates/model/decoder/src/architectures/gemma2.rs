@@ -10,26 +10,13 @@ use crate::block::{Block, NormPlace, Scales, Scores};
 use crate::config_defaults::ConfigDefaults;
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "gemma2",
     class: "Gemma2",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, ..GEMMA },
     read_hyperparameters,
-};
-
-/// Layout with four norms per layer: `post_attention_layernorm` follows attention instead of preceding the feed-forward
-/// layer.
-pub(super) static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::FfnNorm => "pre_feedforward_layernorm",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    ..HUGGING_FACE
 };
 
 /// Keys of the configuration class. `cache_implementation` selects a cache type, which does not change results.

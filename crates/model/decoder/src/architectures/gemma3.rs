@@ -4,7 +4,7 @@
 //! Facts: `configuration_gemma3.py` and `modeling_gemma3.py` in `transformers` 5.23.
 
 use super::gemma::GEMMA;
-use super::gemma2::{LAYOUT, apply_gemma2_block};
+use super::gemma2::apply_gemma2_block;
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNormScope};
@@ -17,7 +17,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "gemma3_text",
     class: "Gemma3",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &CONFIG,
     read_hyperparameters,
 };

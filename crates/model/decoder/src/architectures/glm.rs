@@ -6,14 +6,11 @@ use crate::architecture::Architecture;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "glm",
     class: "Glm",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &GLM_DEFAULTS,
     read_hyperparameters,
 };
@@ -24,12 +21,6 @@ pub(super) const GLM_DEFAULTS: ConfigDefaults = ConfigDefaults {
     head_dim: Some(128),
     partial_rotary: Some(0.5),
     ..DEFAULTS
-};
-
-pub(super) static LAYOUT: CheckpointLayout = CheckpointLayout {
-    fused_tensors: &[("mlp.gate_up_proj", &[LayerPart::W1, LayerPart::W3])],
-    rotates_halves: false,
-    ..HUGGING_FACE
 };
 
 /// Default of `intermediate_size`: the width is not inferred from the fused matrix.

@@ -7,25 +7,13 @@ use crate::architecture::Architecture;
 use crate::block::{Block, NormPlace};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::CheckpointLayout;
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "glm4",
     class: "Glm4",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &GLM_DEFAULTS,
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::AttentionPostNorm => "post_self_attn_layernorm",
-        LayerPart::FfnPostNorm => "post_mlp_layernorm",
-        part => (glm::LAYOUT.part_path)(part),
-    },
-    ..glm::LAYOUT
 };
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {

@@ -7,15 +7,12 @@ use crate::block::{Block, Experts, HeadNormScope, SharedExpert};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::router::Router;
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "glm4_moe",
     class: "Glm4Moe",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
@@ -24,16 +21,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-pub(super) static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::SharedW1 => "mlp.shared_experts.gate_proj",
-        LayerPart::SharedW2 => "mlp.shared_experts.down_proj",
-        LayerPart::SharedW3 => "mlp.shared_experts.up_proj",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    ..HUGGING_FACE
 };
 
 /// Keys of the configuration class. Layers after the last one predict further tokens, and are left out.

@@ -9,15 +9,12 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::learned_positions::LearnedPositions;
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "gpt2",
     class: "GPT2",
     works_without_config: false,
-    layouts: &[&LAYOUT, &PUBLISHED],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         aliases: &[
@@ -35,29 +32,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     },
     read_hyperparameters,
 };
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    embedding: "transformer.wte",
-    positions: "transformer.wpe",
-    norm: "transformer.ln_f",
-    layers: "transformer.h.",
-    part_path: |part| match part {
-        LayerPart::AttentionNorm => "ln_1",
-        LayerPart::FfnNorm => "ln_2",
-        LayerPart::Wo => "attn.c_proj",
-        LayerPart::W3 => "mlp.c_fc",
-        LayerPart::W2 => "mlp.c_proj",
-        _ => "",
-    },
-    fused_tensors: &[("attn.c_attn", &[LayerPart::Wq, LayerPart::Wk, LayerPart::Wv])],
-    has_columns_first: true,
-    unused: &[".attn.bias", ".attn.masked_bias"],
-    ..HUGGING_FACE
-};
-
-/// Layout of published files, which hold the model without the class for logits.
-static PUBLISHED: CheckpointLayout =
-    CheckpointLayout { embedding: "wte", positions: "wpe", norm: "ln_f", layers: "h.", ..LAYOUT };
 
 /// Keys of the configuration class. The dropouts are for training, and the summaries for other classes.
 const OWN_KEYS: &[&str] = &[

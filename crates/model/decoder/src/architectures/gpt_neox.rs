@@ -10,14 +10,11 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "gpt_neox",
     class: "GPTNeoX",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
         own_keys: &[
             "attention_bias",
@@ -35,23 +32,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    embedding: "gpt_neox.embed_in",
-    older_output: "embed_out",
-    norm: "gpt_neox.final_layer_norm",
-    layers: "gpt_neox.layers.",
-    part_path: |part| match part {
-        LayerPart::Wqkv => "attention.query_key_value",
-        LayerPart::Wo => "attention.dense",
-        LayerPart::W3 => "mlp.dense_h_to_4h",
-        LayerPart::W2 => "mlp.dense_4h_to_h",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    signature_part: LayerPart::Wqkv,
-    unused: &[".attention.bias", ".attention.masked_bias", ".attention.rotary_emb.inv_freq"],
-    ..HUGGING_FACE
 };
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {

@@ -9,16 +9,13 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::Activation;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE, Stack};
 use crate::rope::{Rope, RopeScaling, Yarn};
 use crate::router::Router;
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "gpt_oss",
     class: "GptOss",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
@@ -28,19 +25,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::Router => "mlp.router",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    expert_path: |_| None,
-    stacks: &[
-        Stack { name: "mlp.experts.gate_up_proj", parts: &[LayerPart::W13], transposed: true },
-        Stack { name: "mlp.experts.down_proj", parts: &[LayerPart::W2], transposed: true },
-    ],
-    ..HUGGING_FACE
 };
 
 /// Keys of the configuration class. The router's auxiliary loss is for training, and the class does not read

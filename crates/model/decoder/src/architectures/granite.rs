@@ -8,13 +8,11 @@ use crate::block::{Block, Scales, Scores};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "granite",
     class: "Granite",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE],
     config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, ..DEFAULTS },
     read_hyperparameters,
 };

@@ -8,52 +8,14 @@ use crate::block::{Block, Experts};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::{CheckpointLayout, HUGGING_FACE, Stack};
 use crate::router::Router;
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "granitemoe",
     class: "GraniteMoe",
     works_without_config: false,
-    layouts: &[&LAYOUT, &MODULES],
     config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, ..DEFAULTS },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::Router => "block_sparse_moe.router.layer",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    expert_path: |_| None,
-    stacks: &[
-        Stack {
-            name: "block_sparse_moe.input_linear.weight",
-            parts: &[LayerPart::W1, LayerPart::W3],
-            transposed: false,
-        },
-        Stack { name: "block_sparse_moe.output_linear.weight", parts: &[LayerPart::W2], transposed: false },
-    ],
-    signature_part: LayerPart::Router,
-    ..HUGGING_FACE
-};
-
-/// Layout of the module in `transformers` 5.
-static MODULES: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::Router => "block_sparse_moe.router",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    stacks: &[
-        Stack {
-            name: "block_sparse_moe.experts.gate_up_proj",
-            parts: &[LayerPart::W1, LayerPart::W3],
-            transposed: false,
-        },
-        Stack { name: "block_sparse_moe.experts.down_proj", parts: &[LayerPart::W2], transposed: false },
-    ],
-    ..LAYOUT
 };
 
 /// Keys of the configuration class. The router's auxiliary loss is for training.

@@ -6,14 +6,13 @@ use crate::architecture::Architecture;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "helium",
     class: "Helium",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
+        rotates_halves: false,
         own_keys: &["attention_bias", "mlp_bias"],
         norm_eps: ("rms_norm_eps", 1e-8),
         theta: 100_000.0,
@@ -23,8 +22,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     },
     read_hyperparameters,
 };
-
-static LAYOUT: CheckpointLayout = CheckpointLayout { rotates_halves: false, ..HUGGING_FACE };
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let biases = Biases {

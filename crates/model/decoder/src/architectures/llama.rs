@@ -7,13 +7,11 @@ use crate::architecture::Architecture;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{HUGGING_FACE, META};
 
 pub(crate) static ARCHITECTURE: Architecture = Architecture {
     name: "llama",
     class: "Llama",
     works_without_config: true,
-    layouts: &[&META, &HUGGING_FACE],
     config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, ..DEFAULTS },
     read_hyperparameters,
 };

@@ -2,22 +2,18 @@
 //!
 //! Facts: `configuration_minimax_m2.py`, `modeling_minimax_m2.py` and `conversion_mapping.py` in `transformers` 5.23.
 
-use super::mixtral;
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Experts, HeadNormScope};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Hyperparameters, RotaryDims};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::router::Router;
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "minimax_m2",
     class: "MiniMaxM2",
     works_without_config: false,
-    layouts: &[&LAYOUT, &MODULES],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         theta: 5_000_000.0,
@@ -27,24 +23,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::ChoiceBias => "block_sparse_moe.e_score_correction_bias",
-        part => (mixtral::LAYOUT.part_path)(part),
-    },
-    ..mixtral::LAYOUT
-};
-
-/// Layout of the module in `transformers` 5.
-static MODULES: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::ChoiceBias => "mlp.e_score_correction_bias",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    signature_part: LayerPart::Router,
-    ..HUGGING_FACE
 };
 
 /// Keys of the configuration class and of published files. The auxiliary loss and the jitter are for training, and the class

@@ -7,13 +7,11 @@ use crate::architecture::Architecture;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "ministral",
     class: "Ministral",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE],
     config_defaults: &ConfigDefaults {
         own_keys: &["layer_types", "sliding_window"],
         context: 131_072.0,

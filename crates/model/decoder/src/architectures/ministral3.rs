@@ -8,7 +8,6 @@ use crate::block::Block;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Hyperparameters, WindowedLayers};
-use crate::layout::HUGGING_FACE;
 use crate::query_scale::QueryScale;
 use crate::rope::{Rope, RopeScaling, Yarn};
 
@@ -16,7 +15,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "ministral3",
     class: "Ministral3",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE],
     config_defaults: &ConfigDefaults {
         own_keys: &["layer_types", "sliding_window"],
         norm_eps: ("rms_norm_eps", 1e-5),

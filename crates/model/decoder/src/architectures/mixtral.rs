@@ -8,15 +8,12 @@ use crate::block::{Block, Experts};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Hyperparameters, WindowedLayers};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::router::Router;
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "mixtral",
     class: "Mixtral",
     works_without_config: false,
-    layouts: &[&LAYOUT, &TRANSFORMERS_5_LAYOUT],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
@@ -26,26 +23,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     },
     read_hyperparameters,
 };
-
-pub(super) static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::Router => "block_sparse_moe.gate",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    expert_path: |part| match part {
-        LayerPart::W1 => Some(["block_sparse_moe.experts.", ".w1"]),
-        LayerPart::W2 => Some(["block_sparse_moe.experts.", ".w2"]),
-        LayerPart::W3 => Some(["block_sparse_moe.experts.", ".w3"]),
-        _ => None,
-    },
-    stacks: &[],
-    signature_part: LayerPart::Router,
-    ..HUGGING_FACE
-};
-
-/// Layout of the module in `transformers` 5.
-static TRANSFORMERS_5_LAYOUT: CheckpointLayout =
-    CheckpointLayout { signature_part: LayerPart::Router, ..HUGGING_FACE };
 
 /// Keys of the configuration class. The router's auxiliary loss and jitter are for training.
 const OWN_KEYS: &[&str] = &[

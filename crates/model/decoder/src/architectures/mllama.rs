@@ -7,9 +7,7 @@ use crate::architecture::Architecture;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::multimodal::{Multimodal, TextVariant, of_modules, published};
-use crate::weight::LayerPart;
+use crate::multimodal::{Multimodal, TextVariant};
 
 pub(super) static MLLAMA: Multimodal = Multimodal {
     architecture: &ARCHITECTURE,
@@ -21,7 +19,6 @@ static ARCHITECTURE: Architecture = Architecture {
     name: "mllama",
     class: "Mllama",
     works_without_config: false,
-    layouts: &[&PUBLISHED, &MODULES],
     config_defaults: &ConfigDefaults {
         own_keys: &["cross_attention_layers", "dropout"],
         norm_eps: ("rms_norm_eps", 1e-5),
@@ -31,13 +28,6 @@ static ARCHITECTURE: Architecture = Architecture {
     },
     read_hyperparameters,
 };
-
-static PUBLISHED: CheckpointLayout = published(&LAYOUT);
-static MODULES: CheckpointLayout = of_modules(&LAYOUT);
-
-/// Layers of both kinds have a norm before attention.
-const LAYOUT: CheckpointLayout =
-    CheckpointLayout { signature_part: LayerPart::AttentionNorm, ..HUGGING_FACE };
 
 /// Default of `cross_attention_layers`.
 const LOOKING: [u64; 8] = [3, 8, 13, 18, 23, 28, 33, 38];

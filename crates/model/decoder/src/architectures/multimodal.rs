@@ -3,25 +3,18 @@
 //! Facts: `configuration_gemma3.py`, `configuration_mistral3.py` and `configuration_llava.py`, and `modeling_gemma3.py`, in
 //! `transformers` 5.23.
 
-use super::{gemma2, gemma3, llama, ministral3, mistral, qwen2};
+use super::{gemma3, llama, ministral3, mistral, qwen2};
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, Scales};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::multimodal::{Multimodal, TextVariant, of_modules, published};
-
-pub(super) static PUBLISHED: CheckpointLayout = published(&HUGGING_FACE);
-pub(super) static MODULES: CheckpointLayout = of_modules(&HUGGING_FACE);
-static GEMMA_PUBLISHED: CheckpointLayout = published(&gemma2::LAYOUT);
-static GEMMA_MODULES: CheckpointLayout = of_modules(&gemma2::LAYOUT);
+use crate::multimodal::{Multimodal, TextVariant};
 
 pub(super) static GEMMA3: Multimodal = Multimodal {
     architecture: &Architecture {
         name: "gemma3",
         class: "Gemma3",
-        layouts: &[&GEMMA_PUBLISHED, &GEMMA_MODULES],
         read_hyperparameters: gemma3_hyperparameters,
         ..gemma3::ARCHITECTURE
     },
@@ -40,12 +33,7 @@ fn gemma3_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<
 }
 
 pub(super) static MISTRAL3: Multimodal = Multimodal {
-    architecture: &Architecture {
-        name: "mistral3",
-        class: "Mistral3",
-        layouts: &[&PUBLISHED, &MODULES],
-        ..mistral::ARCHITECTURE
-    },
+    architecture: &Architecture { name: "mistral3", class: "Mistral3", ..mistral::ARCHITECTURE },
     texts: &[
         TextVariant { model_type: "mistral", architecture: &mistral::ARCHITECTURE, heads: 32 },
         TextVariant { model_type: "ministral3", architecture: &ministral3::ARCHITECTURE, heads: 32 },
@@ -58,7 +46,6 @@ pub(super) static LLAVA: Multimodal = Multimodal {
         name: "llava",
         class: "Llava",
         works_without_config: false,
-        layouts: &[&PUBLISHED, &MODULES],
         ..llama::ARCHITECTURE
     },
     texts: &[

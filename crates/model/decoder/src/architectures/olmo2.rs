@@ -9,13 +9,11 @@ use crate::block::{Block, HeadNormScope, NormPlace};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "olmo2",
     class: "Olmo2",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE],
     config_defaults: &ConfigDefaults {
         own_keys: &["attention_bias"],
         norm_eps: ("rms_norm_eps", 1e-5),

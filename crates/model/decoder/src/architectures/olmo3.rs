@@ -8,13 +8,11 @@ use crate::architecture::Architecture;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "olmo3",
     class: "Olmo3",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE],
     config_defaults: &ConfigDefaults {
         own_keys: &["attention_bias", "layer_types", "sliding_window"],
         norm_eps: ("rms_norm_eps", 1e-5),

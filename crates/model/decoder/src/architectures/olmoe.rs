@@ -7,14 +7,12 @@ use crate::block::{Block, Experts, HeadNormScope};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::HUGGING_FACE;
 use crate::router::Router;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "olmoe",
     class: "Olmoe",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),

@@ -9,15 +9,12 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::learned_positions::LearnedPositions;
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "opt",
     class: "OPT",
     works_without_config: false,
-    layouts: &[&LAYOUT, &PUBLISHED],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         aliases: &[("intermediate_size", "ffn_dim")],
@@ -27,31 +24,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    embedding: "model.decoder.embed_tokens",
-    positions: "model.decoder.embed_positions",
-    norm: "model.decoder.final_layer_norm",
-    layers: "model.decoder.layers.",
-    part_path: |part| match part {
-        LayerPart::AttentionNorm => "self_attn_layer_norm",
-        LayerPart::FfnNorm => "final_layer_norm",
-        LayerPart::Wo => "self_attn.out_proj",
-        LayerPart::W3 => "fc1",
-        LayerPart::W2 => "fc2",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    ..HUGGING_FACE
-};
-
-/// Layout of published files.
-static PUBLISHED: CheckpointLayout = CheckpointLayout {
-    embedding: "decoder.embed_tokens",
-    positions: "decoder.embed_positions",
-    norm: "decoder.final_layer_norm",
-    layers: "decoder.layers.",
-    ..LAYOUT
 };
 
 /// Keys of the configuration class. Dropouts, `layerdrop` and `init_std` are for training, and `activation_dropout` and

@@ -9,14 +9,11 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "phi",
     class: "Phi",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
         own_keys: &["embd_pdrop", "qk_layernorm", "resid_pdrop"],
         norm_eps: ("layer_norm_eps", 1e-5),
@@ -25,19 +22,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    norm: "model.final_layernorm",
-    part_path: |part| match part {
-        LayerPart::Wo => "self_attn.dense",
-        LayerPart::W3 => "mlp.fc1",
-        LayerPart::W2 => "mlp.fc2",
-        LayerPart::QNorm => "self_attn.q_layernorm",
-        LayerPart::KNorm => "self_attn.k_layernorm",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    ..HUGGING_FACE
 };
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {

@@ -8,14 +8,11 @@ use crate::architecture::Architecture;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS, RopeScalingKind};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Hyperparameters, WindowedLayers};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "phi3",
     class: "Phi3",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
@@ -32,14 +29,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    fused_tensors: &[
-        ("self_attn.qkv_proj", &[LayerPart::Wq, LayerPart::Wk, LayerPart::Wv]),
-        ("mlp.gate_up_proj", &[LayerPart::W1, LayerPart::W3]),
-    ],
-    ..HUGGING_FACE
 };
 
 /// Keys of the configuration class. The dropouts are for training, the biases must be off, and `auto_map` names older code

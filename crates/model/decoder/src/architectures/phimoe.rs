@@ -1,7 +1,6 @@
 //! Phi-3.5-MoE: Mixtral with layer norms, biases, and a router that weighs each of two experts alone.
 //!
 //! Facts: `configuration_phimoe.py` and `modeling_phimoe.py` and `conversion_mapping.py` in `transformers` 5.23.
-use super::mixtral;
 use crate::Problem;
 use crate::Result;
 use crate::architecture::Architecture;
@@ -10,16 +9,13 @@ use crate::config_defaults::RopeScalingKind;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
 use crate::rope::{LongRope, Rope, RopeScaling};
 use crate::router::Router;
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "phimoe",
     class: "Phimoe",
     works_without_config: false,
-    layouts: &[&mixtral::LAYOUT, &MODULES],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),
@@ -29,16 +25,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-/// Layout of the module in `transformers` 5.
-static MODULES: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::Router => "mlp.router",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    signature_part: LayerPart::Router,
-    ..HUGGING_FACE
 };
 
 /// Keys of the configuration class. The auxiliary loss, the jitter of inputs and the dropout are for training.

@@ -2,14 +2,12 @@
 //!
 //! Facts: `configuration_qwen2_vl.py`, `configuration_qwen2_5_vl.py` and `modeling_qwen2_5_vl.py` in `transformers` 5.23.
 
-use super::multimodal::MODULES;
 use super::qwen2;
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS, SECTIONED};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::HUGGING_FACE;
 use crate::multimodal::{Multimodal, TextVariant};
 
 pub(super) static QWEN2: Multimodal = Multimodal {
@@ -28,7 +26,6 @@ static QWEN2_VL: Architecture = Architecture {
     name: "qwen2_vl",
     class: "Qwen2VL",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE, &MODULES],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         norm_eps: ("rms_norm_eps", 1e-5),

@@ -11,14 +11,12 @@ use crate::block::{Block, Experts};
 use crate::config_defaults::{ConfigDefaults, SECTIONED};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::CheckpointLayout;
-use crate::multimodal::{Multimodal, TextVariant, of_modules};
+use crate::multimodal::{Multimodal, TextVariant};
 
 pub(super) static DENSE: Architecture = Architecture {
     name: "qwen3_5_text",
     class: "Qwen3_5",
     works_without_config: false,
-    layouts: &[&qwen3_next::LAYOUT],
     config_defaults: &DEFAULTS,
     read_hyperparameters: dense,
 };
@@ -27,21 +25,19 @@ pub(super) static MOE: Architecture =
     Architecture { name: "qwen3_5_moe_text", class: "Qwen3_5Moe", read_hyperparameters: moe, ..DENSE };
 
 pub(super) static DENSE_WITH_TOWER: Multimodal = Multimodal {
-    architecture: &DENSE_OF_MODULES,
-    texts: &[TextVariant { model_type: "qwen3_5_text", architecture: &DENSE_OF_MODULES, heads: 16 }],
+    architecture: &DENSE_TEXT,
+    texts: &[TextVariant { model_type: "qwen3_5_text", architecture: &DENSE_TEXT, heads: 16 }],
     tied: Some(false),
 };
 
 pub(super) static MOE_WITH_TOWER: Multimodal = Multimodal {
-    architecture: &MOE_OF_MODULES,
-    texts: &[TextVariant { model_type: "qwen3_5_moe_text", architecture: &MOE_OF_MODULES, heads: 16 }],
+    architecture: &MOE_TEXT,
+    texts: &[TextVariant { model_type: "qwen3_5_moe_text", architecture: &MOE_TEXT, heads: 16 }],
     tied: Some(false),
 };
 
-static DENSE_OF_MODULES: Architecture = Architecture { name: "qwen3_5", layouts: &[&MODULES], ..DENSE };
-static MOE_OF_MODULES: Architecture = Architecture { name: "qwen3_5_moe", layouts: &[&MODULES], ..MOE };
-
-static MODULES: CheckpointLayout = of_modules(&qwen3_next::LAYOUT);
+static DENSE_TEXT: Architecture = Architecture { name: "qwen3_5", ..DENSE };
+static MOE_TEXT: Architecture = Architecture { name: "qwen3_5_moe", ..MOE };
 
 const DEFAULTS: ConfigDefaults =
     ConfigDefaults { own_keys: qwen3_next::OWN_KEYS, scalings: SECTIONED, ..qwen3_next::TEXT_DEFAULTS };

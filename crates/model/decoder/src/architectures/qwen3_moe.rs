@@ -8,14 +8,12 @@ use crate::block::{Block, Experts, HeadNormScope};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
-use crate::layout::HUGGING_FACE;
 use crate::router::Router;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "qwen3_moe",
     class: "Qwen3Moe",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE],
     config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, context: 32_768.0, ..DEFAULTS },
     read_hyperparameters,
 };

@@ -10,40 +10,17 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::delta_net::DeltaNet;
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "qwen3_next",
     class: "Qwen3Next",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, ..TEXT_DEFAULTS },
     read_hyperparameters,
 };
 
 pub(super) const TEXT_DEFAULTS: ConfigDefaults =
     ConfigDefaults { head_dim: Some(256), context: 32768.0, partial_rotary: Some(0.25), ..DEFAULTS };
-
-pub(super) static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::DeltaQkvz => "linear_attn.in_proj_qkvz",
-        LayerPart::DeltaBa => "linear_attn.in_proj_ba",
-        LayerPart::DeltaQkv => "linear_attn.in_proj_qkv",
-        LayerPart::DeltaZ => "linear_attn.in_proj_z",
-        LayerPart::DeltaB => "linear_attn.in_proj_b",
-        LayerPart::DeltaA => "linear_attn.in_proj_a",
-        LayerPart::DeltaConv => "linear_attn.conv1d",
-        LayerPart::DeltaLog => "linear_attn.A_log",
-        LayerPart::DeltaBias => "linear_attn.dt_bias",
-        LayerPart::DeltaNorm => "linear_attn.norm",
-        LayerPart::DeltaOut => "linear_attn.out_proj",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    signature_part: LayerPart::AttentionNorm,
-    unused: &["mtp."],
-    ..HUGGING_FACE
-};
 
 /// Keys of the configuration class.
 pub(super) const OWN_KEYS: &[&str] = &[

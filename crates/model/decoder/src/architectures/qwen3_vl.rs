@@ -2,7 +2,6 @@
 //!
 //! Facts: `configuration_qwen3_vl.py` and `modeling_qwen3_vl.py` in `transformers` 5.23.
 
-use super::multimodal::MODULES;
 use crate::Result;
 use crate::architecture::Architecture;
 use crate::block::{Block, HeadNormScope};
@@ -21,7 +20,6 @@ static QWEN3_VL: Architecture = Architecture {
     name: "qwen3_vl",
     class: "Qwen3VL",
     works_without_config: false,
-    layouts: &[&MODULES],
     config_defaults: &ConfigDefaults { own_keys: &["attention_bias"], head_dim: Some(128), ..QWEN3_DEFAULTS },
     read_hyperparameters,
 };

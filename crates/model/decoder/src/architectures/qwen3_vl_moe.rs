@@ -10,9 +10,7 @@ use crate::block::{Block, Experts};
 use crate::config_defaults::ConfigDefaults;
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::Hyperparameters;
-use crate::layout::{CheckpointLayout, HUGGING_FACE, Stack};
-use crate::multimodal::{Multimodal, TextVariant, of_modules};
-use crate::weight::LayerPart;
+use crate::multimodal::{Multimodal, TextVariant};
 
 pub(super) static QWEN3: Multimodal = Multimodal {
     architecture: &QWEN3_VL_MOE,
@@ -24,25 +22,9 @@ static QWEN3_VL_MOE: Architecture = Architecture {
     name: "qwen3_vl_moe",
     class: "Qwen3VLMoe",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults { own_keys: OWN_KEYS, ..QWEN3_DEFAULTS },
     read_hyperparameters,
 };
-
-/// Published files have the columns of each expert's matrices first. As in `transformers`, the shape says which.
-static LAYOUT: CheckpointLayout = of_modules(&CheckpointLayout {
-    stacks: &[
-        Stack { name: GATE_AND_UP, parts: &[LayerPart::W1, LayerPart::W3], transposed: false },
-        Stack { name: GATE_AND_UP, parts: &[LayerPart::W1, LayerPart::W3], transposed: true },
-        Stack { name: DOWN, parts: &[LayerPart::W2], transposed: false },
-        Stack { name: DOWN, parts: &[LayerPart::W2], transposed: true },
-    ],
-    expert_path: |_| None,
-    ..HUGGING_FACE
-});
-
-const GATE_AND_UP: &str = "mlp.experts.gate_up_proj";
-const DOWN: &str = "mlp.experts.down_proj";
 
 /// Keys of the configuration class. The router's auxiliary loss is for training, and `norm_topk_prob` is not read.
 const OWN_KEYS: &[&str] = &[

@@ -6,13 +6,11 @@ use crate::architecture::Architecture;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "seed_oss",
     class: "SeedOss",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE],
     config_defaults: &ConfigDefaults {
         own_keys: &["attention_bias", "attention_out_bias", "mlp_bias", "residual_dropout"],
         context: 524_288.0,

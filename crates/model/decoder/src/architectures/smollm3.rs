@@ -7,13 +7,11 @@ use crate::architecture::Architecture;
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters};
-use crate::layout::HUGGING_FACE;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "smollm3",
     class: "SmolLM3",
     works_without_config: false,
-    layouts: &[&HUGGING_FACE],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         theta: 2_000_000.0,

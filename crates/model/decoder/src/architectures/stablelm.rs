@@ -9,14 +9,11 @@ use crate::block::{Block, HeadNormScope, NormKind};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::hyperparameters::{Biases, Hyperparameters};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "stablelm",
     class: "StableLm",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
         own_keys: &["hidden_dropout", "qk_layernorm", "use_parallel_residual", "use_qkv_bias"],
         norm_eps: ("layer_norm_eps", 1e-5),
@@ -25,15 +22,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::QNorm => "self_attn.q_layernorm.norms",
-        LayerPart::KNorm => "self_attn.k_layernorm.norms",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    ..HUGGING_FACE
 };
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {

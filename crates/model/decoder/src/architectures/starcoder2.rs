@@ -8,14 +8,11 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
-use crate::layout::{CheckpointLayout, HUGGING_FACE};
-use crate::weight::LayerPart;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "starcoder2",
     class: "Starcoder2",
     works_without_config: false,
-    layouts: &[&LAYOUT],
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         norm_eps: ("norm_epsilon", 1e-5),
@@ -25,15 +22,6 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
         ..DEFAULTS
     },
     read_hyperparameters,
-};
-
-static LAYOUT: CheckpointLayout = CheckpointLayout {
-    part_path: |part| match part {
-        LayerPart::W3 => "mlp.c_fc",
-        LayerPart::W2 => "mlp.c_proj",
-        part => (HUGGING_FACE.part_path)(part),
-    },
-    ..HUGGING_FACE
 };
 
 /// Keys of published files. The class does not read `mlp_type` and `norm_type`; the dropouts are for training.

@@ -9,7 +9,7 @@ use crate::block::Block;
 use crate::config_defaults::{ACTIVATIONS, ConfigDefaults};
 use crate::feed_forward::Activation;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, WindowedLayers};
-use crate::layout::{HUGGING_FACE, META};
+use crate::layout::LayoutOwner;
 use crate::overrides::reconcile;
 use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Problem, Result};
 
@@ -72,7 +72,7 @@ pub(crate) struct ConfigJson {
 
 impl ConfigJson {
     pub(crate) fn from_json(text: &str) -> Result<Self> {
-        let file = HUGGING_FACE.file;
+        let file = LayoutOwner::HuggingFace.file();
         let map = serde_json::from_str(text).map_err(|error| Problem::Document { file, error })?;
         Ok(Self { file, prefix: String::new(), map, layers: 0 })
     }
@@ -80,7 +80,7 @@ impl ConfigJson {
     /// Returns a substitute for a missing `config.json`, with at most the size of a head.
     pub(crate) fn from_head_dim(head_dim: Option<u64>) -> Self {
         let map = head_dim.map(|head_dim| ("head_dim".to_owned(), head_dim.into())).into_iter().collect();
-        Self { file: HUGGING_FACE.file, prefix: String::new(), map, layers: 0 }
+        Self { file: LayoutOwner::HuggingFace.file(), prefix: String::new(), map, layers: 0 }
     }
 
     /// Sets the number of layers in the checkpoint, which is the length of per-layer lists.
@@ -292,7 +292,7 @@ impl ConfigJson {
     /// # Errors
     /// Returns an error if the document has another number than `given`.
     pub(crate) fn override_config(&mut self, given: &Overrides, class: &ConfigDefaults) -> Result<bool> {
-        let (heads, eps) = (HUGGING_FACE.keys.n_heads, class.norm_eps.0);
+        let (heads, eps) = (LayoutOwner::HuggingFace.keys().n_heads, class.norm_eps.0);
         let heads_given = given.n_heads.is_some() && self.get(heads).is_none();
         let n_heads = reconcile(HyperparameterKind::Heads, self.file, given.n_heads, self.size(heads)?)?;
         let norm_eps = reconcile(HyperparameterKind::NormEps, self.file, given.norm_eps, self.number(eps)?)?;
@@ -321,7 +321,7 @@ impl ConfigJson {
             };
             let known = dtype.as_str().and_then(Dtype::from_name).filter(float);
             match known {
-                Some(dtype) if META.names_frequencies(name) => Ok((name.clone(), dtype)),
+                Some(dtype) if LayoutOwner::Meta.names_frequencies(name) => Ok((name.clone(), dtype)),
                 _ => {
                     let expected = "\"rope.freqs\" and the name of a floating-point dtype".to_owned();
                     Err(self.invalid_value(
@@ -367,7 +367,7 @@ impl ConfigJson {
         Ok(Hyperparameters {
             dim: self.size("hidden_size")?,
             n_layers: self.size("num_hidden_layers")?,
-            n_heads: self.size(HUGGING_FACE.keys.n_heads)?,
+            n_heads: self.size(LayoutOwner::HuggingFace.keys().n_heads)?,
             n_kv_heads: self.size("num_key_value_heads")?,
             head_dim: self.size("head_dim")?.or(class.head_dim),
             hidden: self.size("intermediate_size")?,

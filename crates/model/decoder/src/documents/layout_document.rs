@@ -10,7 +10,7 @@ use crate::documents::config::FREQUENCIES_KEY;
 use crate::documents::params::feed_forward_width;
 use crate::documents::token_ids::TokenIds;
 use crate::feed_forward::Activation;
-use crate::layout::{CheckpointLayout, HUGGING_FACE, META};
+use crate::layout::LayoutOwner;
 use crate::rope::{Llama3, Rope, RopeScaling};
 use crate::sizes::Decoder;
 use crate::{DecoderNote, Problem, Result};
@@ -18,25 +18,25 @@ use crate::{DecoderNote, Problem, Result};
 /// A generated document that describes a model in another layout.
 #[derive(Clone, Debug)]
 pub struct LayoutDocument {
-    layout: &'static CheckpointLayout,
+    owner: LayoutOwner,
     keys: Map<String, Value>,
 }
 
 impl LayoutDocument {
     /// Returns the name of the file, such as `config.json`.
     pub fn file(&self) -> &'static str {
-        self.layout.file
+        self.owner.file()
     }
 
     /// Creates a `config.json` with these keys.
     pub fn of_hugging_face(keys: Map<String, Value>) -> Self {
-        Self { layout: &HUGGING_FACE, keys }
+        Self { owner: LayoutOwner::HuggingFace, keys }
     }
 
     /// Returns the text of the document for these tensors: a `config.json` states their dtype.
     pub fn text(&self, tensors: &Tensors) -> String {
         let mut keys = self.keys.clone();
-        if self.layout.has_owner_of(&HUGGING_FACE)
+        if self.owner == LayoutOwner::HuggingFace
             && let Some(dtype) = promoted_dtype(tensors)
         {
             keys.insert("torch_dtype".to_owned(), dtype.name().into());
@@ -66,7 +66,7 @@ impl LayoutDocument {
         let recorded: Map<String, Value> =
             frequencies.iter().map(|(name, dtype)| (name.clone(), dtype.name().into())).collect();
         let mut document = Self::new(
-            &HUGGING_FACE,
+            LayoutOwner::HuggingFace,
             &[
                 ("architectures", json!([format!("{}ForCausalLM", architecture.class())])),
                 ("attention_bias", biases.qkv.into()),
@@ -101,8 +101,11 @@ impl LayoutDocument {
     /// Returns an error if Meta's code cannot express the model.
     pub(crate) fn params(decoder: &Decoder) -> Result<Self> {
         let (dim, hidden) = (decoder.dim(), decoder.hidden());
-        let inexpressible =
-            |what: String, why: &str| Problem::Inexpressible { file: META.file, what, why: why.to_owned() };
+        let inexpressible = |what: String, why: &str| Problem::Inexpressible {
+            file: LayoutOwner::Meta.file(),
+            what,
+            why: why.to_owned(),
+        };
         let Some((multiple_of, multiplier)) = feed_forward_multiples(dim, hidden) else {
             return Err(inexpressible(
                 format!("a feed-forward width of {hidden} with dim {dim}"),
@@ -128,7 +131,7 @@ impl LayoutDocument {
             ).into());
         }
         Ok(Self::new(
-            &META,
+            LayoutOwner::Meta,
             &[
                 ("dim", dim.into()),
                 ("ffn_dim_multiplier", multiplier.into()),
@@ -147,7 +150,7 @@ impl LayoutDocument {
     }
 
     pub(crate) fn config_notes(decoder: &Decoder, ids: &TokenIds) -> Vec<DecoderNote> {
-        let (file, value) = (HUGGING_FACE.file, context_length(decoder.rope()));
+        let (file, value) = (LayoutOwner::HuggingFace.file(), context_length(decoder.rope()));
         let mut notes = vec![DecoderNote::AssumedValue { file, key: "max_position_embeddings", value }];
         let keys = ids.unknown_keys();
         if !keys.is_empty() {
@@ -158,13 +161,16 @@ impl LayoutDocument {
 
     pub(crate) fn params_notes(decoder: &Decoder) -> Vec<DecoderNote> {
         let head_dim = explicit_head_dim(decoder);
-        head_dim.map(|head_dim| DecoderNote::HeadSize { file: META.file, head_dim }).into_iter().collect()
+        head_dim
+            .map(|head_dim| DecoderNote::HeadSize { file: LayoutOwner::Meta.file(), head_dim })
+            .into_iter()
+            .collect()
     }
 
     /// Builds a document of these keys, without those that are `null`.
-    fn new(layout: &'static CheckpointLayout, keys: &[(&str, Value)]) -> Self {
+    fn new(owner: LayoutOwner, keys: &[(&str, Value)]) -> Self {
         let given = keys.iter().filter(|(_, value)| !value.is_null());
-        Self { layout, keys: given.map(|(key, value)| ((*key).to_owned(), value.clone())).collect() }
+        Self { owner, keys: given.map(|(key, value)| ((*key).to_owned(), value.clone())).collect() }
     }
 }
 

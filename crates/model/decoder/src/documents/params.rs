@@ -9,10 +9,10 @@ use tensor::Tensors;
 
 use crate::block::Block;
 use crate::hyperparameters::{AttentionWindows, Biases, Hyperparameters, RotaryDims};
-use crate::layout::META;
+use crate::layout::LayoutOwner;
 use crate::overrides::{number_text, reconcile};
 use crate::rope::{Llama3, Rope, RopeScaling, THETA};
-use crate::weight::LayerPart;
+use crate::weight::{LayerPart, Weight};
 use crate::{DecoderNote, Error, HyperparameterKind, Overrides, Problem, Result};
 
 /// Unread keys that do not change the result.
@@ -61,14 +61,14 @@ impl Params {
     /// Returns an error if the text is not JSON, a value has the wrong type or is out of range, or a key selects an
     /// unsupported model.
     pub(crate) fn from_json(text: &str) -> Result<Self> {
-        let params: Self =
-            serde_json::from_str(text).map_err(|error| Problem::Document { file: META.file, error })?;
+        let params: Self = serde_json::from_str(text)
+            .map_err(|error| Problem::Document { file: LayoutOwner::Meta.file(), error })?;
         let off = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
         let other = params.others.iter().find(|(key, value)| {
             !off(value) && UNSUPPORTED_PREFIXES.iter().any(|beginning| key.starts_with(beginning))
         });
         if let Some((key, _)) = other {
-            return Err(Problem::UnsupportedParam { file: META.file, key: key.clone() }.into());
+            return Err(Problem::UnsupportedParam { file: LayoutOwner::Meta.file(), key: key.clone() }.into());
         }
         params.check()?;
         Ok(params)
@@ -116,7 +116,7 @@ impl Params {
     /// # Errors
     /// Returns an error if the document has another number than `given`.
     pub(crate) fn override_params(&mut self, given: &Overrides) -> Result<bool> {
-        let file = META.file;
+        let file = LayoutOwner::Meta.file();
         let heads_given = self.n_heads.is_none() && given.n_heads.is_some();
         self.n_heads = reconcile(HyperparameterKind::Heads, file, given.n_heads, self.n_heads)?;
         self.rope_theta = reconcile(HyperparameterKind::RopeTheta, file, given.rope_theta, self.rope_theta)?;
@@ -136,7 +136,7 @@ impl Params {
     /// Returns the number of model-parallel shards if the tensors are one shard of several: attention then has that fraction
     /// of the full width.
     pub(crate) fn shard_count(&self, tensors: &Tensors) -> Option<u64> {
-        let shape = |part| match tensors.get(META.weight(0, part).as_str())?.shape() {
+        let shape = |part| match shape_in_first_layer(tensors, part)? {
             [rows, columns] => Some((*rows, *columns)),
             _ => None,
         };
@@ -152,13 +152,15 @@ impl Params {
     }
 
     pub(crate) fn params_hyperparameters(&self, tensors: &Tensors) -> Hyperparameters {
-        let dim =
-            tensors.get(META.weight(0, LayerPart::Wq).as_str()).and_then(|wq| wq.shape().get(1).copied());
+        let dim = shape_in_first_layer(tensors, LayerPart::Wq).and_then(|shape| shape.get(1).copied());
         let dim = self.dim.or(dim);
         let by_32 = dim.zip(self.n_layers).is_some_and(|size| SCALED_BY_32.contains(&size));
         let factor = || self.rope_scaling_factor.unwrap_or(if by_32 { 32.0 } else { 8.0 });
         let unused = self.others.keys().filter(|key| !IGNORED_KEYS.contains(&key.as_str()));
-        let note = |key: &String| DecoderNote::UnusedKeys { file: META.file, keys: vec![key.clone()] };
+        let note = |key: &String| DecoderNote::UnusedKeys {
+            file: LayoutOwner::Meta.file(),
+            keys: vec![key.clone()],
+        };
         Hyperparameters {
             dim,
             n_layers: self.n_layers,
@@ -212,12 +214,17 @@ pub(crate) fn feed_forward_width(dim: u64, multiple_of: u64, multiplier: Option<
 
 fn invalid_param(key: &str, found: &impl ToString, expected: impl Into<String>) -> Error {
     Problem::InvalidParam {
-        file: Some(META.file),
+        file: Some(LayoutOwner::Meta.file()),
         key: key.to_owned(),
         found: found.to_string(),
         expected: expected.into(),
     }
     .into()
+}
+
+fn shape_in_first_layer(tensors: &Tensors, part: LayerPart) -> Option<&[u64]> {
+    let name = LayoutOwner::Meta.llama_names().name(Weight::Layer { layer: 0, part })?;
+    Some(tensors.get(&name)?.shape())
 }
 
 #[cfg(test)]
@@ -255,7 +262,10 @@ mod tests {
     fn keys_that_are_neither_read_nor_ignored_have_notes() {
         let params = Params::from_json(r#"{"dim": 64, "max_batch_size": 1, "zeal": 2}"#).expect("valid");
         let notes = params.params_hyperparameters(&Tensors::default()).notes;
-        assert_eq!(notes, [DecoderNote::UnusedKeys { file: META.file, keys: vec!["zeal".to_owned()] }]);
+        assert_eq!(
+            notes,
+            [DecoderNote::UnusedKeys { file: LayoutOwner::Meta.file(), keys: vec!["zeal".to_owned()] }]
+        );
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Which architecture a checkpoint has, by its names and documents.
 
 use decoder::{
-    Decoder, DecoderNote, DecoderOptions, Detected, HUGGING_FACE, LayerPart, META, ModelDocuments,
-    NoModelReason, Overrides, Result, build_decoder, detect,
+    Decoder, DecoderNote, DecoderOptions, Detected, LayerPart, LayoutOwner, ModelDocuments, NoModelReason,
+    Overrides, Result, Weight, build_decoder, detect,
 };
 use tensor::{Tensor, Tensors};
 
-use crate::fixtures::{tensors, zeros};
+use crate::fixtures::{name, tensors, zeros};
 
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 32}"#;
@@ -40,7 +40,7 @@ fn outcome(tensors: &List, options: &DecoderOptions) -> Result<String> {
 
 #[test]
 fn config_json_and_hugging_faces_names_make_a_model() {
-    let mut all = tensors(&HUGGING_FACE, 1);
+    let mut all = tensors(LayoutOwner::HuggingFace, 1);
     all.push(zeros("model.layers.1.self_attn.rotary_emb.inv_freq", &[2]));
     let options = config(CONFIG);
     let Detected::Model(found) = detect(&all.clone().into(), &options).expect("config and shapes agree")
@@ -48,7 +48,7 @@ fn config_json_and_hugging_faces_names_make_a_model() {
         panic!("weights")
     };
     assert_eq!(found.architecture().name(), "llama");
-    assert!(found.layout().rotates_halves);
+    assert!(found.rotates_halves());
     assert_eq!([found.n_heads(), found.n_kv_heads(), found.head_dim()], [4, 2, 4]);
     assert!(found.assign(&all.clone().into(), false).expect("all is there").notes.is_empty());
     let named = build_decoder("llama", &all.clone().into(), &options).expect("it is one");
@@ -63,7 +63,7 @@ fn weights_have_a_reason_why_they_are_not_a_model() {
         Detected::Weights { no_model_reason: why, .. } => why.to_string(),
         Detected::Model(decoder) => panic!("{decoder:?}"),
     };
-    let hf = tensors(&HUGGING_FACE, 1);
+    let hf = tensors(LayoutOwner::HuggingFace, 1);
     let nothing = DecoderOptions::default();
     assert_eq!(why(&hf, &nothing), "no params.json or config.json next to it");
     let shard = [zeros("layers.0.attention.wq.weight", &[1])];
@@ -90,7 +90,7 @@ fn weights_have_a_reason_why_they_are_not_a_model() {
     let missing = "config.json says llama, but there is no tensor `model.layers.0.self_attn.q_proj.weight`";
     assert_eq!(why(&[zeros("w", &[1])], &config(CONFIG)), missing);
     let Detected::Weights { no_model_reason: reason, notes } =
-        detect(&tensors(&META, 1).clone().into(), &nothing).expect("weights")
+        detect(&tensors(LayoutOwner::Meta, 1).clone().into(), &nothing).expect("weights")
     else {
         panic!("a model without its numbers")
     };
@@ -112,7 +112,7 @@ fn the_reason_depends_on_names_and_documents() {
     let documents = ModelDocuments { params: Some("{}".to_owned()), ..ModelDocuments::default() };
     let params = DecoderOptions { documents, ..DecoderOptions::default() };
     assert_eq!(why(&[zeros("w", &[1])], &params), "there is no tensor `layers.0.attention.wq.weight`");
-    assert_eq!(why(&tensors(&HUGGING_FACE, 1), &params), "no config.json next to it");
+    assert_eq!(why(&tensors(LayoutOwner::HuggingFace, 1), &params), "no config.json next to it");
     // Embeddings alone are not a bare model.
     let embeddings = [zeros("embed_tokens.weight", &[32, 16])];
     let missing = "config.json says llama, but there is no tensor `model.layers.0.self_attn.q_proj.weight`";
@@ -121,12 +121,12 @@ fn the_reason_depends_on_names_and_documents() {
     let mixtral = config(r#"{"model_type": "mixtral"}"#);
     assert_eq!(
         why(&[zeros("w", &[1])], &mixtral),
-        "config.json says mixtral, but there is no tensor `model.layers.0.block_sparse_moe.gate.weight`"
+        "config.json says mixtral, but there is no tensor `model.layers.0.self_attn.q_proj.weight`"
     );
     for (len, shown) in [(80, "x".repeat(80)), (81, format!("{}…", "x".repeat(80)))] {
         let model_type = config(&format!(r#"{{"model_type": "{}"}}"#, "x".repeat(len)));
         assert_eq!(
-            why(&tensors(&HUGGING_FACE, 1), &model_type),
+            why(&tensors(LayoutOwner::HuggingFace, 1), &model_type),
             format!("no forward for model_type \"{shown}\"")
         );
     }
@@ -136,7 +136,7 @@ fn the_reason_depends_on_names_and_documents() {
 fn a_class_names_the_architecture_if_there_is_no_model_type() {
     let name = |class: &str| {
         let options = changed(r#""model_type": "llama""#, &format!(r#""architectures": ["{class}"]"#));
-        match detect(&tensors(&HUGGING_FACE, 1).into(), &options).expect("no error") {
+        match detect(&tensors(LayoutOwner::HuggingFace, 1).into(), &options).expect("no error") {
             Detected::Model(decoder) => decoder.architecture().name(),
             Detected::Weights { no_model_reason, .. } => panic!("{no_model_reason}"),
         }
@@ -147,7 +147,7 @@ fn a_class_names_the_architecture_if_there_is_no_model_type() {
 
 #[test]
 fn an_output_without_a_tensor_is_tied_if_no_document_denies_it() {
-    let all = tensors(&HUGGING_FACE, 1);
+    let all = tensors(LayoutOwner::HuggingFace, 1);
     let headless: Vec<_> = all.into_iter().filter(|(name, _)| name != "lm_head.weight").collect();
     let overrides =
         Overrides { n_heads: Some(4), rope_theta: Some(1e4), norm_eps: Some(1e-5), ..Overrides::default() };
@@ -167,7 +167,7 @@ fn an_output_without_a_tensor_is_tied_if_no_document_denies_it() {
 
 #[test]
 fn a_gap_between_layers_is_a_missing_tensor() {
-    let mut all = tensors(&HUGGING_FACE, 1);
+    let mut all = tensors(LayoutOwner::HuggingFace, 1);
     all.push(zeros("model.layers.1000.input_layernorm.weight", &[16]));
     assert_eq!(
         outcome(&all, &config(CONFIG)).expect_err("a gap").to_string(),
@@ -177,7 +177,7 @@ fn a_gap_between_layers_is_a_missing_tensor() {
 
 #[test]
 fn settings_without_a_forward_are_errors() {
-    let hf = tensors(&HUGGING_FACE, 1);
+    let hf = tensors(LayoutOwner::HuggingFace, 1);
     let error = |options: &DecoderOptions| outcome(&hf, options).expect_err("wrong").to_string();
     for (more, expected) in [
         (
@@ -257,7 +257,7 @@ fn settings_without_a_forward_are_errors() {
 
 #[test]
 fn frequencies_that_float32_lacks_are_errors() {
-    let hf = tensors(&HUGGING_FACE, 1);
+    let hf = tensors(LayoutOwner::HuggingFace, 1);
     let error = |more: &str| outcome(&hf, &with(more)).expect_err("infinite").to_string();
     for more in [
         r#""rope_theta": 1e-100"#,
@@ -281,7 +281,7 @@ fn frequencies_that_float32_lacks_are_errors() {
 
 #[test]
 fn the_number_of_heads_is_inferred_from_the_size_of_a_head_unless_the_matrix_is_fused() {
-    let hf = tensors(&HUGGING_FACE, 1);
+    let hf = tensors(LayoutOwner::HuggingFace, 1);
     let inferred = outcome(&hf, &config(r#"{"model_type": "llama", "head_dim": 8}"#)).expect("16 rows");
     assert!(inferred.contains("n_heads: 2, n_kv_heads: 1, head_dim: 8"), "{inferred}");
     // The rows of a fused matrix are those of keys and values, too.
@@ -302,7 +302,7 @@ fn weights_that_a_layout_has_no_names_for_are_missing() {
     let documents =
         ModelDocuments { params: Some(r#"{"n_heads": 4}"#.to_owned()), ..ModelDocuments::default() };
     let options = DecoderOptions { documents, ..DecoderOptions::default() };
-    let all: Tensors = tensors(&META, 1).into();
+    let all: Tensors = tensors(LayoutOwner::Meta, 1).into();
     let Detected::Model(decoder) = detect(&all, &options).expect("a llama") else { panic!("weights") };
     let record = decoder.record(1).replace(r#""qkv":false"#, r#""qkv":true"#);
     let biased = Decoder::from_record(&record, &all).expect("the record is valid");
@@ -318,7 +318,7 @@ fn an_error_about_heads_that_the_document_states_too_names_it() {
     let options =
         DecoderOptions { overrides, ..changed("\"num_attention_heads\": 4", "\"num_attention_heads\": 3") };
     assert_eq!(
-        outcome(&tensors(&HUGGING_FACE, 1), &options).expect_err("16 / 3").to_string(),
+        outcome(&tensors(LayoutOwner::HuggingFace, 1), &options).expect_err("16 / 3").to_string(),
         "config.json: `num_attention_heads` is 3, expected a divisor of hidden_size 16"
     );
 }
@@ -329,7 +329,7 @@ fn a_given_base_is_that_of_layers_with_full_attention() {
         "full_attention": {"rope_theta": 5e5}}}"#;
     let overrides = Overrides { rope_theta: Some(1e4), ..Overrides::default() };
     let options = DecoderOptions { overrides, ..config(document) };
-    let error = build_decoder("gemma3_text", &tensors(&HUGGING_FACE, 1).into(), &options);
+    let error = build_decoder("gemma3_text", &tensors(LayoutOwner::HuggingFace, 1).into(), &options);
     assert_eq!(
         error.expect_err("another base").to_string(),
         "rope_theta is given as 10000, but config.json says 500000"
@@ -344,7 +344,7 @@ fn errors_without_a_document_name_none() {
         norm_eps: Some(1e-5),
         ..Overrides::default()
     };
-    for layout in [&META, &HUGGING_FACE] {
+    for layout in [LayoutOwner::Meta, LayoutOwner::HuggingFace] {
         let options = DecoderOptions { overrides, ..DecoderOptions::default() };
         let error = build_decoder("llama", &tensors(layout, 1).into(), &options).expect_err("a tiny base");
         assert!(error.to_string().starts_with("the shapes: `rope_theta` is "), "{error}");
@@ -354,7 +354,7 @@ fn errors_without_a_document_name_none() {
 
 #[test]
 fn given_numbers_fill_in_what_config_json_omits() {
-    let hf = tensors(&HUGGING_FACE, 1);
+    let hf = tensors(LayoutOwner::HuggingFace, 1);
     let outcome =
         |more: &str, given: Overrides| outcome(&hf, &DecoderOptions { overrides: given, ..with(more) });
     let heads = |n_heads| Overrides { n_heads: Some(n_heads), ..Overrides::default() };
@@ -407,7 +407,7 @@ fn given_numbers_fill_in_what_config_json_omits() {
 
 #[test]
 fn a_named_architecture_has_to_fit() {
-    let hf = tensors(&HUGGING_FACE, 1);
+    let hf = tensors(LayoutOwner::HuggingFace, 1);
     let error = |name: &str, options: &DecoderOptions| {
         build_decoder(name, &hf.clone().into(), options).expect_err("wrong").to_string()
     };
@@ -424,7 +424,7 @@ fn a_named_architecture_has_to_fit() {
         "there is no config.json, and `num_attention_heads`, `rope_theta` and `rms_norm_eps` cannot be inferred from the tensor shapes"
     );
     assert_eq!(
-        build_decoder("mistral", &tensors(&META, 1).clone().into(), &config(CONFIG))
+        build_decoder("mistral", &tensors(LayoutOwner::Meta, 1).clone().into(), &config(CONFIG))
             .expect_err("Meta's names")
             .to_string(),
         "this is not a mistral model: there is no tensor `model.layers.0.self_attn.q_proj.weight`"
@@ -434,7 +434,7 @@ fn a_named_architecture_has_to_fit() {
 
 #[test]
 fn qwen2_has_biases_of_queries_keys_and_values() {
-    let mut all = tensors(&HUGGING_FACE, 1);
+    let mut all = tensors(LayoutOwner::HuggingFace, 1);
     let options = config(r#"{"model_type": "qwen2", "num_attention_heads": 4}"#);
     assert_eq!(
         outcome(&all, &options).expect_err("no biases").to_string(),
@@ -442,7 +442,7 @@ fn qwen2_has_biases_of_queries_keys_and_values() {
     );
     for layer in 0..2 {
         for (part, size) in [(LayerPart::Wq, 16), (LayerPart::Wk, 8), (LayerPart::Wv, 8)] {
-            all.push(zeros(&HUGGING_FACE.bias(layer, part), &[size]));
+            all.push(zeros(&name(LayoutOwner::HuggingFace, Weight::Bias { layer, part }), &[size]));
         }
     }
     assert!(outcome(&all, &options).is_ok());

@@ -1,13 +1,13 @@
 //! Documents that are written for the other layout, where they depend on the sizes of the model.
 
-use decoder::{DecoderOptions, HUGGING_FACE, META, ModelDocuments, translate};
+use decoder::{DecoderOptions, LayoutOwner, ModelDocuments, translate};
 use tensor::{Dtype, Storage, Tensor};
 
 use crate::fixtures::tensors;
 
 /// A LLaMA whose embeddings and output have `vocab` rows, which are views of one number.
 fn with_vocab(vocab: u64) -> Vec<(String, Tensor)> {
-    let mut all = tensors(&META, 1);
+    let mut all = tensors(LayoutOwner::Meta, 1);
     for (name, tensor) in &mut all {
         if ["tok_embeddings.weight", "output.weight"].contains(&name.as_str()) {
             let storage = Storage::owned(vec![0; 2]);
@@ -26,7 +26,7 @@ fn begin_and_end_tokens_follow_from_the_size_of_metas_vocabularies() {
         let params = Some(r#"{"n_heads": 4, "vocab_size": -1}"#.to_owned());
         let documents = ModelDocuments { params, ..ModelDocuments::default() };
         let options = DecoderOptions { documents, ..DecoderOptions::default() };
-        let there = translate(with_vocab(vocab).into(), &options, &HUGGING_FACE).expect("a llama");
+        let there = translate(with_vocab(vocab).into(), &options, LayoutOwner::HuggingFace).expect("a llama");
         let text = there.document.expect("another layout").text(&there.tensors);
         for (key, id) in [("bos_token_id", begin), ("eos_token_id", end)] {
             assert!(text.contains(&format!("\"{key}\": {id},")), "{vocab}: {text}");

@@ -1,8 +1,6 @@
 //! Rotary frequency tensors that are left out or restored when a model gets the names of the other layout.
 
-use decoder::{
-    CheckpointLayout, DecoderOptions, HUGGING_FACE, META, ModelDocuments, TranslatedModel, translate,
-};
+use decoder::{DecoderOptions, LayoutOwner, ModelDocuments, TranslatedModel, translate};
 use tensor::{Dtype, Storage, Tensor};
 
 use crate::fixtures::tensors;
@@ -27,12 +25,13 @@ fn frequencies(numbers: [f32; 2]) -> Tensor {
 #[test]
 fn one_inexact_tensor_makes_all_inexact() {
     let note = |first: f32| {
-        let mut meta = tensors(&META, 1);
+        let mut meta = tensors(LayoutOwner::Meta, 1);
         for (layer, second) in [first, 0.01].into_iter().enumerate() {
             let name = format!("layers.{layer}.attention.inner_attention.rope.freqs");
             meta.push((name, frequencies([1.0, second])));
         }
-        let there = translate(meta.into(), &documents(Some(PARAMS), None), &HUGGING_FACE).expect("a llama");
+        let there = translate(meta.into(), &documents(Some(PARAMS), None), LayoutOwner::HuggingFace)
+            .expect("a llama");
         notes(&there).swap_remove(0)
     };
     assert!(note(0.01).ends_with("they have what the model computes"), "{}", note(0.01));
@@ -44,13 +43,14 @@ fn one_inexact_tensor_makes_all_inexact() {
 fn recorded_frequencies_are_restored_only_for_metas_names() {
     let config = r#"{"model_type": "llama", "rope_freqs": {"rope.freqs": "float32"}}"#;
     let both = documents(Some(PARAMS), Some(config));
-    let there = translate(tensors(&META, 1).into(), &both, &HUGGING_FACE).expect("a llama");
+    let there =
+        translate(tensors(LayoutOwner::Meta, 1).into(), &both, LayoutOwner::HuggingFace).expect("a llama");
     assert!(there.tensors.get("rope.freqs").is_none());
     assert!(!notes(&there).iter().any(|note| note.contains("rope.freqs")));
 }
 
 /// A model of one layer with one large head, whose tensors are views of one number.
-fn large_head(layout: &CheckpointLayout, head_dim: u64) -> Vec<(String, Tensor)> {
+fn large_head(layout: LayoutOwner, head_dim: u64) -> Vec<(String, Tensor)> {
     let mut all = tensors(layout, 1);
     all.retain(|(name, _)| !name.contains("layers.1."));
     for (name, tensor) in &mut all {
@@ -79,10 +79,11 @@ fn the_number_of_restored_frequencies_is_limited() {
                 "rms_norm_eps": 1e-5, "rope_freqs": {{{}}}}}"#,
             recorded.join(", ")
         );
-        let tensors = large_head(&HUGGING_FACE, head_dim).into();
-        translate(tensors, &documents(None, Some(&config)), &META).map(|translated| translated.tensors.len())
+        let tensors = large_head(LayoutOwner::HuggingFace, head_dim).into();
+        translate(tensors, &documents(None, Some(&config)), LayoutOwner::Meta)
+            .map(|translated| translated.tensors.len())
     };
-    assert_eq!(restored(32).expect("the largest number"), large_head(&META, head_dim).len() + 32);
+    assert_eq!(restored(32).expect("the largest number"), large_head(LayoutOwner::Meta, head_dim).len() + 32);
     assert_eq!(
         restored(33).expect_err("one more").to_string(),
         "config.json: `rope_freqs` is 33 tensors of 32768 numbers, expected at most 1048576 numbers"

@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use byte_source::Blob;
-use decoder::{
-    CheckpointLayout, DecoderOptions, Detected, HUGGING_FACE, META, ModelDocuments, TranslatedModel, detect,
-    translate,
-};
+use decoder::{DecoderOptions, Detected, LayoutOwner, ModelDocuments, TranslatedModel, detect, translate};
 use proptest::prelude::*;
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
@@ -82,11 +79,11 @@ proptest! {
         if let Some(dtype) = plan.frequencies {
             meta.push(("rope.freqs".to_owned(), frequencies(&plan, dtype)));
         }
-        let there = translate(meta.clone().into(), &original, &HUGGING_FACE).expect("a llama");
+        let there = translate(meta.clone().into(), &original, LayoutOwner::HuggingFace).expect("a llama");
         prop_assert!(there.tensors.iter().all(|(name, _)| name.starts_with("model.") || name == "lm_head.weight"));
         let text = document(&there);
         prop_assert_eq!(facts(&meta, &original), facts(there.tensors.as_slice(), &config(&text)));
-        let back = translate(there.tensors.clone(), &config(&text), &META).expect("a llama");
+        let back = translate(there.tensors.clone(), &config(&text), LayoutOwner::Meta).expect("a llama");
         prop_assert_eq!(facts(&meta, &original), facts(back.tensors.as_slice(), &params(&document(&back))));
 
         let contents = |tensors: &[(String, Tensor)]| -> BTreeMap<String, (Dtype, Vec<u64>, Vec<u8>)> {
@@ -101,7 +98,7 @@ proptest! {
         prop_assert_eq!(embedding.view_id() == output.view_id(), plan.tied);
 
         // The other way round, from Hugging Face's names.
-        let again = translate(back.tensors.clone(), &params(&document(&back)), &HUGGING_FACE).expect("a llama");
+        let again = translate(back.tensors.clone(), &params(&document(&back)), LayoutOwner::HuggingFace).expect("a llama");
         prop_assert_eq!(contents(again.tensors.as_slice()), contents(there.tensors.as_slice()));
         prop_assert_eq!(document(&again), text);
     }
@@ -110,7 +107,7 @@ proptest! {
 const PARAMS: &str =
     r#"{"dim": 16, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "multiple_of": 8, "vocab_size": -1}"#;
 
-fn error(tensors: List, options: &DecoderOptions, to: &'static CheckpointLayout) -> String {
+fn error(tensors: List, options: &DecoderOptions, to: LayoutOwner) -> String {
     translate(tensors.into(), options, to).expect_err("it has no such layout").to_string()
 }
 
@@ -132,7 +129,8 @@ fn rows_of_queries_and_keys_are_permuted_for_each_head() {
         scaled: None,
         theta: 1e4,
     };
-    let there = translate(plan.tensors().into(), &params(&plan.params()), &HUGGING_FACE).expect("a llama");
+    let there =
+        translate(plan.tensors().into(), &params(&plan.params()), LayoutOwner::HuggingFace).expect("a llama");
     for (meta, hugging_face, heads) in [("wq", "q_proj", 4), ("wk", "k_proj", 2), ("wv", "v_proj", 0)] {
         let meta = plan.tensors().into_iter().find(|(name, _)| name.contains(meta)).expect("it is there").1;
         let new = get(there.tensors.as_slice(), &format!("model.layers.0.self_attn.{hugging_face}.weight"));
@@ -151,13 +149,13 @@ fn rows_of_queries_and_keys_are_permuted_for_each_head() {
 
 #[test]
 fn documents_say_what_the_other_layout_needs() {
-    let mut meta = tensors(&META, 1);
+    let mut meta = tensors(LayoutOwner::Meta, 1);
     meta.push(zeros("rope.freqs", &[2]));
     let computed = [0x80_u8, 0x3f, 0x24, 0x3c]; // 1.0 and 0.01 as bfloat16
     let storage = Storage::owned(computed.to_vec());
     meta.last_mut().expect("it was pushed").1 =
         Tensor::new(Dtype::BFloat16, vec![2], vec![1], 0, storage).expect("inside");
-    let there = translate(meta.into(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
+    let there = translate(meta.into(), &params(PARAMS), LayoutOwner::HuggingFace).expect("a llama");
     assert_eq!(
         notes(&there),
         [
@@ -199,7 +197,7 @@ fn documents_say_what_the_other_layout_needs() {
 }
 "#
     );
-    let back = translate(there.tensors, &config(&text), &META).expect("a llama");
+    let back = translate(there.tensors, &config(&text), LayoutOwner::Meta).expect("a llama");
     assert_eq!(notes(&back), ["`rope.freqs` is made again, as config.json records"]);
     assert_eq!(bytes(get(back.tensors.as_slice(), "rope.freqs")), computed);
     assert_eq!(
@@ -221,7 +219,8 @@ fn documents_say_what_the_other_layout_needs() {
 #[test]
 fn llama_3_has_its_own_numbers() {
     let scaled = PARAMS.replace('}', r#", "rope_theta": 5e5, "use_scaled_rope": true}"#);
-    let there = translate(tensors(&META, 1).into(), &params(&scaled), &HUGGING_FACE).expect("a llama");
+    let there = translate(tensors(LayoutOwner::Meta, 1).into(), &params(&scaled), LayoutOwner::HuggingFace)
+        .expect("a llama");
     let text = document(&there);
     assert!(text.contains(
         r#"  "rope_scaling": {
@@ -233,34 +232,34 @@ fn llama_3_has_its_own_numbers() {
   },
   "rope_theta": 500000.0,"#
     ));
-    let back = document(&translate(there.tensors, &config(&text), &META).expect("a llama"));
+    let back = document(&translate(there.tensors, &config(&text), LayoutOwner::Meta).expect("a llama"));
     assert!(back.contains(r#""rope_scaling_factor": 8.0"#) && back.contains(r#""use_scaled_rope": true"#));
-    let hf = tensors(&HUGGING_FACE, 1);
+    let hf = tensors(LayoutOwner::HuggingFace, 1);
     assert_eq!(
-        error(hf, &config(&text.replace("8192,", "64,")), &META),
+        error(hf, &config(&text.replace("8192,", "64,")), LayoutOwner::Meta),
         "params.json cannot express RoPE scaling with low_freq_factor 1, high_freq_factor 4 and original context 64: in Meta's code they are 1, 4 and 8192"
     );
 }
 
 #[test]
 fn a_tied_output_is_left_out_for_hugging_face_and_repeated_for_meta() {
-    let mut meta = tensors(&META, 1);
+    let mut meta = tensors(LayoutOwner::Meta, 1);
     let embedding = meta[0].1.clone();
     meta[2].1 = embedding;
-    let there = translate(meta.into(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
+    let there = translate(meta.into(), &params(PARAMS), LayoutOwner::HuggingFace).expect("a llama");
     assert_eq!(
         get(there.tensors.as_slice(), "lm_head.weight").view_id(),
         get(there.tensors.as_slice(), "model.embed_tokens.weight").view_id()
     );
     assert!(document(&there).contains(r#""tie_word_embeddings": true"#));
 
-    let mut meta = tensors(&META, 1);
+    let mut meta = tensors(LayoutOwner::Meta, 1);
     meta.remove(2);
-    let there = translate(meta.into(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
+    let there = translate(meta.into(), &params(PARAMS), LayoutOwner::HuggingFace).expect("a llama");
     assert!(!names(there.tensors.as_slice()).contains(&"lm_head.weight"));
     let text = document(&there);
     assert!(text.contains(r#""tie_word_embeddings": true"#));
-    let back = translate(there.tensors, &config(&text), &META).expect("a llama");
+    let back = translate(there.tensors, &config(&text), LayoutOwner::Meta).expect("a llama");
     assert_eq!(
         get(back.tensors.as_slice(), "output.weight").view_id(),
         get(back.tensors.as_slice(), "tok_embeddings.weight").view_id()
@@ -270,12 +269,12 @@ fn a_tied_output_is_left_out_for_hugging_face_and_repeated_for_meta() {
 /// Two layers with one matrix have one matrix afterwards.
 #[test]
 fn permuted_ties_stay_ties() {
-    let mut meta = tensors(&META, 1);
+    let mut meta = tensors(LayoutOwner::Meta, 1);
     let first = get(&meta, "layers.0.attention.wk.weight").clone();
     let second =
         meta.iter_mut().find(|(name, _)| name == "layers.1.attention.wk.weight").expect("it is there");
     second.1 = first;
-    let there = translate(meta.into(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
+    let there = translate(meta.into(), &params(PARAMS), LayoutOwner::HuggingFace).expect("a llama");
     let of_layer = |n| {
         get(there.tensors.as_slice(), &format!("model.layers.{n}.self_attn.k_proj.weight")).storage().id()
     };
@@ -284,26 +283,28 @@ fn permuted_ties_stay_ties() {
 
 #[test]
 fn what_the_other_layout_lacks_is_an_error() {
-    let (meta, hf) = (tensors(&META, 1), tensors(&HUGGING_FACE, 1));
-    let llama = document(&translate(meta.clone().into(), &params(PARAMS), &HUGGING_FACE).expect("a llama"));
+    let (meta, hf) = (tensors(LayoutOwner::Meta, 1), tensors(LayoutOwner::HuggingFace, 1));
+    let llama = document(
+        &translate(meta.clone().into(), &params(PARAMS), LayoutOwner::HuggingFace).expect("a llama"),
+    );
     let with = |mut tensors: List, name: &str, shape: &[u64]| {
         tensors.push(zeros(name, shape));
         tensors
     };
     assert_eq!(
-        error(with(meta.clone(), "lora\x1b", &[1]), &params(PARAMS), &HUGGING_FACE),
+        error(with(meta.clone(), "lora\x1b", &[1]), &params(PARAMS), LayoutOwner::HuggingFace),
         r"Hugging Face's layout has no name for `lora\u{1b}`"
     );
     assert_eq!(
-        error(with(meta.clone(), "rope.freqs", &[2]), &params(PARAMS), &HUGGING_FACE),
+        error(with(meta.clone(), "rope.freqs", &[2]), &params(PARAMS), LayoutOwner::HuggingFace),
         "tensor `rope.freqs`: element 0 is 0, expected 1 from a RoPE base (theta) of 10000"
     );
     assert_eq!(
-        error(with(meta.clone(), "rope.freqs", &[3]), &params(PARAMS), &HUGGING_FACE),
+        error(with(meta.clone(), "rope.freqs", &[3]), &params(PARAMS), LayoutOwner::HuggingFace),
         "tensor `rope.freqs`: shape [3], expected [2] from head_dim 4"
     );
     assert_eq!(
-        error(meta, &DecoderOptions::default(), &HUGGING_FACE),
+        error(meta, &DecoderOptions::default(), LayoutOwner::HuggingFace),
         "no other names are known for these tensors: no params.json or config.json next to it"
     );
     let mut biased = hf.clone();
@@ -316,21 +317,22 @@ fn what_the_other_layout_lacks_is_an_error() {
         error(
             biased,
             &config(&llama.replace(r#""attention_bias": false"#, r#""attention_bias": true"#)),
-            &META
+            LayoutOwner::Meta
         ),
         "Meta's layout has no biases, and there is `model.layers.0.self_attn.q_proj.bias`"
     );
     let mistral = llama.replace(r#""llama""#, r#""mistral""#).replace("Llama", "Mistral");
     assert_eq!(
-        error(hf.clone(), &config(&mistral), &META),
+        error(hf.clone(), &config(&mistral), LayoutOwner::Meta),
         "Meta's layout is for llama models, and this is a mistral model"
     );
-    let same = translate(hf.clone().into(), &config(&mistral), &HUGGING_FACE).expect("it has these names");
+    let same = translate(hf.clone().into(), &config(&mistral), LayoutOwner::HuggingFace)
+        .expect("it has these names");
     assert_eq!(notes(&same), ["the tensors have Hugging Face's names already"]);
     assert!(same.document.is_none());
     for recorded in [r#""rope.freqs": "int8""#, r#""rope.freqs": 4"#, r#""lm_head.weight": "float32""#] {
         let text = llama.replacen('{', &format!("{{\"rope_freqs\": {{{recorded}}},"), 1);
-        let error = error(hf.clone(), &config(&text), &META);
+        let error = error(hf.clone(), &config(&text), LayoutOwner::Meta);
         let expected = r#"expected "rope.freqs" and the name of a floating-point dtype"#;
         assert!(error.starts_with("config.json: `rope_freqs` is") && error.ends_with(expected), "{error}");
     }
@@ -338,7 +340,7 @@ fn what_the_other_layout_lacks_is_an_error() {
 
 #[test]
 fn a_width_that_params_json_cannot_express_is_an_error() {
-    let mut hf = tensors(&HUGGING_FACE, 1);
+    let mut hf = tensors(LayoutOwner::HuggingFace, 1);
     for (name, tensor) in &mut hf {
         let shape: Vec<u64> =
             tensor.shape().iter().map(|size| if *size == 48 { 509 } else { *size }).collect();
@@ -348,7 +350,7 @@ fn a_width_that_params_json_cannot_express_is_an_error() {
     }
     let text = r#"{"model_type": "llama", "num_attention_heads": 4, "rms_norm_eps": 1e-5}"#;
     assert_eq!(
-        error(hf, &config(text), &META),
+        error(hf, &config(text), LayoutOwner::Meta),
         "params.json cannot express a feed-forward width of 509 with dim 16: no `multiple_of` that is a power of two leads to it, with or without an `ffn_dim_multiplier` of two decimals"
     );
 }
@@ -360,16 +362,16 @@ fn frequencies_of_each_layer_are_left_out_too() {
         let bytes = [1.0_f32, 0.01].iter().flat_map(|n| n.to_le_bytes()).collect();
         Tensor::new(Dtype::Float32, vec![2], vec![1], 0, Storage::owned(bytes)).expect("inside")
     };
-    let mut meta = tensors(&META, 1);
+    let mut meta = tensors(LayoutOwner::Meta, 1);
     for layer in 0..2 {
         meta.push((format!("layers.{layer}.attention.inner_attention.rope.freqs"), frequencies()));
     }
-    let there = translate(meta.clone().into(), &params(PARAMS), &HUGGING_FACE).expect("a llama");
+    let there = translate(meta.clone().into(), &params(PARAMS), LayoutOwner::HuggingFace).expect("a llama");
     let text = document(&there);
     let mut hf = there.tensors;
     for layer in 0..2 {
         hf.push(format!("model.layers.{layer}.self_attn.rotary_emb.inv_freq"), frequencies());
     }
-    let back = translate(hf, &config(&text), &META).expect("a llama");
+    let back = translate(hf, &config(&text), LayoutOwner::Meta).expect("a llama");
     assert_eq!(names(back.tensors.as_slice()), names(&meta));
 }

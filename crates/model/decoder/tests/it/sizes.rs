@@ -1,7 +1,7 @@
 //! The sizes of decoders with Meta's names, and their disagreements with documents and given numbers.
 
 use decoder::{
-    Assignment, DecoderOptions, Detected, HUGGING_FACE, META, ModelDocuments, Overrides, Problem, Weight,
+    Assignment, DecoderOptions, Detected, LayoutOwner, ModelDocuments, Overrides, Problem, Weight,
     build_decoder, detect,
 };
 use tensor::Tensor;
@@ -14,7 +14,7 @@ const PARAMS: &str =
 type List = [(String, Tensor)];
 
 fn meta(shards: u64) -> Vec<(String, Tensor)> {
-    let mut all = tensors(&META, shards);
+    let mut all = tensors(LayoutOwner::Meta, shards);
     all.push(zeros("rope.freqs", &[2]));
     all
 }
@@ -160,7 +160,7 @@ fn given_numbers_fill_in_what_params_json_omits() {
     let factor = |factor| Overrides { rope_factor: Some(factor), ..Overrides::default() };
     let outcome = |more: &str, given: Overrides| {
         let options = DecoderOptions { overrides: given, ..params(&format!("{{{whole}, {more}}}")) };
-        outcome(&tensors(&META, 1), &options).map(|(_, decoder)| decoder)
+        outcome(&tensors(LayoutOwner::Meta, 1), &options).map(|(_, decoder)| decoder)
     };
     let four = r#""n_heads": 4"#;
     let unscaled = r#""n_heads": 4, "use_scaled_rope": false"#;
@@ -207,7 +207,7 @@ fn errors_about_given_heads_do_not_blame_a_document() {
         assert_eq!(error.location().path, None, "{error}");
         error.to_string()
     };
-    let plain = tensors(&META, 1);
+    let plain = tensors(LayoutOwner::Meta, 1);
     assert_eq!(error(&plain, given(heads(5))), "n_heads is given as 5, expected a divisor of dim 16");
     assert_eq!(
         error(&plain, given(heads(16))),
@@ -222,10 +222,10 @@ fn errors_about_given_heads_do_not_blame_a_document() {
         error(&plain, DecoderOptions { overrides: heads(4), ..params(open) }),
         "n_heads is given as 4, expected a multiple of n_kv_heads 3"
     );
-    let hf = tensors(&HUGGING_FACE, 1);
+    let hf = tensors(LayoutOwner::HuggingFace, 1);
     assert_eq!(error(&hf, given(heads(5))), "n_heads is given as 5, expected a divisor of hidden_size 16");
     // Frequencies without elements reveal nothing about the heads.
-    let mut empty = tensors(&META, 1);
+    let mut empty = tensors(LayoutOwner::Meta, 1);
     empty.push(zeros("rope.freqs", &[0]));
     let options = given(Overrides { n_heads: None, ..heads(1) });
     assert_eq!(
@@ -237,7 +237,7 @@ fn errors_about_given_heads_do_not_blame_a_document() {
 #[test]
 fn missing_and_unused_tensors_are_errors() {
     let error = |tensors: &List| outcome(tensors, &params(PARAMS)).expect_err("wrong").to_string();
-    let mut all = tensors(&META, 1);
+    let mut all = tensors(LayoutOwner::Meta, 1);
     let last = all.pop().expect("it has some");
     assert_eq!(error(&all), "there is no tensor `layers.1.ffn_norm.weight`, which a model of 2 layers needs");
     all.extend([last, zeros("lora\x1b", &[1])]);
@@ -253,7 +253,7 @@ fn missing_and_unused_tensors_are_errors() {
 
 #[test]
 fn the_embeddings_replace_a_missing_output_matrix() {
-    let mut all = tensors(&META, 1);
+    let mut all = tensors(LayoutOwner::Meta, 1);
     all.retain(|(name, _)| name != "output.weight");
     let (assignment, _) = outcome(&all, &params(PARAMS)).expect("tied");
     let notes: Vec<String> = assignment.notes.iter().map(ToString::to_string).collect();

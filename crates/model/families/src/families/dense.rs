@@ -56,6 +56,15 @@ pub(crate) const HUNYUAN: Decoder =
     Decoder { head_norms: HeadNorms::Head("query_layernorm", "key_layernorm"), ..LLAMA };
 pub(crate) const ARCEE: Decoder =
     Decoder { mlp: Mlp::Plain("up_proj", "down_proj", Bias::Key("mlp_bias")), ..LLAMA };
+pub(crate) const APERTUS: Decoder = Decoder {
+    head_norms: QK,
+    mlp: Mlp::Xielu,
+    norms: &["attention_layernorm", "feedforward_layernorm"],
+    ..LLAMA
+};
+pub(crate) const HELIUM: Decoder = Decoder { out_bias: Bias::No, ..LLAMA };
+pub(crate) const MINISTRAL: Decoder =
+    Decoder { qkv_bias: Bias::No, out_bias: Bias::No, mlp: Mlp::Gated(Bias::No), ..LLAMA };
 pub(crate) const STABLELM: Decoder = Decoder {
     qkv_bias: Bias::Key("use_qkv_bias"),
     out_bias: Bias::No,

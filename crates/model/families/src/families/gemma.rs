@@ -162,9 +162,9 @@ pub(crate) fn llama4(c: &Config<'_>, s: &Scope<'_>) {
         None => u64::from(layer).saturating_add(1).is_multiple_of(step),
     });
     let f = s.each("layers", &sparse).at("feed_forward");
-    let count = Size(c.count("num_local_experts"));
-    f.stacked("experts.gate_up_proj", &[count, hidden, inner * 2]);
-    f.stacked("experts.down_proj", &[count, inner, hidden]);
+    let (count, e) = (Size(c.count("num_local_experts")), f.at("experts").columns_first());
+    e.stacked("gate_up_proj", &[count, hidden, inner * 2]);
+    e.stacked("down_proj", &[count, inner, hidden]);
     f.tensor("router.weight", &[count, hidden]);
     gated(&f.at("shared_expert"), hidden, inner, false);
     if dense.len() > 0 {

@@ -15,7 +15,7 @@ pub(crate) fn gpt2(c: &Config<'_>, s: &Scope<'_>) {
     let inner = c.number("n_inner").unwrap_or(hidden * 4);
     s.tensor("wte.weight", &[c.size("vocab_size"), hidden]);
     s.tensor("wpe.weight", &[c.size("n_positions"), hidden]);
-    let h = s.each("h", &c.layers());
+    let h = s.each("h", &c.layers()).columns_first();
     norms(&h, hidden, &["ln_1", "ln_2"]);
     let convolution = |name: &str, [input, out]: [Size; 2]| {
         h.tensor(&format!("{name}.weight"), &[input, out]);

@@ -24,10 +24,23 @@ pub(crate) fn model_types() -> impl Iterator<Item = &'static str> {
     FAMILIES.iter().flat_map(|(types, _)| types.iter().copied())
 }
 
+/// Returns the other names that a module or tensor has in any family: in memory for a released one, and the reverse.
+///
+/// ```
+/// let others: Vec<String> = families::other_names("model.layers.0.mlp.gate.weight").collect();
+/// assert!(others.contains(&"model.layers.0.block_sparse_moe.gate.weight".to_owned()));
+/// ```
+pub fn other_names(name: &str) -> impl Iterator<Item = String> {
+    FAMILIES.iter().filter_map(move |(_, family)| rule::other_name(family.rules, name))
+}
+
 const GPT: Family =
     Family { prefix: "transformer", embedding: "word_embeddings.weight", ..built(gpt::bloom, &[]) };
 const MAMBA: Family =
     Family { prefix: "backbone", embedding: "embeddings.weight", ..built(hybrid::mamba, &[]) };
+
+/// Heads that predict several tokens, for which transformers has no modules.
+const MTP: &[&str] = &["mtp."];
 
 #[rustfmt::skip]
 const FAMILIES: &[(&[&str], Family)] = &[
@@ -52,10 +65,13 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (&["seed_oss"], family(&dense::SEED_OSS, &[])),
     (&["hunyuan_v1_dense"], family(&dense::HUNYUAN, &[])),
     (&["arcee"], family(&dense::ARCEE, &[])),
-    (&["gpt2"], Family { embedding: "wte.weight", is_bare_too: true, body: Body::Built(gpt::gpt2), ..GPT }),
-    (&["gpt_neox"], Family { prefix: "gpt_neox", embedding: "embed_in.weight", ..built(gpt::gpt_neox, rule::GPT_NEOX) }),
-    (&["opt"], Family { embedding: "decoder.embed_tokens.weight", ..built(gpt::opt, &[]) }),
-    (&["bloom"], Family { is_bare_too: true, ..GPT }),
+    (&["apertus"], family(&dense::APERTUS, &[])),
+    (&["helium"], family(&dense::HELIUM, &[])),
+    (&["ministral"], family(&dense::MINISTRAL, &[])),
+    (&["gpt2"], Family { embedding: "wte.weight", bare: rule::BARE, unread: &[".attn.bias", ".attn.masked_bias"], body: Body::Built(gpt::gpt2), ..GPT }),
+    (&["gpt_neox"], Family { prefix: "gpt_neox", unread: &[".attention.bias", ".attention.masked_bias", ".attention.rotary_emb.inv_freq"], embedding: "embed_in.weight", ..built(gpt::gpt_neox, rule::GPT_NEOX) }),
+    (&["opt"], Family { embedding: "decoder.embed_tokens.weight", bare: rule::BARE_OPT, ..built(gpt::opt, &[]) }),
+    (&["bloom"], Family { bare: rule::BARE, ..GPT }),
     (&["falcon"], Family { body: Body::Built(gpt::falcon), ..GPT }),
     (&["mixtral"], family(&moe::MIXTRAL, rule::MIXTRAL)),
     (&["minimax_m2"], family(&moe::MINIMAX, rule::MIXTRAL)),
@@ -74,9 +90,9 @@ const FAMILIES: &[(&[&str], Family)] = &[
     (&["qwen3_vl_moe_text"], family(&moe::QWEN3_MOE, &[])),
     (&["llama4_text"], built(gemma::llama4, &[])),
     (&["lfm2_moe"], built(hybrid::lfm2_moe, rule::LFM2_MOE)),
-    (&["qwen3_next"], built(hybrid::qwen3_next, rule::QWEN_MOE)),
-    (&["qwen3_5_text"], built(hybrid::qwen3_5, &[])),
-    (&["qwen3_5_moe_text"], built(hybrid::qwen3_5_moe, rule::QWEN_MOE)),
+    (&["qwen3_next"], Family { unread: MTP, ..built(hybrid::qwen3_next, rule::QWEN_MOE) }),
+    (&["qwen3_5_text"], Family { unread: MTP, ..built(hybrid::qwen3_5, &[]) }),
+    (&["qwen3_5_moe_text"], Family { unread: MTP, ..built(hybrid::qwen3_5_moe, rule::QWEN_MOE) }),
     (&["granitemoehybrid"], built(hybrid::granite, rule::GRANITE)),
     (&["lfm2"], built(hybrid::lfm2, &[])),
     (&["mamba"], MAMBA),

@@ -1,7 +1,7 @@
 //! Archives that this project writes are recognised, whatever the order of the checkpoint, and changed ones are not.
 
 use byte_source::{Blob, MappedFile};
-use decoder::{DecoderOptions, HUGGING_FACE, LayerPart, META, ModelDocuments};
+use decoder::{DecoderOptions, LayerPart, LayoutOwner, ModelDocuments, Weight};
 use proptest::prelude::*;
 use tensor::Tensor;
 use torch_import::{Checkpoint, Container};
@@ -9,7 +9,7 @@ use torchscript::{
     Module, OnInvalidInput, Recognised, RecognisedModel, detect_module, recognise, weights_module,
 };
 
-use crate::fixtures::{tensors, zeros};
+use crate::fixtures::{name, tensors, zeros};
 
 /// What the archive at `path` is.
 fn recognised(path: &std::path::Path) -> Recognised {
@@ -58,10 +58,10 @@ fn params() -> DecoderOptions {
 }
 
 fn qwen2() -> (Vec<(String, Tensor)>, DecoderOptions) {
-    let mut all = tensors(&HUGGING_FACE, 1);
+    let mut all = tensors(LayoutOwner::HuggingFace, 1);
     for layer in 0..2 {
         for (part, size) in [(LayerPart::Wq, 16), (LayerPart::Wk, 8), (LayerPart::Wv, 8)] {
-            all.push(zeros(&HUGGING_FACE.bias(layer, part), &[size]));
+            all.push(zeros(&name(LayoutOwner::HuggingFace, Weight::Bias { layer, part }), &[size]));
         }
     }
     let text = r#"{"model_type": "qwen2", "num_attention_heads": 4, "use_sliding_window": true, "sliding_window": 7,
@@ -89,7 +89,7 @@ fn all_facts_about_a_decoder_come_back() {
     assert_eq!((decoder.norm_eps().to_bits(), &decoder.rope().scaling), (0.001_f64.to_bits(), &None));
     assert_eq!([0, 1].map(|layer| decoder.windows().window_of(layer)), [None, Some(7)]);
     assert!(decoder.biases().qkv && !decoder.biases().output && !decoder.biases().feed_forward);
-    assert!(decoder.layout().rotates_halves);
+    assert!(decoder.rotates_halves());
     let detected = decoder::detect(&tensors, &options).expect("the same tensors");
     let decoder::Detected::Model(detected) = detected else { panic!("weights") };
     let places = |assignment: &decoder::Assignment| {
@@ -104,7 +104,7 @@ fn all_facts_about_a_decoder_come_back() {
     let converted = detect_module(&tensors_of_meta().clone().into(), &params(), OnInvalidInput::Raise)
         .expect("documents and shapes agree");
     let model = self::decoder(written(&converted));
-    assert!(!model.decoder.layout().rotates_halves);
+    assert!(!model.decoder.rotates_halves());
     assert_eq!(
         model.decoder.rope().scaling,
         Some(decoder::RopeScaling::Llama3(decoder::Llama3::with_factor(8.0)))
@@ -114,7 +114,7 @@ fn all_facts_about_a_decoder_come_back() {
 
 /// With a tied output, tensors of the module's own names, and one that the model does not use.
 fn tensors_of_meta() -> Vec<(String, Tensor)> {
-    let mut all = tensors(&META, 1);
+    let mut all = tensors(LayoutOwner::Meta, 1);
     all.retain(|(name, _)| name != "output.weight");
     all.extend(["__tensors__", "window", "cat_dim", "rope.freqs"].map(|name| zeros(name, &[2])));
     all

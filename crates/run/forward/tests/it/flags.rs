@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use byte_source::Observer;
-use decoder::{HUGGING_FACE, META};
+use decoder::LayoutOwner;
 use forward::{ForwardModel, LogitPositions};
 use serde_json::{Value, json};
 use tensor::Dtype;
@@ -14,7 +14,7 @@ use super::{ON, largest_difference, logits, model, past, tokens};
 /// LLaMA.
 fn plain() -> Kind {
     Kind {
-        layout: &HUGGING_FACE,
+        layout: LayoutOwner::HuggingFace,
         rotated: 6,
         ropes: json!([{"theta": 10000.0, "scaling": null}]),
         rope_of_layer: Value::Null,
@@ -120,10 +120,10 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("scale of logits", block(json!({"scales": {"logits": 0.3}}))),
         ("cap of logits", block(json!({"scales": {"logits_soft_cap": 0.5}}))),
         ("part of a head", Kind { rotated: 4, has_biases: true, ..plain() }),
-        ("part of a head, neighbours", Kind { rotated: 4, layout: &META, ..plain() }),
+        ("part of a head, neighbours", Kind { rotated: 4, layout: LayoutOwner::Meta, ..plain() }),
         ("linear", rope(&json!({"Linear": {"factor": 2.0}}))),
         ("dynamic", rope(&dynamic)),
-        ("dynamic, neighbours", Kind { layout: &META, rotated: 4, ..rope(&dynamic) }),
+        ("dynamic, neighbours", Kind { layout: LayoutOwner::Meta, rotated: 4, ..rope(&dynamic) }),
         ("yarn", rope(&yarn)),
         ("longrope", rope(&long)),
         ("no positions in one layer", Kind { rope_of_layer: json!([0, null]), ..plain() }),

@@ -19,7 +19,7 @@ mod steps;
 use std::sync::Arc;
 
 use byte_source::{MappedFile, Observer, Region, Source};
-use decoder::{HUGGING_FACE, META};
+use decoder::LayoutOwner;
 use forward::{ForwardModel, ForwardOptions, KvCache, LogitPositions};
 use proptest::prelude::*;
 use reference::{Random, Shape, VOCAB};
@@ -44,7 +44,7 @@ fn past(cache: &KvCache) -> Vec<Tensor> {
 /// Kinds of models, one for each option that changes the arithmetic.
 fn shapes() -> Vec<Shape> {
     let plain = Shape {
-        layout: &HUGGING_FACE,
+        layout: LayoutOwner::HuggingFace,
         document: r#", "model_type": "llama""#,
         heads: 4,
         kv_heads: 2,
@@ -68,8 +68,8 @@ fn shapes() -> Vec<Shape> {
             ..plain.clone()
         },
         Shape { document: r#", "model_type": "mistral", "sliding_window": 5"#, ..plain.clone() },
-        Shape { layout: &META, document: "", ..plain.clone() },
-        Shape { layout: &META, document: scaled, head_dim: 64, ..plain },
+        Shape { layout: LayoutOwner::Meta, document: "", ..plain.clone() },
+        Shape { layout: LayoutOwner::Meta, document: scaled, head_dim: 64, ..plain },
     ]
 }
 

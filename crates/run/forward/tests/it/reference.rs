@@ -13,9 +13,8 @@ use std::sync::Arc;
 
 use byte_source::{MappedFile, Region, Source};
 use decoder::{
-    Activation, Alibi, AssignedWeight, Assignment, CheckpointLayout, Decoder, DecoderOptions, Detected,
-    FeedForwardKind, HeadNormScope, LayerPart, ModelDocuments, NormKind, NormPlace, RopeScaling, Router,
-    Weight,
+    Activation, Alibi, AssignedWeight, Assignment, Decoder, DecoderOptions, Detected, FeedForwardKind,
+    HeadNormScope, LayerPart, LayoutOwner, ModelDocuments, NormKind, NormPlace, RopeScaling, Router, Weight,
 };
 use serde_json::{Value, json};
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
@@ -38,7 +37,7 @@ const LAYERS: usize = 2;
 /// The shape of a kind of model.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
-    pub(crate) layout: &'static CheckpointLayout,
+    pub(crate) layout: LayoutOwner,
     /// `model_type` and more members of config.json, or members of params.json.
     pub(crate) document: &'static str,
     pub(crate) heads: usize,
@@ -51,7 +50,7 @@ pub(crate) struct Shape {
 /// The flags of a kind of model, as members of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
-    pub(crate) layout: &'static CheckpointLayout,
+    pub(crate) layout: LayoutOwner,
     pub(crate) rotated: u64,
     pub(crate) ropes: Value,
     pub(crate) rope_of_layer: Value,
@@ -92,7 +91,7 @@ impl Random {
     pub(crate) fn new(shape: &Shape, dtype: Dtype, seed: u64) -> Self {
         let Shape { layout, heads, kv_heads, head_dim, .. } = *shape;
         let mut all = Self::tensors_of(shape, dtype, seed);
-        let text = if layout.file == "params.json" {
+        let text = if layout == LayoutOwner::Meta {
             format!(
                 r#"{{"dim": {DIM}, "n_layers": {LAYERS}, "n_heads": {heads}, "n_kv_heads": {kv_heads}, "head_dim": {head_dim}, "norm_eps": 1e-5, "vocab_size": -1 {}}}"#,
                 shape.document
@@ -104,7 +103,7 @@ impl Random {
             )
         };
         let document = Some(text);
-        let documents = if layout.file == "params.json" {
+        let documents = if layout == LayoutOwner::Meta {
             ModelDocuments { params: document, ..ModelDocuments::default() }
         } else {
             ModelDocuments { config: document, ..ModelDocuments::default() }
@@ -133,8 +132,8 @@ impl Random {
             let tensor = Tensor::new(dtype, shape, stride, 0, Storage::owned(bytes));
             all.push((name, tensor.expect("the bytes suffice"), numbers));
         };
-        let weight = |path: &str| format!("{path}.weight");
-        add(weight(layout.embedding), &[VOCAB, DIM], 2.0, 0.0);
+        let name = |weight: Weight| layout.llama_names().name(weight).expect("a LLaMA has it");
+        add(name(Weight::Embedding), &[VOCAB, DIM], 2.0, 0.0);
         for layer in 0..LAYERS {
             for part in LayerPart::ALL {
                 let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
@@ -148,7 +147,7 @@ impl Random {
                 };
                 let is_norm = size.len() == 1;
                 let (scale, offset) = if is_norm { (0.2, 1.0) } else { (0.8, 0.0) };
-                add(layout.weight(layer as u64, part), &size, scale, offset);
+                add(name(Weight::Layer { layer: layer as u64, part }), &size, scale, offset);
                 if shape.has_biases
                     && !is_norm
                     && matches!(
@@ -156,16 +155,16 @@ impl Random {
                         LayerPart::Wq | LayerPart::Wk | LayerPart::Wv | LayerPart::W1 | LayerPart::W2
                     )
                 {
-                    add(layout.bias(layer as u64, part), &size[..1], 0.5, 0.0);
+                    add(name(Weight::Bias { layer: layer as u64, part }), &size[..1], 0.5, 0.0);
                 }
                 if shape.has_biases && matches!(part, LayerPart::W3 | LayerPart::Wo) {
-                    add(layout.bias(layer as u64, part), &size[..1], 0.5, 0.0);
+                    add(name(Weight::Bias { layer: layer as u64, part }), &size[..1], 0.5, 0.0);
                 }
             }
         }
-        add(weight(layout.norm), &[DIM], 0.2, 1.0);
+        add(name(Weight::Norm), &[DIM], 0.2, 1.0);
         if !shape.is_tied {
-            add(weight(layout.output), &[VOCAB, DIM], 1.0, 0.0);
+            add(name(Weight::Output), &[VOCAB, DIM], 1.0, 0.0);
         }
         all
     }
@@ -176,9 +175,10 @@ impl Random {
             let tensor = Tensor::new(dtype, vec![0], vec![1], 0, Storage::owned(Vec::new()));
             (name, tensor.expect("no elements"))
         };
-        let mut named: Vec<_> =
-            (0..LAYERS as u64).map(|layer| placeholder(kind.layout.weight(layer, LayerPart::Wq))).collect();
-        named.push(placeholder(format!("{}.weight", kind.layout.embedding)));
+        let signs = (0..LAYERS as u64).map(|layer| Weight::Layer { layer, part: LayerPart::Wq });
+        let signs = signs.chain([Weight::Embedding]);
+        let name = |weight| kind.layout.llama_names().name(weight).expect("a LLaMA has it");
+        let named: Vec<_> = signs.map(|sign| placeholder(name(sign))).collect();
         let decoder =
             Decoder::from_record(&kind.record().to_string(), &named.clone().into()).expect("it is a record");
 
@@ -423,7 +423,7 @@ impl Random {
             for pair in 0..rotated / 2 {
                 let (sin, cos) = (position as f64 * frequency(rope, pair, rotated, total)).sin_cos();
                 let (sin, cos) = (sin * magnitude, cos * magnitude);
-                let (a, b) = if self.decoder.layout().rotates_halves {
+                let (a, b) = if self.decoder.rotates_halves() {
                     (pair, pair + rotated / 2)
                 } else {
                     (2 * pair, 2 * pair + 1)

@@ -3,13 +3,13 @@
 #[path = "../../../../../model/decoder/tests/it/fixtures/mod.rs"]
 pub(super) mod fixtures;
 
-use decoder::{DecoderOptions, HUGGING_FACE, LayerPart, META, ModelDocuments};
+use decoder::{DecoderOptions, LayerPart, LayoutOwner, ModelDocuments, Weight};
 use tensor::Tensor;
 
 use crate::{
     Module, ModuleCode, ModulePort, OnInvalidInput, decoder_module, detect_module, positional_decoder_module,
 };
-use fixtures::{tensors, zeros};
+use fixtures::{name, tensors, zeros};
 
 fn params() -> DecoderOptions {
     let text =
@@ -24,7 +24,7 @@ fn config(text: &str) -> DecoderOptions {
 }
 
 fn meta_tensors() -> Vec<(String, Tensor)> {
-    let mut all = tensors(&META, 1);
+    let mut all = tensors(LayoutOwner::Meta, 1);
     all.push(zeros("rope.freqs", &[2]));
     all
 }
@@ -66,7 +66,7 @@ fn metas_names_make_a_module_from_tokens_to_logits() {
 
 #[test]
 fn hugging_faces_names_rotate_halves() {
-    let all = tensors(&HUGGING_FACE, 1);
+    let all = tensors(LayoutOwner::HuggingFace, 1);
     let options = config(r#"{"model_type": "llama", "num_attention_heads": 4}"#);
     let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return)
         .expect("config and shapes agree");
@@ -118,10 +118,10 @@ fn wrong_inputs_are_returned_or_raised() {
 
 #[test]
 fn biases_are_added_to_the_products() {
-    let mut all = tensors(&HUGGING_FACE, 1);
+    let mut all = tensors(LayoutOwner::HuggingFace, 1);
     for layer in 0..2 {
         for (part, size) in [(LayerPart::Wq, 16), (LayerPart::Wk, 8), (LayerPart::Wv, 8)] {
-            all.push(zeros(&HUGGING_FACE.bias(layer, part), &[size]));
+            all.push(zeros(&name(LayoutOwner::HuggingFace, Weight::Bias { layer, part }), &[size]));
         }
     }
     let options = config(r#"{"model_type": "qwen2", "num_attention_heads": 4}"#);
@@ -135,7 +135,7 @@ fn biases_are_added_to_the_products() {
 
 #[test]
 fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
-    let mut all = tensors(&META, 1);
+    let mut all = tensors(LayoutOwner::Meta, 1);
     all.retain(|(name, _)| name != "output.weight");
     all.push(zeros("lora", &[1]));
     let kept = detect_module(
@@ -150,9 +150,12 @@ fn unused_tensors_are_kept_and_tied_ones_are_stored_once() {
 
 #[test]
 fn weights_without_documents_have_a_reason_and_a_note() {
-    let converted =
-        detect_module(&tensors(&META, 1).clone().into(), &DecoderOptions::default(), OnInvalidInput::Return)
-            .expect("weights");
+    let converted = detect_module(
+        &tensors(LayoutOwner::Meta, 1).clone().into(),
+        &DecoderOptions::default(),
+        OnInvalidInput::Return,
+    )
+    .expect("weights");
     let ModuleCode::Weights { why } = converted.code else { panic!("a model") };
     assert_eq!(why, Some(decoder::NoModelReason::NoDocuments));
     assert_eq!(converted.notes, [crate::ModuleNote::Decoder(decoder::DecoderNote::LlamaNames)]);
@@ -179,7 +182,7 @@ fn dynamic_frequencies_grow_with_a_power_of_the_base() {
         r#"{"model_type": "llama", "num_attention_heads": 2, "max_position_embeddings": 8,
             "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}"#,
     );
-    let all = tensors(&HUGGING_FACE, 1);
+    let all = tensors(LayoutOwner::HuggingFace, 1);
     let converted =
         detect_module(&all.into(), &options, OnInvalidInput::Return).expect("config and shapes agree");
     let ModuleCode::Decoder(_) = &converted.code else { panic!("weights") };

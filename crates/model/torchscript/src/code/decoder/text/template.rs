@@ -47,8 +47,7 @@ impl<'t> TemplateLine<'t> {
 
 /// Returns the template lines of this variant, with all markers but `{_}` and `{ns}` expanded.
 pub(super) fn expand(templates: Templates, variant: TextVariant<'_>) -> String {
-    let (split, dim) =
-        if variant.decoder.layout().rotates_halves { ("2, -1", "-2") } else { ("-1, 2", "-1") };
+    let (split, dim) = if variant.decoder.rotates_halves() { ("2, -1", "-2") } else { ("-1, 2", "-1") };
     let mut out = String::new();
     let needed = templates.iter().filter(|(condition, _)| condition.is_none_or(|holds| holds(variant)));
     for line in needed.flat_map(|(_, template)| template.lines()).map(TemplateLine::parse) {

@@ -1,7 +1,7 @@
 //! Tests of the text: each template line is in the text if its flags hold, and a change of the text does not go unnoticed.
 
 use byte_source::{Blob, OwnedBlob, Sha256, hex};
-use decoder::{AssignedWeight, Assignment, CheckpointLayout, Decoder, HUGGING_FACE, META};
+use decoder::{AssignedWeight, Assignment, Decoder, LayoutOwner};
 use tensor::{Dtype, Storage, Tensor};
 
 use super::super::calling_convention::CallingConvention;
@@ -17,7 +17,7 @@ use crate::OnInvalidInput;
 struct Case {
     name: &'static str,
     changes: &'static [(&'static str, &'static str)],
-    layout: &'static CheckpointLayout,
+    layout: LayoutOwner,
     dtype: Dtype,
     /// Part of the decoder's text that a plain LLaMA does not have.
     line: &'static str,
@@ -27,7 +27,7 @@ struct Case {
 const RECORD: &str = r#"{"code_version":5,"architecture":"llama","dim":16,"n_layers":2,"n_heads":4,"n_kv_heads":2,"head_dim":4,"rotated":4,"hidden":48,"vocab":32,"norm_eps":1e-6,"ropes":[{"theta":10000.0,"scaling":null}],"rope_of_layer":null,"windows":{"size":null,"layers":"All"},"biases":{"qkv":false,"output":false,"feed_forward":false},"block":{"norm":"Rms","norms":"Before","head_norm":null,"scores":{"scale":null,"soft_cap":null,"sinks":false},"activation":"Silu","parallel":false,"scales":{"embedding":1.0,"residual":1.0,"logits":1.0,"logits_soft_cap":null},"experts":null}}"#;
 
 const PLAIN: Case =
-    Case { name: "plain", changes: &[], layout: &HUGGING_FACE, dtype: Dtype::BFloat16, line: "" };
+    Case { name: "plain", changes: &[], layout: LayoutOwner::HuggingFace, dtype: Dtype::BFloat16, line: "" };
 
 const fn case(
     name: &'static str,
@@ -73,7 +73,7 @@ const NO_WINDOW: &str = r#"{"size":null,"layers":"All"}"#;
 /// Test decoders that together use each flag, and each line of the templates, at least once.
 const CASES: &[Case] = &[
     PLAIN,
-    Case { name: "of Meta", layout: &META, line: "torch.select(y, -1, 0)", ..PLAIN },
+    Case { name: "of Meta", layout: LayoutOwner::Meta, line: "torch.select(y, -1, 0)", ..PLAIN },
     Case { name: "half", dtype: Dtype::Float16, line: "weights = (self.__tensors__{_}).narrow", ..PLAIN },
     Case {
         name: "half with experts and sinks",
