@@ -34,8 +34,8 @@ def table():
 
     keys = {key for file in CRATE.rglob("*.rs") for key in TEXT.findall(file.read_text())}
     keys |= {f"{part}_{key}" for part in ("encoder", "decoder") for key in ("layers", "ffn_dim")}
-    sources = ("families/mod.rs", "multimodal.rs", "parts/towers.rs", "config.rs")
-    types = {name for file in sources for name in TEXT.findall((CRATE / file).read_text())}
+    sources = [*CRATE.glob("families/*.rs"), *(CRATE / file for file in ("multimodal.rs", "parts/towers.rs", "config.rs"))]
+    types = {name for file in sources for name in TEXT.findall(file.read_text())}
     waiting = sorted(name for name in types if name in CONFIG_MAPPING)
     classes = {}
     while waiting:

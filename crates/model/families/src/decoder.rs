@@ -43,6 +43,10 @@ pub(crate) enum HeadNorms {
     Biased(&'static str),
 }
 
+impl HeadNorms {
+    pub(crate) const QK: Self = Self::Head("q_norm", "k_norm");
+}
+
 /// Names of the projections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Projections {
@@ -118,6 +122,8 @@ pub(crate) struct Decoder {
 }
 
 pub(crate) const NORMS: &[&str] = &["input_layernorm", "post_attention_layernorm"];
+/// Norms of layers that have them after their parts.
+pub(crate) const NORMS_AFTER: &[&str] = &["post_attention_layernorm", "post_feedforward_layernorm"];
 
 pub(crate) const LLAMA: Decoder = Decoder {
     projections: Projections::Four("o_proj"),
@@ -131,6 +137,21 @@ pub(crate) const LLAMA: Decoder = Decoder {
     norm_bias: Bias::No,
     last_norm: Some("norm"),
 };
+
+/// Experts in all layers.
+pub(crate) const EXPERTS: ExpertLayer = ExpertLayer {
+    at: "mlp",
+    count: "num_experts",
+    inner: "moe_intermediate_size",
+    router: "gate.weight",
+    per_expert: &[],
+    shared: Shared::None,
+    sparse: |_, _| true,
+    is_transposed: false,
+};
+/// The same with the keys of Mixtral's configuration.
+pub(crate) const LOCAL_EXPERTS: ExpertLayer =
+    ExpertLayer { count: "num_local_experts", inner: "intermediate_size", ..EXPERTS };
 
 impl Decoder {
     /// Adds the tensors of the decoder.

@@ -54,3 +54,6 @@ pub(crate) const fn built(build: fn(&Config<'_>, &Scope<'_>), rules: &'static [R
         rules,
     }
 }
+
+/// Model types with the same tensors, and their family.
+pub(crate) type Row = (&'static [&'static str], Family);

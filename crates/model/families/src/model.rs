@@ -231,7 +231,7 @@ pub(crate) fn forms(built: Built) -> Vec<Vec<TensorPattern>> {
 fn layouts(built: Built, mtp: &[TensorPattern], quantization: Option<&Quantization>) -> Vec<Layout> {
     let forms = forms(built);
     // The heads that predict several tokens keep the form that they have in any layout of the rest.
-    let numbered = rule::QWEN_MOE.iter().fold(mtp.to_vec(), |entries, rule| rule.apply(entries, ""));
+    let numbered = rule::NUMBERED.iter().fold(mtp.to_vec(), |entries, rule| rule.apply(entries, ""));
     let is_stacked = numbered.len() != mtp.len();
     let with = |(number, plain): (usize, &Vec<TensorPattern>), mtp: &[TensorPattern]| {
         let mut entries: Vec<TensorPattern> = plain.iter().chain(mtp).cloned().collect();

@@ -286,7 +286,7 @@ pub(crate) fn build(c: &Config<'_>, head: Head) -> Option<Built> {
     let root = |rules: &'static [Rule]| -> Vec<Scoped> { vec![(String::new(), rules)] };
     let in_text = |rules: &'static [Rule]| -> Vec<Scoped> { vec![(text_path.clone(), rules)] };
     let experts = match text.model_type.as_str() {
-        "qwen3_5_moe_text" => vec![in_text(rule::QWEN_MOE), Vec::new()],
+        "qwen3_5_moe_text" => vec![in_text(rule::NUMBERED), Vec::new()],
         "qwen3_vl_moe_text" => vec![Vec::new(), in_text(rule::TRANSPOSED)],
         _ => vec![in_text(family.rules)],
     };

@@ -114,6 +114,7 @@ impl DecoderNames {
         let layers = format!("{body}{}.", LISTS.into_iter().find(is_list)?);
         let mut candidates = outer(&body, family.embedding, head);
         candidates.extend(of_layers(&format!("{layers}{HOLE}.")));
+        let signature = signature(entries, &format!("{layers}{HOLE}."), count);
         let own = entries.len();
         let position = |name: &str| entries.iter().position(|entry| entry.name == name);
         let mut roles: Vec<_> =
@@ -128,15 +129,6 @@ impl DecoderNames {
             roles.push((role, entries.len(), fused_parts));
             entries.push(synthetic(name));
         }
-        let in_all = |wanted: &LayerPart| {
-            let is_it = |(role, entry, _): &(Role, usize, _)| {
-                let layers = entries.get(*entry).and_then(|entry| entry.at.first());
-                *role == Role::Layer(*wanted) && layers.is_some_and(|layers| layers.len() == count)
-            };
-            roles.iter().any(is_it)
-        };
-        let signature = [LayerPart::Wq, LayerPart::Wqkv].into_iter().find(in_all);
-        let signature = signature.unwrap_or(LayerPart::AttentionNorm);
         let forms = forms(built);
         let memory = forms.get(1)?;
         let mut all: Vec<Self> = Vec::new();
@@ -172,6 +164,19 @@ impl DecoderNames {
     pub fn places(&self, role: Role) -> impl Iterator<Item = &TensorPlace> {
         self.places.iter().filter(move |(known, _)| *known == role).map(|(_, place)| place)
     }
+}
+
+/// Returns the part that identifies a layer of `count`, of those whose names start with `layer`.
+fn signature(entries: &[TensorPattern], layer: &str, count: usize) -> LayerPart {
+    let is_in_all = |part: &LayerPart| {
+        let mut candidates = of_layers(layer).into_iter().filter(|it| it.role == Role::Layer(*part));
+        candidates.any(|it| {
+            let entry = entries.iter().find(|entry| entry.name == it.name);
+            entry.and_then(|entry| entry.at.first()).is_some_and(|layers| layers.len() == count)
+        })
+    };
+    let found = [LayerPart::Wq, LayerPart::Wqkv].into_iter().find(is_in_all);
+    found.unwrap_or(LayerPart::AttentionNorm)
 }
 
 fn outer(body: &str, embedding: &str, head: &str) -> Vec<Candidate> {

@@ -27,49 +27,31 @@ pub(crate) struct Rule {
     pub(crate) operation: Operation,
 }
 
-const fn rename(modules: &'static str, released: &'static [&'static str]) -> Rule {
+pub(crate) const fn rename(modules: &'static str, released: &'static [&'static str]) -> Rule {
     Rule { modules, released, operation: Operation::Rename }
 }
 
-const fn unstack(modules: &'static str, released: &'static [&'static str]) -> Rule {
+pub(crate) const fn unstack(modules: &'static str, released: &'static [&'static str]) -> Rule {
     Rule { modules, released, operation: Operation::Unstack }
 }
 
-const GATES: Rule =
+pub(crate) const GATES: Rule =
     unstack("experts.gate_up_proj", &["experts.{}.gate_proj.weight", "experts.{}.up_proj.weight"]);
-const DOWN: Rule = unstack("experts.down_proj", &["experts.{}.down_proj.weight"]);
-const W1_W3: Rule = unstack("experts.gate_up_proj", &["experts.{}.w1.weight", "experts.{}.w3.weight"]);
-const W2: Rule = unstack("experts.down_proj", &["experts.{}.w2.weight"]);
-const SPARSE: Rule = rename("mlp.", &["block_sparse_moe."]);
+pub(crate) const DOWN: Rule = unstack("experts.down_proj", &["experts.{}.down_proj.weight"]);
+pub(crate) const W1_W3: Rule =
+    unstack("experts.gate_up_proj", &["experts.{}.w1.weight", "experts.{}.w3.weight"]);
+pub(crate) const W2: Rule = unstack("experts.down_proj", &["experts.{}.w2.weight"]);
+pub(crate) const SPARSE: Rule = rename("mlp.", &["block_sparse_moe."]);
 
-pub(crate) const QWEN_MOE: &[Rule] = &[GATES, DOWN];
-pub(crate) const MIXTRAL: &[Rule] = &[W1_W3, W2, SPARSE];
-pub(crate) const PHIMOE: &[Rule] = &[W1_W3, W2, rename("mlp.router.", &["mlp.gate."]), SPARSE];
-pub(crate) const LFM2_MOE: &[Rule] = &[W1_W3, W2];
-pub(crate) const GRANITE: &[Rule] = &[
-    rename("block_sparse_moe.experts.gate_up_proj", &["block_sparse_moe.input_linear.weight"]),
-    rename("block_sparse_moe.experts.down_proj", &["block_sparse_moe.output_linear.weight"]),
-    rename("block_sparse_moe.router.weight", &["block_sparse_moe.router.layer.weight"]),
-];
-pub(crate) const ERNIE_MOE: &[Rule] = &[GATES, DOWN, rename("mlp.gate.moe_statics.", &["mlp.moe_statics."])];
-pub(crate) const NEMOTRON_H: &[Rule] =
-    &[unstack("experts.up_proj", &["experts.{}.up_proj.weight"]), DOWN, rename("^model.", &["backbone."])];
-pub(crate) const GPT_NEOX: &[Rule] = &[rename("^lm_head.", &["embed_out."])];
-pub(crate) const VIT: &[Rule] = &[
-    rename("attention.q_proj.", &["attention.attention.query."]),
-    rename("attention.k_proj.", &["attention.attention.key."]),
-    rename("attention.v_proj.", &["attention.attention.value."]),
-    rename("attention.o_proj.", &["attention.output.dense."]),
-    rename("mlp.fc1.", &["intermediate.dense."]),
-    rename("mlp.fc2.", &["output.dense."]),
-    rename("layers.", &["encoder.layer."]),
-];
+/// Released experts are tensors of their own.
+pub(crate) const NUMBERED: &[Rule] = &[GATES, DOWN];
+pub(crate) const NUMBERED_SPARSE: &[Rule] = &[W1_W3, W2, SPARSE];
+pub(crate) const NUMBERED_W: &[Rule] = &[W1_W3, W2];
 
 /// Names that a text model has if it was saved from a multimodal one.
 pub(crate) const IN_MULTIMODAL: &[Rule] = &[rename("^model.", &["model.language_model."])];
 /// Names of the body alone, which the first files had.
-pub(crate) const BARE: &[Rule] = &[rename("^transformer.", &[""])];
-pub(crate) const BARE_OPT: &[Rule] = &[rename("^model.", &[""])];
+pub(crate) const BARE_TRANSFORMER: &[Rule] = &[rename("^transformer.", &[""])];
 
 /// Published files of some models have the experts [in, out], which loading exchanges.
 pub(crate) const TRANSPOSED: &[Rule] = &[

@@ -244,3 +244,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_table_of_families_has_the_names_of_each_architecture() {
+    for name in decoder::architectures() {
+        assert!(!decoder::TensorNames::hugging_face(name).is_empty(), "{name}");
+    }
+}

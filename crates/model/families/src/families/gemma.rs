@@ -1,14 +1,33 @@
-//! Gemma 3n and Gemma 4: layers that share keys and values, and inputs for each layer.
+//! Gemma 1 to 4. Gemma 3n and 4 have layers that share keys and values, and inputs for each layer.
 
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::decoder::{Decoder, LLAMA};
-use crate::families::dense::GEMMA2;
+use crate::decoder::{Decoder, HeadNorms, LLAMA};
+use crate::family::{Row, built, family};
 use crate::indices::Indices;
 use crate::parts::{Dims, gated};
 use crate::size::Size;
 use crate::tree::Scope;
+
+pub(super) const ROWS: &[Row] = &[
+    (&["gemma"], family(&LLAMA, &[])),
+    (&["gemma2"], family(&GEMMA2, &[])),
+    (&["gemma3_text"], family(&GEMMA3, &[])),
+    (&["gemma3n_text"], built(gemma3n, &[])),
+    (&["gemma4_text"], built(gemma4, &[])),
+];
+
+const NORMS: &[&str] = &[
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+];
+
+const GEMMA2: Decoder = Decoder { norms: NORMS, ..LLAMA };
+
+const GEMMA3: Decoder = Decoder { head_norms: HeadNorms::QK, ..GEMMA2 };
 
 /// First layer whose keys and values come from another one.
 fn first_shared(c: &Config<'_>) -> u32 {
@@ -57,7 +76,7 @@ fn frame(decoder: &Decoder, c: &Config<'_>, s: &Scope<'_>) {
     s.module("norm", &[c.size("hidden_size")], false);
 }
 
-pub(crate) fn gemma3n(c: &Config<'_>, s: &Scope<'_>) {
+fn gemma3n(c: &Config<'_>, s: &Scope<'_>) {
     frame(&GEMMA2, c, s);
     let Dims { hidden, kv, head, .. } = Dims::of(c);
     let first = first_shared(c);
@@ -100,7 +119,7 @@ fn of_layer(c: &Config<'_>, layer: u32, key: &str) -> Option<Size> {
     layer.get(key).and_then(Value::as_u64).map(Size)
 }
 
-pub(crate) fn gemma4(c: &Config<'_>, s: &Scope<'_>) {
+fn gemma4(c: &Config<'_>, s: &Scope<'_>) {
     frame(&GEMMA2, c, s);
     let Dims { hidden, kv, head, .. } = Dims::of(c);
     let (first, count) = (first_shared(c), c.layers().len());
@@ -147,28 +166,4 @@ pub(crate) fn gemma4(c: &Config<'_>, s: &Scope<'_>) {
             l.module(norm, &[hidden], false);
         }
     }
-}
-
-pub(crate) fn llama4(c: &Config<'_>, s: &Scope<'_>) {
-    s.tensor("embed_tokens.weight", &[c.size("vocab_size"), c.size("hidden_size")]);
-    let l = s.each("layers", &c.layers());
-    LLAMA.attention(c, &l.at("self_attn"));
-    LLAMA.norms(c, &l);
-    let (hidden, inner) = (c.size("hidden_size"), c.size("intermediate_size"));
-    let step = c.number("interleave_moe_layer_step").map_or(1, |step| step.0);
-    let listed = c.numbers("moe_layers");
-    let (sparse, dense) = c.layers().partition(|layer| match &listed {
-        Some(layers) => layers.contains(&u64::from(layer)),
-        None => u64::from(layer).saturating_add(1).is_multiple_of(step),
-    });
-    let f = s.each("layers", &sparse).at("feed_forward");
-    let (count, e) = (Size(c.count("num_local_experts")), f.at("experts").columns_first());
-    e.stacked("gate_up_proj", &[count, hidden, inner * 2]);
-    e.stacked("down_proj", &[count, inner, hidden]);
-    f.tensor("router.weight", &[count, hidden]);
-    gated(&f.at("shared_expert"), hidden, inner, false);
-    if dense.len() > 0 {
-        gated(&s.each("layers", &dense).at("feed_forward"), hidden, c.size("intermediate_size_mlp"), false);
-    }
-    s.module("norm", &[hidden], false);
 }

@@ -1,8 +1,11 @@
 //! Parts that several families share.
 
+pub(crate) mod fairseq;
+pub(crate) mod mamba2;
 pub(crate) mod towers;
 
 use crate::config::Config;
+use crate::indices::Indices;
 use crate::size::Size;
 use crate::tree::Scope;
 
@@ -50,4 +53,33 @@ pub(crate) fn low_rank_attention(c: &Config<'_>, a: &Scope<'_>) {
     a.module("kv_a_layernorm", &[kv_rank], false);
     a.linear("kv_b_proj", [heads * (nope + value), kv_rank], false);
     a.linear("o_proj", [hidden, heads * value], bias);
+}
+
+/// Adds norms of this width, with biases.
+pub(crate) fn norms(l: &Scope<'_>, hidden: Size, names: &[&str]) {
+    for norm in names {
+        l.module(norm, &[hidden], true);
+    }
+}
+
+/// Adds linear layers of this shape, with biases.
+pub(crate) fn linears(l: &Scope<'_>, names: &[&str], shape: [Size; 2]) {
+    for name in names {
+        l.linear(name, shape, true);
+    }
+}
+
+/// Returns the layers of attention, and the others. Older files name the kinds otherwise.
+pub(crate) fn attention_layers(
+    c: &Config<'_>,
+    key: &str,
+    default: impl Fn(u32) -> bool,
+) -> (Indices, Indices) {
+    let types = c.texts(key);
+    c.layers().partition(|layer| match &types {
+        Some(types) => types
+            .get(layer as usize)
+            .is_some_and(|kind| matches!(*kind, "full_attention" | "attention" | "sliding_attention")),
+        None => default(layer),
+    })
 }

@@ -1,0 +1,9 @@
+//! Command R.
+
+use crate::decoder::{Decoder, HeadNorms, LLAMA};
+use crate::family::{Row, family};
+
+pub(super) const ROWS: &[Row] = &[(&["cohere", "cohere2"], family(&COHERE, &[]))];
+
+const COHERE: Decoder =
+    Decoder { head_norms: HeadNorms::Each("use_qk_norm"), norms: &["input_layernorm"], ..LLAMA };

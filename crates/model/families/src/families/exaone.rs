@@ -1,0 +1,8 @@
+//! EXAONE 4.
+
+use crate::decoder::{Decoder, HeadNorms, LLAMA, NORMS_AFTER};
+use crate::family::{Row, family};
+
+pub(super) const ROWS: &[Row] = &[(&["exaone4"], family(&EXAONE4, &[]))];
+
+const EXAONE4: Decoder = Decoder { head_norms: HeadNorms::QK, norms: NORMS_AFTER, ..LLAMA };
