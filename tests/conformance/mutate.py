@@ -413,7 +413,9 @@ def yaml_file(chosen):
         f"x: {target}\nmodel:\n  {key}: {value}\n", f"x: {target}\nmodel: {{{key.strip()}: {target}}}\n" if not key.startswith("?") else f"x: {target}\nm:\n  {key}: {value}\n",
         f"x: {target}\nbase: &b\n  {key}: {value}\nmodel:\n  <<: *b\n", f"%YAML 1.1\n---\nx: {target}\nm:\n - {key}: {value}\n",
         "m: !!python/object/apply:os.system ['echo']\n", "m: !!python/name:os.system\n", "%TAG ! tag:yaml.org,2002:python/\n---\nm: !object/apply:os.system ['echo']\n",
-        f"x: {target}\n---\nm:\n  {key}: {value}\n", f"x: {target}\nm: [1, {{'_target_': {target}}}]\n"])
+        f"x: {target}\n---\nm:\n  {key}: {value}\n", f"x: {target}\nm: [1, {{'_target_': {target}}}]\n",
+        *(f'x: {name}\na: "_tar"\nb: "get_: {target}"\nm: "${{{chosen.choice(["", " "])}{resolver}:{text}}}"\n' for name in ("create", "decode") for resolver in (f"oc.{name}", "oc.${x}")
+          for text in (f"'{{_target_: {target}}}'", "'{'${a}${b}'}'"))])
     file = File(body.encode(chosen.choice(["utf-8", "utf-8", "utf-8", "utf-16"])), ".yaml")
     file.steps = [body]
     return file
@@ -447,10 +449,30 @@ def names_code(path):
         return False
 
 
+def resolved_targets(path):
+    """Whether OmegaConf, if it is installed, finds something that is called once it has resolved all interpolations."""
+    try:
+        from omegaconf import OmegaConf
+    except ImportError:
+        return False
+    try:
+        work = [OmegaConf.to_container(OmegaConf.load(path), resolve=True)]
+    except Exception:  # OmegaConf, its parser and PyYAML have many
+        return False
+    while work:
+        node = work.pop()
+        if isinstance(node, dict) and "_target_" in node:
+            return True
+        work += node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+    return False
+
+
 def has_targets(path):
     """Whether OmegaConf, or PyYAML with its full loader, finds something that is called."""
     import yaml
 
+    if resolved_targets(path):
+        return True
     try:
         documents = list(yaml.compose_all(path.read_bytes()))
     except (yaml.YAMLError, UnicodeError):

@@ -53,6 +53,18 @@ LOADERS = {
     "guards": "import json, sys\nfrom torch.export._unlift import _convert_guards_code_to_fn as f\n"
               "f(json.load(open(sys.argv[1]))['guards_code'], []).forward()",
     "spec": "import json, sys, torch.utils._pytree as p; p.treespec_loads(json.load(open(sys.argv[1]))['in_spec'])",
+    "hub": "import pathlib, sys, torch; torch.hub.load(str(pathlib.Path(sys.argv[1]).parent), 'model', source='local')",
+    "triton": "import runpy, sys; runpy.run_path(sys.argv[1])",
+    "index": "import json, os, sys, torch\nfor it in json.load(open(sys.argv[1]))['weight_map'].values(): torch.load(os.path.join(os.path.dirname(sys.argv[1]), it), weights_only=False)",
+    # What ultralytics does with the description of a data set.
+    "download": "import subprocess, sys, yaml; it = yaml.safe_load(open(sys.argv[1]))['download']\n"
+                "subprocess.run(it.split(), check=True) if it.startswith('bash ') else exec(it)",
+    "pipe": "import json, subprocess, sys; subprocess.run(json.load(open(sys.argv[1]))['urls'][0][5:], shell=True)",
+    "function": CALLS + "it = json.load(open(sys.argv[1])); instantiate({'_target_': it['type']})",
+    "reduce": "import importlib, json, sys; it = json.load(open(sys.argv[1]))['py/reduce']; m, n = it[0]['py/type'].rsplit('.', 1)\n"
+              "getattr(importlib.import_module(m), n)(*it[1]['py/tuple'])",
+    "component": "import importlib, json, sys; sys.path.insert(0, '.'); [importlib.import_module(it[0]) for it in json.load(open(sys.argv[1])).values() if isinstance(it, list)]\n"
+                 "import os; os.mkdir('ran') if 'antigravity' in sys.modules else None",
     "jinja": "import sys, jinja2; jinja2.Template(open(sys.argv[1]).read()).render()",
 }
 CODE = {"modeling.py": b"import os; os.mkdir('ran')\n"}
@@ -91,6 +103,16 @@ ATTACKS = {
     "expression": ("sympy", "model.json", json.dumps({"as_expr": {"expr_str": MKDIR}}).encode(), {}),
     "hidden expression": ("sympy", "model.json", json.dumps({"as_expr": {"expr_str": f"Integer(1) + ({MKDIR} or 1)"}}).encode(), {}),
     "guard": ("guards", "model.json", json.dumps({"guards_code": [f"{MKDIR} or True"]}).encode(), {}),
+    "grouped call": ("monai", "a.json", f'{{"imports": ["$({MKDIR})"]}}'.encode(), {}),
+    "hubconf": ("hub", "hubconf.py", CODE["modeling.py"] + b"def model(): pass\n", {}),
+    "python backend": ("triton", "1/model.py", CODE["modeling.py"], {"config.pbtxt": b'backend: "python"'}),
+    "shard elsewhere": ("index", "a/pytorch_model.bin.index.json", b'{"weight_map": {"a": "../b/c.dat"}}', {"b/c.dat": PICKLE}),
+    "download": ("download", "data.yaml", f"train: a\ndownload: |\n  {MKDIR}\n".encode(), {}),
+    "download command": ("download", "data.yaml", b"download: bash -c mkdir$IFS'ran'\n", {}),
+    "pipe": ("pipe", "a.json", b'{"urls": ["pipe:mkdir ran"]}', {}),
+    "function under type": ("function", "a.json", b'{"type": "os.mkdir"}', {}),
+    "py/reduce": ("reduce", "a.json", b'{"py/reduce": [{"py/type": "os.mkdir"}, {"py/tuple": ["ran"]}]}', {}),
+    "component": ("component", "model_index.json", b'{"_class_name": "P", "unet": ["antigravity", "fly"]}', {}),
     "template": ("jinja", "chat_template.jinja", HIDDEN.encode(), {}),
     "hidden template": ("jinja", "chat_template.jinja", ("{# {{ ' #}" + HIDDEN).encode(), {}),
     "raw template": ("jinja", "chat_template.jinja", ("{% raw -%}{{ ' {%- endraw %}" + HIDDEN).encode(), {}),

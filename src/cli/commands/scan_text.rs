@@ -39,9 +39,11 @@ pub(super) fn print_file_scan(args: &Scan, file: &FileScan, out: &mut dyn Write)
         ScanOutcome::NamesCode { classes } => {
             let places: Vec<String> = places(classes);
             let named = escape_hidden(list_of_names(&places));
+            let is_code = file.file.extension().is_some_and(|extension| extension == "py");
+            let verb = if is_code { "is" } else { "names" };
             writeln!(
                 out,
-                "{BOLD}{path}{BOLD:#}: {style}{verdict}{style:#}  names Python code, which is not scanned: {named}"
+                "{BOLD}{path}{BOLD:#}: {style}{verdict}{style:#}  {verb} Python code, which is not scanned: {named}"
             )?;
             let rows = classes.iter().map(|it| format!("{}: {} of {}", it.key, it.class, it.place()));
             print_rows(args, "code", rows.collect(), 0, out)?;

@@ -8,6 +8,10 @@ use pickle_vm::{ErrorKind, Opcode, Reader};
 use zip_format::{CompressionMethod, Entry, Survey};
 
 use super::documents::DocumentKind;
+use super::record_names::{
+    Numbers, archive_root, find_other_case, is_apple_double, is_compiled, is_named, is_native_library,
+    is_package, is_pickle,
+};
 use super::scan_format::{NPY_MAGIC, names_extra_state};
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
@@ -18,33 +22,6 @@ use crate::scan::budget::ScanBudget;
 use crate::script_modules::ScriptModules;
 use crate::script_modules::{has_extension, is_code, is_python};
 
-/// Records that PyTorch itself unpickles, by the suffixes of their names.
-const PICKLES: [&str; 7] = [
-    "data.pkl",
-    "constants.pkl",
-    "attributes.pkl",
-    "traced_inputs.pkl",
-    ".debug_pkl",
-    "bytecode.pkl",
-    "mobile_debug_handles.pkl",
-];
-/// Records that PyTorch looks up, ignoring capitals.
-const FILES: [&str; 12] = [
-    "data.pkl",
-    "constants.pkl",
-    "attributes.pkl",
-    "bytecode.pkl",
-    "mobile_debug_handles.pkl",
-    "version",
-    "byteorder",
-    ".format_version",
-    ".storage_alignment",
-    ".data/version",
-    ".data/extern_modules",
-    ".data/python_version",
-];
-/// Folders of such records.
-const FOLDERS: [&str; 6] = [".data/ts_code/", ".data/", "code/", "data/", "constants/", "extra/"];
 /// Bytes of a record that are read to recognise its format.
 const PEEK: u64 = 512;
 /// Instructions that are read of numbers which are not a pickle.
@@ -54,12 +31,6 @@ const DAMAGED_MAX: u64 = 64 << 20;
 
 /// Maximum number of bytes of one record that are inflated into memory.
 const INFLATED_MAX: u64 = 1 << 30;
-
-/// Returns true if an entry is what macOS adds to an archive for a file: its attributes, which no pickle begins like.
-fn is_apple_double<B: AsRef<[u8]>>(name: &str, start: impl FnOnce() -> B) -> bool {
-    let file = name.rsplit('/').next().unwrap_or(name);
-    file.starts_with("._") && start().as_ref().starts_with(b"\0\x05\x16\x07")
-}
 
 /// Properties that the entries of an archive have in common.
 #[derive(Clone, Copy)]
@@ -202,7 +173,7 @@ impl<'a> Scanner<'a, '_> {
                 format!("{place}PyTorch ignores capitals and reads `{found}`, and writes `{written}`")
             });
         }
-        let libraries = entries.iter().filter(|entry| is_native_library(entry)).count();
+        let libraries = entries.iter().filter(|entry| is_native_library(&entry.name)).count();
         if libraries > 0 {
             self.add_missed(|| {
                 format!("{place}native code ({libraries} records), which runs when the compiled model is loaded, is not scanned")
@@ -244,13 +215,12 @@ impl<'a> Scanner<'a, '_> {
             self.compare_checksum(&record, entry, &stored);
         }
         let is_code = is_code(&entry.name);
-        let holds_numbers =
-            is_checkpoint && is_storage(&entry.name) || is_exported && is_exported_storage(&entry.name);
+        let numbers = Numbers::of(&entry.name, is_checkpoint, is_exported);
+        let holds_numbers = numbers != Numbers::None;
         let document = DocumentKind::in_archive(&entry.name, || content_start(&stored, entry.method))
             .filter(|_| !holds_numbers);
-        let is_scanned = pickle
-            || is_code
-            || self.may_have_scannable_format(&record, (&stored, entry.method), holds_numbers);
+        let is_scanned =
+            pickle || is_code || self.may_have_scannable_format(&record, (&stored, entry.method), numbers);
         if !is_scanned && document.is_none() {
             return;
         }
@@ -297,8 +267,9 @@ impl<'a> Scanner<'a, '_> {
         &mut self,
         record: &PicklePlace,
         (stored, method): (&[u8], CompressionMethod),
-        holds_numbers: bool,
+        numbers: Numbers,
     ) -> bool {
+        let holds_numbers = numbers != Numbers::None;
         let start = content_start(stored, method);
         let is_packed = match compressed::detect_compression(&start) {
             Some(format) => !holds_numbers || format.is_certain(&start, PEEK),
@@ -309,7 +280,7 @@ impl<'a> Scanner<'a, '_> {
             || legacy::recognises(&start)
             || is_packed
             || tar::recognises(&start)
-            || !holds_numbers && (tar_members::is_header(&start) || names_extra_state(&start))
+            || numbers != Numbers::Storage && (tar_members::is_header(&start) || names_extra_state(&start))
         {
             return true;
         }
@@ -318,12 +289,16 @@ impl<'a> Scanner<'a, '_> {
             return false;
         }
         let is_marked = start.first() == Some(&Opcode::Proto.code());
-        if holds_numbers && !is_marked && Reader::new(&start).take(READ_MAX).any(|it| it.is_err()) {
+        if numbers == Numbers::Storage
+            && !is_marked
+            && Reader::new(&start).take(READ_MAX).any(|it| it.is_err())
+        {
             return false;
         }
         let found = pickle::scan_pickle(&start, &mut ScanBudget::new(0));
+        let is_whole = numbers == Numbers::Exported || is_marked || found.error.is_none();
         if holds_numbers {
-            return found.may_execute && !found.uses.is_empty() && (is_marked || found.error.is_none());
+            return found.may_execute && !found.uses.is_empty() && is_whole;
         }
         let ends_early = found.error.is_some_and(|error| {
             matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })
@@ -397,89 +372,6 @@ impl<'a> Scanner<'a, '_> {
         }
         Some(sum.finalize())
     }
-}
-
-/// Returns true if an entry is a pickle by its name.
-fn is_pickle(name: &str) -> bool {
-    name.contains("/data/constants/opaque_obj_")
-        || PICKLES.iter().any(|end| is_named(name, end))
-        || ["pkl", "pickle"].iter().any(|extension| has_extension(name, extension))
-}
-
-/// Returns the root folder of an archive, with its slash, if the archive is a checkpoint.
-pub(super) fn archive_root(entries: &[Entry]) -> Option<&str> {
-    let root = entries.iter().find(|entry| is_named(&entry.name, "data.pkl"))?;
-    root.name.get(..root.name.len().checked_sub("data.pkl".len())?)
-}
-
-/// Returns true if an entry has this name in any folder. miniz, which PyTorch uses, ignores case.
-fn is_named(entry: &str, name: &str) -> bool {
-    let at = entry.len().checked_sub(name.len());
-    at.and_then(|at| entry.split_at_checked(at)).is_some_and(|(root, end)| {
-        end.eq_ignore_ascii_case(name) && (root.is_empty() || root.ends_with('/') || name.starts_with('.'))
-    })
-}
-
-/// Returns true for a shared library, such as those in the `.pt2` archives of `AOTInductor`.
-fn is_native_library(entry: &Entry) -> bool {
-    ["so", "dylib", "dll", "pyd"].iter().any(|extension| has_extension(&entry.name, extension))
-}
-
-/// Returns true if an archive brings Python modules, as those of `torch.package` do: the globals of its pickles may be its own.
-fn is_package(entries: &[Entry]) -> bool {
-    let is_script = entries.iter().any(|entry| is_named(&entry.name, "constants.pkl"));
-    entries.iter().any(|entry| {
-        is_named(&entry.name, ".data/extern_modules")
-            || is_python(&entry.name)
-                && !(is_script && is_code(&entry.name) && entry.name.contains("/__torch__"))
-    })
-}
-
-/// Finds a record of a checkpoint whose name PyTorch writes with other capitals. Returns its name and, in part, the usual one.
-fn find_other_case(entries: &[Entry]) -> Option<(&str, &'static str)> {
-    let root = entries.first()?.name.split_inclusive('/').next()?;
-    let starts = zip_archive::starts_with_ignoring_case;
-    let named = || {
-        let names = entries.iter().map(|entry| entry.name.as_str());
-        names.filter(|name| starts(name, root)).filter_map(|whole| Some((whole, whole.get(root.len()..)?)))
-    };
-    let is_checkpoint = |name: &str| name.eq_ignore_ascii_case("data.pkl") || starts(name, ".data/");
-    if !named().any(|(_, name)| is_checkpoint(name)) {
-        return None;
-    }
-    let mut others = named().filter(|(whole, name)| !name.starts_with("data/") || !whole.starts_with(root));
-    others.find_map(|(whole, name)| {
-        let file = FILES.iter().find(|file| name.eq_ignore_ascii_case(file));
-        let usual = file.or_else(|| FOLDERS.iter().find(|folder| starts(name, folder)))?;
-        (!name.starts_with(usual) || !whole.starts_with(root)).then_some((whole, *usual))
-    })
-}
-
-/// Returns true for a record of a compiled model: `AOTInductor` runs its code, and makes commands of its flags.
-fn is_compiled(name: &str) -> bool {
-    const FOLDER: &[u8] = b"data/aotinductor/";
-    let is_start = |at: usize| at.checked_sub(1).is_none_or(|at| name.as_bytes().get(at) == Some(&b'/'));
-    let mut parts = name.as_bytes().windows(FOLDER.len()).enumerate();
-    parts.any(|(at, part)| part.eq_ignore_ascii_case(FOLDER) && is_start(at))
-}
-
-/// Returns true if an entry of a checkpoint holds the elements of tensors: `ROOT/data/0`, `ROOT/constants/0`.
-fn is_storage(name: &str) -> bool {
-    let mut parts = name.rsplit('/');
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    parts.next().is_some_and(is_number) && matches!(parts.next(), Some("data" | "constants" | "tensors"))
-}
-
-/// Returns true if an entry of an exported program is a storage, unless it is pickled: `ROOT/data/weights/weight_0`.
-fn is_exported_storage(name: &str) -> bool {
-    let number = |(folder, file): (&str, &str)| {
-        let kinds = [("data/weights", "weight_"), ("data/constants", "tensor_")];
-        kinds
-            .iter()
-            .find_map(|(end, start)| file.strip_prefix(start).filter(|_| folder.ends_with(end)))
-            .map(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    name.rsplit_once('/').and_then(number).unwrap_or(false)
 }
 
 /// Returns the first bytes of a record's content.

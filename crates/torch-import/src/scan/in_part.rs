@@ -12,7 +12,7 @@ use zip_format::{CompressionMethod, Entry, ZipIndex};
 use super::budget::ScanBudget;
 use super::scan_format::{ScanFormat, is_flatbuffer};
 use super::scanner::Scanner;
-use super::{PicklePlace, PlaceStep, Scan, ScanDepth, archive, pickle, zip_detection};
+use super::{PicklePlace, PlaceStep, Scan, ScanDepth, pickle, record_names, zip_detection};
 use crate::container::formats::{legacy, zip};
 use crate::container::{sniff, tar_members};
 use crate::{Container, Result};
@@ -155,7 +155,7 @@ fn add_records(
     scanner.add_script_modules(place, entries);
     let shown = if place.0.is_empty() { String::new() } else { format!("{place}: ") };
     let archive = scanner.report_entries(&shown, entries).at_depth(level);
-    let prefix = archive::archive_root(entries).map(|root| format!("{root}data/"));
+    let prefix = record_names::archive_root(entries).map(|root| format!("{root}data/"));
     let is_storage = |entry: &Entry| prefix.as_ref().is_some_and(|prefix| entry.name.starts_with(prefix));
     let (storages, records): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(|entry| is_storage(entry));
     let (archives, records) = if level == 0 {

@@ -20,6 +20,7 @@ mod nested;
 mod numpy;
 pub(crate) mod operators;
 mod pickle;
+mod record_names;
 mod report;
 mod scan_format;
 mod scanner;

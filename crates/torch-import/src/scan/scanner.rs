@@ -12,7 +12,6 @@ use std::sync::Arc;
 use byte_source::{Cancelled, Observer, Source};
 
 use super::budget::{ScanBudget, truncate_name};
-use super::compressed::CompressionFormat;
 use super::documents::document_kind::{DocumentKind, METADATA_MAX};
 use super::documents::pickled::EXTRA_STATE;
 use super::documents::python_records::PythonRecords;
@@ -23,12 +22,12 @@ use super::scan_format::{NPY_MAGIC, names_extra_state};
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle};
 use super::{compressed, scan_format, zip_detection};
 use crate::container::formats::{self, legacy, tar, zip};
-use crate::container::{tar_members, to_u64_range};
+use crate::container::{sniff, tar_members, to_u64_range};
 use crate::script_modules::ScriptModules;
 use crate::{CheckpointNote, Container, Problem, Result, Risk};
 
 /// Maximum nesting depth of pickles and archives that is scanned.
-const NESTING_DEPTH_MAX: usize = 8;
+pub(super) const NESTING_DEPTH_MAX: usize = 8;
 const PICKLES_MAX: usize = 1 << 16;
 /// Maximum number of listed globals of each risk, pickles, findings and missed parts of a file.
 const LISTED_MAX: usize = 1 << 10;
@@ -267,46 +266,6 @@ impl<'a, 'o> Scanner<'a, 'o> {
         self.queue_nested(record, nested, depth);
     }
 
-    /// Scans the decompressed content of compressed bytes.
-    fn scan_compressed(
-        &mut self,
-        record: &PicklePlace,
-        packed: &CompressionFormat,
-        bytes: &[u8],
-        depth: usize,
-        expected: bool,
-    ) {
-        self.has_content = true;
-        let unpacked = packed.decompress_up_to(bytes, self.unpack_budget);
-        let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
-        if let Some(cut) = unpacked.incomplete_reason {
-            self.add_missed(|| format!("{place}{cut}"));
-        }
-        let inner: &[u8] = &unpacked.content;
-        // Bytes of a format without a decoder here may begin like a pickle.
-        if !packed.has_decoder() {
-            let nested = self.scan_pickles(record, bytes, false);
-            for NestedBytes { at, bytes, is_loaded } in nested {
-                self.scan_temporary(
-                    &record.join_step(PlaceStep::Bytes(at)),
-                    &bytes,
-                    depth.saturating_add(1),
-                    is_loaded,
-                );
-            }
-        }
-        self.unpack_budget = self.unpack_budget.saturating_sub(inner.len() as u64);
-        self.budget.add(inner.len() as u64);
-        let record = record.join_step(PlaceStep::Part(packed.name));
-        let depth = depth.saturating_add(1);
-        if depth > NESTING_DEPTH_MAX {
-            return self
-                .add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
-        }
-        let expected = expected || matches!(ScanFormat::of_signature(inner), Some(ScanFormat::Pickles));
-        self.scan_temporary(&record, inner, depth, expected);
-    }
-
     fn queue_nested(&mut self, record: &PicklePlace, nested: Vec<NestedBytes<'a>>, depth: usize) {
         let depth = depth.saturating_add(1);
         for NestedBytes { at, bytes, is_loaded } in nested {
@@ -341,7 +300,9 @@ impl<'a, 'o> Scanner<'a, 'o> {
             let expected_here = expected && (index == 0 || legacy);
             // Bytes after a pickle, or in an unexpected place, count as a pickle if Python may execute something in
             // them.
-            let is_one = found.may_execute || (found.error.is_none() && (expected || index > 0));
+            let is_text = || found.ends_in_unusable_name(rest) && sniff::is_text(rest);
+            let is_one = found.may_execute && !(index == 0 && !expected && is_text())
+                || (found.error.is_none() && (expected || index > 0));
             if !(is_one || expected_here) {
                 if index > 0 {
                     let left = rest.len();

@@ -3,9 +3,11 @@
 use std::io::Cursor;
 
 use super::documents::DocumentKind;
+use super::record_names::is_native_library;
 use super::scanner::{ScanItem, Scanner};
 use super::{PicklePlace, PlaceStep};
 use crate::container::tar_members::{TarMembers, without_dot_slash};
+use crate::script_modules::is_python;
 
 impl<'a> Scanner<'a, '_> {
     /// Scans the members of a tar archive. If the archive is the whole file, the checkpoint reader finds the pickles
@@ -25,6 +27,13 @@ impl<'a> Scanner<'a, '_> {
         }
         let has_pickle = archive.find("pickle").is_some();
         self.add_python_records(record, archive.members.iter().map(|(name, _)| without_dot_slash(name)));
+        let code =
+            archive.members.iter().filter(|(name, _)| is_python(name) || is_native_library(name)).count();
+        if code > 0 {
+            self.add_missed(|| {
+                format!("{place}code ({code} members), which programs may run with the model")
+            });
+        }
         for (name, range) in archive.members {
             let bytes = bytes.get(range).unwrap_or_default();
             let between_numbers = has_pickle && matches!(without_dot_slash(&name), "storages" | "tensors");

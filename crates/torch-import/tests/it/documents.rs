@@ -67,11 +67,32 @@ fn callables_of_configurations_are_judged() {
         ("_target_: ${oc.env:HOME}", "unknown ${oc.env:HOME}"),
         ("x: ${eval:'1'}", "unknown _target_.${eval:'1'}"),
         ("x: ${now:%Y} ${a.b}", "clean"),
+        ("x: ${oc.create:'{a:1}'}", "unknown ${oc.create:'{a:1}'}"),
         ("_target_: mine.Model", "unknown mine.Model"),
         ("_target_: hydra.utils.get_method\npath: os.system", "dangerous hydra.utils.get_method"),
         ("class_path: os.system", "dangerous os.system"),
         ("target: ldm.models.Autoencoder", "clean"),
         ("target: os.system", "dangerous os.system"),
+        ("target: mine.build", "unknown mine.build"),
+        ("type: mmdet.ResNet", "clean"),
+        ("type: builtins.dict", "clean"),
+        ("network_class_name: mine.build", "unknown mine.build"),
+        ("any: [1, os.system]", "dangerous os.system"),
+        ("any: os.system()", "clean"),
+        ("any: code.py", "clean"),
+        ("merges: [os.system]", "clean"),
+        ("urls: ['pipe:cat a']", "unknown _target_.pipe:cat a"),
+        ("download: 'import os; os.mkdir(1)'", "unknown import os; os.mkdir(1)"),
+        ("download: bash get.sh", "unknown bash get.sh"),
+        ("download: https://example.com/a b.zip", "clean"),
+        ("download: true", "clean"),
+        ("megatron_core: megatron.core", "clean"),
+        ("megatron_core: mine", "unknown _target_.mine"),
+        ("x: \"$(lambda x: 1)(2)\"", "unknown _target_.$(lambda x: 1)(2)"),
+        ("x: $ [f('x')]", "unknown _target_.$ [f('x')]"),
+        ("x: $ import os", "unknown _target_.$ import os"),
+        ("x: $5 (5 (exec('x')))", "unknown _target_.$5 (5 (exec('x')))"),
+        ("x: $(a) + (b)", "clean"),
         ("x: !!python/object/apply:os.system ['x']", "tag"),
         ("%TAG !p! tag:yaml.org,2002:python/\n---\nx: !p!name:os.system", "tag"),
         ("x: !<tag:yaml.org,2002:pyth%6fn/name:os.system>", "tag"),
@@ -179,6 +200,7 @@ fn pickles_and_code_in_texts_are_found() {
         ("{\"model\": {\"handler\": \"os:system\"}}".to_owned(), "dangerous os.system"),
         ("{\"attn_implementation\": \"sdpa\"}".to_owned(), "clean"),
         ("{\"attn_implementation\": \"a/kernels\"}".to_owned(), "unknown _target_.a/kernels"),
+        ("{\"attn_implementation\": {\"vision_config\": \"a/kernels\"}}".to_owned(), "unknown _target_.a/kernels"),
         ("{\"parent_library\": \"mine\", \"base_model_class\": \"M\"}".to_owned(), "unknown mine.M"),
         (
             "{\"parent_library\": \"transformers.models.bert.modeling_bert\", \"base_model_class\": \"BertModel\"}".to_owned(),
@@ -193,6 +215,15 @@ fn pickles_and_code_in_texts_are_found() {
             "clean",
         ),
         ("{\"model\": {\"handler\": \"image_classifier\"}}".to_owned(), "clean"),
+        ("{\"py/reduce\": [{\"py/type\": \"mine.f\"}, {\"py/tuple\": []}]}".to_owned(), "unknown mine.f"),
+        ("{\"py/object\": \"mine.C\", \"a\": 1}".to_owned(), "unknown mine.C"),
+        ("{\"py/repr\": \"os/os.mkdir(1)\"}".to_owned(), "expression"),
+        ("{\"weight_map\": {\"a\": \"../b/c.bin\"}}".to_owned(), "missed"),
+        ("{\"weight_map\": {\"a\": \"/c.bin\"}}".to_owned(), "missed"),
+        ("{\"weight_map\": {\"a\": \"b/c.bin\"}, \"x\": \"../b\"}".to_owned(), "clean"),
+        ("{\"a\": [\"antigravity\", \"fly\"], \"_class_name\": \"P\"}".to_owned(), "dangerous antigravity.fly"),
+        ("{\"a\": [\"transformers\", \"CLIPTextModel\"], \"_class_name\": \"P\"}".to_owned(), "clean"),
+        ("{\"a\": [\"antigravity\", \"fly\"]}".to_owned(), "clean"),
     ] {
         assert_eq!(found("config.json", text.as_bytes()), expected, "{text}");
     }
@@ -202,6 +233,8 @@ fn pickles_and_code_in_texts_are_found() {
     assert_eq!(model("loader_module: mine"), "unknown mine._load_pyfunc");
     assert_eq!(model("code: code"), "missed");
     assert_eq!(model("model_code_path: agent.py"), "missed");
+    assert_eq!(found("pickle_module_info.txt", b"mlflow.pytorch.pickle_module\n"), "clean");
+    assert_eq!(found("pickle_module_info.txt", b"mine\n"), "unknown mine._load_pyfunc");
     assert_eq!(found("chat_template.jinja", b"{{ x|attr('__class__') }}"), "template");
     // stable-baselines3 gives its document no extension.
     let data = format!("{{\"a\": {{\":serialized:\": \"{pickle}\"}}}}");
@@ -309,18 +342,44 @@ fn tensors_that_are_unpickled_are_scanned() {
 #[test]
 fn code_in_the_archive_of_a_document_is_named() {
     let config: (&str, &[u8]) = ("m/config.json", b"{\"auto_map\": {\"AutoModel\": \"modeling.X\"}}");
-    for (code, expected) in [("m/modeling.py", "unknown modeling.X"), ("n/modeling.py", "clean")] {
-        assert_eq!(worst(&scan(tar(&[config, (code, b"pass")])).expect("an archive")), expected, "{code}");
-        // Pickles of a zip archive may name its code, too.
-        assert_eq!(
-            worst(&scan(stored_zip([config, (code, b"pass")])).expect("an archive")),
-            "missed",
-            "{code}"
-        );
+    for (code, is_named) in [("m/modeling.py", true), ("n/modeling.py", false)] {
+        let found = scan(tar(&[config, (code, b"pass")])).expect("an archive");
+        assert_eq!(found.uses().any(|(_, it)| it.global.to_string() == "modeling.X"), is_named, "{code}");
+        // What nothing names is not read, either, and pickles of a zip archive may name its code, too.
+        for found in [found, scan(stored_zip([config, (code, b"pass")])).expect("an archive")] {
+            assert_eq!(worst(&found), "missed", "{code}");
+        }
     }
     let manifest: (&str, &[u8]) =
         ("MAR-INF/MANIFEST.json", b"{\"model\": {\"handler\": \"image_classifier\"}}");
     assert_eq!(worst(&scan(stored_zip([manifest, ("model.py", b"pass")])).expect("an archive")), "missed");
+}
+
+#[test]
+fn weights_of_an_exported_program_that_pytorch_unpickles_are_scanned() {
+    let call = b"cos\nsystem\n(Vx\ntR.\xff\xff\xff";
+    let numbers = [0, 0, 0x80, 0x3f].repeat(200);
+    for (start, expected) in [
+        (&call[..], "dangerous os.system"),
+        (&call[..call.len() - 4], "dangerous os.system"),
+        (b"}.\xff\xff", "clean"),
+        (b"", "clean"),
+    ] {
+        let weight = [start, &numbers].concat();
+        let archive = stored_zip([
+            ("m/archive_format", &b"pt2"[..]),
+            ("m/a.json", b"{}"),
+            ("m/data/weights/weight_0", &weight),
+        ]);
+        assert_eq!(worst(&scan(archive).expect("an archive")), expected, "{}", start.escape_ascii());
+    }
+    let hidden = tar(&[("storages", call)]);
+    let archive = stored_zip([
+        ("m/archive_format", &b"pt2"[..]),
+        ("m/a.json", b"{}"),
+        ("m/data/constants/tensor_0", &hidden),
+    ]);
+    assert_eq!(worst(&scan(archive).expect("an archive")), "dangerous os.system");
 }
 
 #[test]

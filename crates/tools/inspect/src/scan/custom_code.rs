@@ -4,6 +4,10 @@
 //! `MODULE.py` next to the configuration for the value `MODULE.CLASS`, and a file of another repository for
 //! `REPOSITORY--MODULE.CLASS`. `sentence_transformers` does so for the `type` of `modules.json`, `diffusers` for `_class_name` and
 //! the components of `model_index.json`. `transformers` also imports `custom_generate/generate.py`, which nothing names.
+//!
+//! Other programs import a file by its name, too: `torch.hub.load`, `DiffusionPipeline.from_pretrained` with the folder as
+//! `custom_pipeline`, `foreign_class` of `SpeechBrain`, Triton's Python backend, which needs no `config.pbtxt`, Hugging Face's
+//! inference endpoints, and the containers of `SageMaker`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -17,6 +21,14 @@ use torch_import::{DocumentKind, Scan};
 const GENERATE: &str = "custom_generate/generate.py";
 /// Modules of a dotted name whose files are looked for.
 const PARTS_MAX: usize = 8;
+
+/// Files of Python code that a program finds by their names, the program, and the file or folder that is next to them then.
+const BY_NAME: [(&str, &str, &str); 4] = [
+    ("hubconf.py", "torch.hub", "."),
+    ("pipeline.py", "diffusers", "model_index.json"),
+    ("custom.py", "speechbrain", "hyperparams.yaml"),
+    ("handler.py", "endpoint", "config.json"),
+];
 
 /// Class in Python code that a configuration names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -47,14 +59,16 @@ impl CustomClass {
 pub(crate) type Neighbours = HashMap<PathBuf, HashSet<String>>;
 
 /// Scans a document, and returns the classes in Python code that it names, if the code is there or in another repository. Returns
-/// `None` for other files. `opened` is the file, if it is open.
+/// also the code itself that a program finds by its name, and `None` for other files. `opened` is the file, if it is open.
 pub(crate) fn scan_document(
     file: &Location,
     opened: Option<&Arc<dyn Source>>,
     neighbours: &mut Neighbours,
     observer: &dyn Observer,
 ) -> Option<Result<(Scan, Vec<CustomClass>), Error>> {
-    let kind = DocumentKind::of(&file.path().file_name()?.to_string_lossy())?;
+    let Some(kind) = DocumentKind::of(&file.path().file_name()?.to_string_lossy()) else {
+        return code_by_name(file).map(|code| Ok((Scan::default(), vec![code])));
+    };
     let folder = file.parent();
     let near = neighbours.entry(folder.path().to_owned()).or_insert_with(|| names_in(&folder));
     let has_generate = file.path().ends_with("config.json") && near.contains("custom_generate");
@@ -71,6 +85,30 @@ pub(crate) fn scan_document(
         });
         Ok((scan, classes.chain(generate).collect()))
     }))
+}
+
+/// Returns a file of Python code that a program finds by its name.
+fn code_by_name(file: &Location) -> Option<CustomClass> {
+    let name = file.path().file_name()?.to_str()?;
+    let module = name.strip_suffix(".py")?;
+    let folder = file.parent();
+    let folder_name = folder.path().file_name().unwrap_or_default().to_string_lossy();
+    let is_version = folder_name.bytes().all(|byte| byte.is_ascii_digit()) && !folder_name.is_empty();
+    let is_near = |near: &str| near == "." || folder.join(Path::new(near)).is_file();
+    let by_name = BY_NAME.iter().find(|(known, _, near)| *known == name && is_near(near));
+    let key = match by_name {
+        Some((_, program, _)) => program,
+        // `default_model_filename` of `config.pbtxt` may name any file of a version.
+        None if is_version
+            && (name == "model.py" || folder.parent().join(Path::new("config.pbtxt")).is_file()) =>
+        {
+            "triton"
+        }
+        None if folder_name == "code" && name == "inference.py" => "sagemaker",
+        None => return None,
+    };
+    let (class, file) = (module.to_owned(), Some(name.to_owned()));
+    Some(CustomClass { key: (*key).to_owned(), class, file, repository: None })
 }
 
 /// Returns no name if the folder has no listing.
@@ -148,6 +186,29 @@ mod tests {
         fs::write(folder.path().join(GENERATE), "").expect("a file");
         assert_eq!(found("config.json", "{}"), ["custom_generate generate custom_generate/generate.py"]);
         fs::remove_file(folder.path().join(GENERATE)).expect("it is there");
+        let by_name = |name: &str, near: &str| {
+            let near = folder.path().join(near);
+            fs::create_dir_all(near.parent().expect("a folder")).expect("a folder");
+            fs::write(near, "").expect("a file");
+            let file = Location::from(&folder.path().join(name));
+            scan_document(&file, None, &mut Neighbours::new(), &()).map(|found| {
+                let (_, classes) = found.expect("it is read");
+                classes.iter().map(|it| format!("{} {}", it.key, it.place())).collect::<Vec<_>>().concat()
+            })
+        };
+        for (name, near, expected) in [
+            ("hubconf.py", "a", Some("torch.hub hubconf.py")),
+            ("train.py", "a", None),
+            ("pipeline.py", "a", None),
+            ("pipeline.py", "model_index.json", Some("diffusers pipeline.py")),
+            ("m/1/model.py", "m/1/model.py", Some("triton model.py")),
+            ("m/1/other.py", "m/1/other.py", None),
+            ("m/1/other.py", "m/config.pbtxt", Some("triton other.py")),
+            ("m/v/model.py", "m/v/model.py", None),
+            ("code/inference.py", "code/inference.py", Some("sagemaker inference.py")),
+        ] {
+            assert_eq!(by_name(name, near).as_deref(), expected, "{name} next to {near}");
+        }
         for text in ["{}", "[", r#"{"auto_map": {"a": {}, "b": ["x"], "c": ""}}"#] {
             assert!(found("config.json", text).is_empty(), "{text}");
         }

@@ -15,14 +15,14 @@ use open::Error;
 use serde::{Deserialize, Serialize};
 use torch_import::{Risk, Scan, ScanDepth, is_checkpoint_extension};
 
-use self::custom_code::{Neighbours, scan_document};
+use self::custom_code::{CustomClass, Neighbours, scan_document};
 use self::policy::Policy;
 use crate::{Observer, Result};
 
 pub use report::{FileScan, ScanOutcome, ScanSummary, Verdict};
 
 /// File extensions of files that a loader may run, besides those of container formats.
-const EXTENSIONS: [&str; 6] = ["joblib", "distcp", "h5", "hdf5", "keras", "mar"];
+const EXTENSIONS: [&str; 7] = ["joblib", "distcp", "h5", "hdf5", "keras", "mar", "pb"];
 
 /// Largest number of files that are not on this machine and open at the same time.
 const OPENED_MAX: usize = 8;
@@ -216,6 +216,10 @@ impl Scanner<'_> {
             let reason = "Python code of a package, which runs when the package is loaded, is not scanned";
             return self.not_scanned(path, reason.to_owned());
         }
+        if in_folder && is_triton_backend(path) {
+            let reason = "native code of a backend, which Triton runs, is not scanned";
+            return self.not_scanned(path, reason.to_owned());
+        }
         let is_other_format = |error: &torch_import::Error| {
             matches!(
                 error.detail(),
@@ -235,7 +239,7 @@ impl Scanner<'_> {
         let (document, classes) = document.unwrap_or_default();
         let judged = judge_scan(&document);
         let mut scan = match scan {
-            Ok(scan) => append_scan(scan, document),
+            Ok(scan) => append_scan(scan, document, &classes),
             Err(_) if judged > Verdict::Unknown || judged == Verdict::Unknown && classes.is_empty() => {
                 document
             }
@@ -323,6 +327,12 @@ fn is_reported(path: &Path) -> bool {
     }
 }
 
+/// Returns true for a library that Triton loads from the folder of a model or of its version.
+fn is_triton_backend(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("libtriton_") && name.ends_with(".so")
+}
+
 fn is_named_as_checkpoint(file: &Path) -> bool {
     let extension = file.extension().map(|extension| extension.to_string_lossy().to_lowercase());
     extension.is_some_and(|extension| {
@@ -331,7 +341,9 @@ fn is_named_as_checkpoint(file: &Path) -> bool {
 }
 
 /// Adds what the scan of a file as a document found to the scan of the same file in another format.
-fn append_scan(mut scan: Scan, document: Scan) -> Scan {
+fn append_scan(mut scan: Scan, document: Scan, classes: &[CustomClass]) -> Scan {
+    let code = classes.iter().map(|class| format!("Python code: {} of {}", class.class, class.place()));
+    scan.missed.extend(code);
     scan.pickles.extend(document.pickles);
     scan.findings.extend(document.findings);
     scan.missed.extend(document.missed);

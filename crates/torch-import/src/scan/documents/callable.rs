@@ -10,6 +10,9 @@ const KERAS_MODULES: &str = "activations constraints dtype_policies initializers
 /// Parts of a dotted name that are compared with the lists.
 const PARTS_MAX: usize = 16;
 
+/// Extensions of files in texts.
+const FILES: [&str; 3] = ["json", "py", "txt"];
+
 /// Callable that a document names.
 pub(super) struct Callable<'t> {
     pub(super) text: &'t str,
@@ -64,6 +67,24 @@ pub(super) fn is_identifier(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Returns true for the dotted name of a function that is not known to be harmless, as the case of its first letter says.
+pub(super) fn is_function_name(text: &str) -> bool {
+    text.rsplit_once('.').is_some_and(|(module, name)| {
+        name.starts_with(|first: char| !first.is_ascii_uppercase())
+            && text.split('.').all(is_identifier)
+            && Risk::from_names(module, name) != Risk::Known
+    })
+}
+
+/// Returns true for the dotted name of a callable that is dangerous under any key. `code.py` is the name of a file, and programs of
+/// `torch.export` name functions of torch as the origin of their nodes.
+pub(super) fn is_dangerous_name(text: &str) -> bool {
+    text.rsplit_once('.').is_some_and(|(_, name)| !FILES.contains(&name))
+        && !text.starts_with("torch.")
+        && text.split('.').all(is_identifier)
+        && Callable::new(text).risk == Risk::Dangerous
 }
 
 /// Returns true for a type that is data, for a class of a model of transformers or timm, and for a class or an activation of Keras

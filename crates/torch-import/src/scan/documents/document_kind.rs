@@ -14,13 +14,17 @@ pub enum DocumentKind {
     Template,
     /// Model of ggml, whose metadata has templates.
     Gguf,
+    /// Name of the module that `MLflow` imports in the place of `pickle`.
+    ModuleName,
 }
 
 impl DocumentKind {
     /// Returns the kind of a file; `None` if it is not a document.
     pub fn of(name: &str) -> Option<Self> {
-        if name == "MLmodel" {
-            return Some(Self::Yaml);
+        match name {
+            "MLmodel" => return Some(Self::Yaml),
+            "pickle_module_info.txt" => return Some(Self::ModuleName),
+            _ => {}
         }
         let (_, extension) = name.rsplit_once('.')?;
         let is = |known: &[&str]| known.iter().any(|known| extension.eq_ignore_ascii_case(known));
@@ -50,6 +54,7 @@ impl DocumentKind {
             Self::Yaml => "yaml",
             Self::Template => "jinja",
             Self::Gguf => "gguf",
+            Self::ModuleName => "text",
         }
     }
 }

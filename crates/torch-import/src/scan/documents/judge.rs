@@ -8,12 +8,15 @@
 //! `YOLOv5` give the layers of a model and its `activation` to `eval`, older versions of Lightning call what `_instantiator` names, `MMEngine`
 //! runs `cfg` of `runtime_info`, and older versions of peft trust the code of a tokenizer if `tokenizer_kwargs` says so. `PyYAML` imports and
 //! calls what the tags of `python/` name, and `HyperPyYAML` those of `!new:`, `!apply:`, `!name:` and `!module:`. `transformers`,
-//! `diffusers` and `sentence_transformers` import `NAME.py` for `NAME.Class` and `[NAME, Class]`.
+//! `diffusers` and `sentence_transformers` import `NAME.py` for `NAME.Class` and `[NAME, Class]`; `diffusers` also imports the library of
+//! a component, and peft `megatron_core`. nnU-Net, `MMEngine` and latent diffusion call a function that `network_class_name`, `type` or
+//! `target` names. `ultralytics` gives `download` to a shell or to `exec`, and webdataset what follows `pipe:` to a shell. jsonpickle
+//! makes objects of maps with keys such as `py/reduce`, and evaluates `py/repr`.
 
-use super::callable::{Callable, is_harmless_class, is_identifier};
+use super::callable::{Callable, is_dangerous_name, is_function_name, is_harmless_class, is_identifier};
 use super::expression::{has, is_guard, is_layer_text, is_symbolic};
 use super::found::{CodeReference, Found};
-use super::{base64, template};
+use super::{base64, interpolation, template};
 use crate::scan::budget::truncate_name;
 use crate::scan::operators::operator_risk;
 use crate::scan::{Finding, GlobalCall, GlobalUse};
@@ -67,6 +70,9 @@ struct Level {
     class: Option<String>,
     config: Option<String>,
     is_object: bool,
+    /// Components of a pipeline of `diffusers`, as their libraries and classes, and whether the map is one.
+    components: Vec<(String, String)>,
+    is_pipeline: bool,
 }
 
 /// Reader of the events of a document. Of each value, only its key and the keys around it are known, so an alias needs no copy.
@@ -104,9 +110,16 @@ impl<'n> Judge<'n> {
 
     /// Leaves a map or a list.
     pub(super) fn close(&mut self, at: u64) {
-        if let Some(Level { module: Some(module), class: Some(class), config, is_object: true, .. }) =
-            self.levels.pop()
-        {
+        let Some(level) = self.levels.pop() else { return };
+        let components = level.components.iter().filter(|_| level.is_pipeline);
+        for (library, class) in components {
+            let target = [library.as_str(), ".", class].concat();
+            let risk = Risk::from_names(library, class);
+            if risk >= Risk::Unreviewed {
+                self.add_target("component", &Callable { risk, ..Callable::unknown(&target) }, at);
+            }
+        }
+        if let Level { module: Some(module), class: Some(class), config, is_object: true, .. } = level {
             // Keras looks up a function by its name in `config`.
             let function = config.filter(|name| {
                 (module.as_str(), class.as_str()) == ("builtins", "function") && has(FUNCTIONS, name)
@@ -132,6 +145,7 @@ impl<'n> Judge<'n> {
         match self.levels.last_mut() {
             Some(level) if level.is_map && level.key.is_none() => {
                 level.is_object |= OBJECT_KEYS.split(' ').any(|known| known == text);
+                level.is_pipeline |= matches!(text, "_class_name" | "_diffusers_version");
                 level.key = Some(text.get(..KEY_MAX.min(text.len())).unwrap_or_default().to_owned());
             }
             _ => {
@@ -182,18 +196,55 @@ impl<'n> Judge<'n> {
     fn value(&mut self, text: &str, at: u64) {
         let key = self.key().to_owned();
         let outer = self.levels.last().map(|level| level.outer.clone()).unwrap_or_default();
+        self.value_of_key(&key, &outer, text, at);
+        self.value_of_any_key(&key, text, at);
+        self.reference(&key, &outer, text);
+        self.component(text);
+        let Some(level) = self.levels.last_mut() else { return };
         match key.as_str() {
-            "_target_" | "_component_" | "class_path" => self.add_target(&key, &Callable::new(text), at),
-            "_instantiator" if !INSTANTIATORS.contains(&text) => {
-                self.add_target(&key, &Callable::new(text), at);
+            "module" | "default_factory_module" | "parent_library" | "__module__" if level.is_map => {
+                level.module = Some(text.to_owned());
             }
-            "fqn" if text.contains(':') => self.add_target(&key, &Callable::new(&text.replace(':', ".")), at),
+            "class_name" | "default_factory_name" | "base_model_class" | "__class__" if level.is_map => {
+                level.class = Some(text.to_owned());
+            }
+            "config" if level.is_map => level.config = Some(truncate_name(text.to_owned())),
+            _ if !level.is_map => level.first = level.first.take().or_else(|| Some(text.to_owned())),
+            _ => {}
+        }
+    }
+
+    /// Judges a text by its key, and by the key of the container that it is in.
+    fn value_of_key(&mut self, key: &str, outer: &str, text: &str, at: u64) {
+        match key {
+            "_target_" | "_component_" | "class_path" => self.add_target(key, &Callable::new(text), at),
+            "_instantiator" if !INSTANTIATORS.contains(&text) => {
+                self.add_target(key, &Callable::new(text), at);
+            }
+            "fqn" if text.contains(':') => self.add_target(key, &Callable::new(&text.replace(':', ".")), at),
             "target" if outer == "nodes" => self.operator(text, at),
-            "target" | "type" | "activation_function" | "activation_fn" | "_class_" => {
+            "target"
+            | "type"
+            | "network_class_name"
+            | "activation_function"
+            | "activation_fn"
+            | "_class_" => {
                 let target = Callable::new(text);
-                if target.risk == Risk::Dangerous {
-                    self.add_target(&key, &target, at);
+                if target.risk == Risk::Dangerous || is_function_name(text) {
+                    self.add_target(key, &target, at);
                 }
+            }
+            "py/object" | "py/type" | "py/function" | "py/class" => {
+                self.add_target(key, &Callable::new(text), at);
+            }
+            "py/repr" => self.add_finding("expression", || {
+                format!("the text `{}`, which jsonpickle evaluates", shown(text))
+            }),
+            "megatron_core" if text != "megatron.core" => {
+                self.add_target(key, &Callable::unknown(text), at);
+            }
+            "download" if !is_address(text) && text.contains(['(', ' ', '\n']) => {
+                self.add_target(key, &Callable::unknown(text), at);
             }
             "expr_str" | "as_expr" if !is_symbolic(text) => self.add_finding("expression", || {
                 format!(
@@ -210,11 +261,12 @@ impl<'n> Judge<'n> {
             ":serialized:" => self.add_pickle(text, at, true),
             "chat_template" => self.template(text),
             "template" if outer == "chat_template" => self.template(text),
-            "attn_implementation" | "_attn_implementation" if text.contains('/') => {
-                self.add_target(&key, &Callable::unknown(text), at);
+            // For the whole model, or for each part of it.
+            _ if [key, outer].iter().any(|it| it.ends_with("attn_implementation")) && text.contains('/') => {
+                self.add_target(key, &Callable::unknown(text), at);
             }
-            "loader_module" if !text.starts_with("mlflow.") => {
-                self.add_target(&key, &Callable::new(&[text, "._load_pyfunc"].concat()), at);
+            "loader_module" if !text.starts_with("mlflow.") && text != "pickle" => {
+                self.add_target(key, &Callable::new(&[text, "._load_pyfunc"].concat()), at);
             }
             "code" if outer == "python_function" => {
                 self.add_missed(|| format!("the Python code in `{}`, which MLflow imports", shown(text)));
@@ -222,7 +274,7 @@ impl<'n> Judge<'n> {
             "model_code_path" if outer == "python_function" => {
                 self.add_missed(|| format!("the Python code in `{}`, which MLflow runs", shown(text)));
             }
-            "id" | "name" if matches!(outer.as_str(), "filters" | "codecs") && text.contains("pickle") => {
+            "id" | "name" if matches!(outer, "filters" | "codecs") && text.contains("pickle") => {
                 self.add_missed(|| format!("arrays that zarr unpickles (`{}`)", shown(text)));
             }
             "cfg" if outer == "runtime_info" => {
@@ -239,11 +291,23 @@ impl<'n> Judge<'n> {
                     });
                 }
             }
+            _ if outer == "weight_map" && leads_out(text) => {
+                self.add_missed(|| format!("the shard `{}`, which is in another folder", shown(text)));
+            }
             _ if text.starts_with("gA") => self.add_pickle(text, at, false),
             _ => {}
         }
-        if is_python_text(text) && !matches!(key.as_str(), "merges" | "vocab") {
-            self.add_target(&key, &Callable::unknown(text), at);
+    }
+
+    /// Judges a text that programs evaluate or call under any key, or under keys of lists.
+    fn value_of_any_key(&mut self, key: &str, text: &str, at: u64) {
+        // Tokens are any texts.
+        if !matches!(key, "merges" | "vocab") {
+            if is_dangerous_name(text) {
+                self.add_target(key, &Callable::new(text), at);
+            } else if is_python_text(text) || text.starts_with("pipe:") {
+                self.add_target(key, &Callable::unknown(text), at);
+            }
         }
         if (key == "activation" || self.levels.last().is_some_and(|level| level.has_layers))
             && !is_layer_text(text)
@@ -252,21 +316,8 @@ impl<'n> Judge<'n> {
                 format!("the text `{}`, which YOLO evaluates, calls something else than a layer", shown(text))
             });
         }
-        if text.contains("${") {
-            self.interpolation(&key, text, at);
-        }
-        self.reference(&key, &outer, text);
-        let Some(level) = self.levels.last_mut() else { return };
-        match key.as_str() {
-            "module" | "default_factory_module" | "parent_library" | "__module__" if level.is_map => {
-                level.module = Some(text.to_owned());
-            }
-            "class_name" | "default_factory_name" | "base_model_class" | "__class__" if level.is_map => {
-                level.class = Some(text.to_owned());
-            }
-            "config" if level.is_map => level.config = Some(truncate_name(text.to_owned())),
-            _ if !level.is_map => level.first = level.first.take().or_else(|| Some(text.to_owned())),
-            _ => {}
+        if interpolation::evaluates(text) {
+            self.add_target(key, &Callable::unknown(text), at);
         }
     }
 
@@ -297,18 +348,6 @@ impl<'n> Judge<'n> {
         self.add_target("target", &target, at);
     }
 
-    /// Finds resolvers of `OmegaConf` that evaluate a text.
-    fn interpolation(&mut self, key: &str, text: &str, at: u64) {
-        let names = text.split("${").skip(1).filter_map(|rest| rest.split_once(':'));
-        for (name, _) in names {
-            if ["eval", "exec", "python"].iter().any(|word| name.to_ascii_lowercase().contains(word))
-                && name.len() < KEY_MAX
-            {
-                return self.add_target(key, &Callable::unknown(text), at);
-            }
-        }
-    }
-
     /// Collects what may refer to Python code next to the document.
     fn reference(&mut self, key: &str, outer: &str, text: &str) {
         let level = self.levels.last();
@@ -332,6 +371,20 @@ impl<'n> Judge<'n> {
             // The name of a pipeline says more than `impl`.
             let key = if key == "impl" { outer } else { key };
             self.found.references.push(CodeReference { key: key.to_owned(), text: reference });
+        }
+    }
+
+    /// Remembers what may be the library and the class of a component: a list of two names in a map.
+    fn component(&mut self, text: &str) {
+        let [.., map, list] = self.levels.as_mut_slice() else { return };
+        if let Some(library) = list.first.as_deref()
+            && map.is_map
+            && !list.is_map
+            && map.components.len() < FOUND_MAX
+            && is_identifier(text)
+            && library.split('.').all(is_identifier)
+        {
+            map.components.push((truncate_name(library.to_owned()), truncate_name(text.to_owned())));
         }
     }
 
@@ -394,11 +447,26 @@ impl<'n> Judge<'n> {
     }
 }
 
-/// Returns true for a text that MONAI gives to `eval` or `exec`: `$` and an expression or an import.
+/// Returns true for a text that MONAI gives to `eval` or `exec`: `$` and an import, or a call of something that is not a number.
 fn is_python_text(text: &str) -> bool {
     let Some(code) = text.strip_prefix('$') else { return false };
-    code.starts_with(|first: char| first.is_alphabetic() || first == '_')
-        && (code.contains('(') || ["import ", "from "].iter().any(|start| code.starts_with(start)))
+    let is_called = |at: usize| {
+        let before = code.get(..at).unwrap_or_default().trim_end();
+        let name = before.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+        before.ends_with([')', ']']) || name.starts_with(|first: char| !first.is_numeric())
+    };
+    let is_import = ["import ", "from "].iter().any(|start| code.trim_start().starts_with(start));
+    is_import || code.match_indices('(').any(|(at, _)| is_called(at))
+}
+
+/// Returns true for the address of a file on a web server. Python can't run such a text.
+fn is_address(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// Returns true for the path of a shard that is not in the folder of its index or below it.
+fn leads_out(path: &str) -> bool {
+    path.starts_with(['/', '\\']) || path.contains(':') || path.split(['/', '\\']).any(|part| part == "..")
 }
 
 fn shown(text: &str) -> String {

@@ -9,6 +9,7 @@ pub(super) mod document_kind;
 mod expression;
 mod found;
 mod gguf;
+mod interpolation;
 mod json;
 mod judge;
 pub(super) mod pickled;
@@ -142,6 +143,12 @@ impl Scanner<'_, '_> {
                 }
             }
             DocumentKind::Template => judge.template(&String::from_utf8_lossy(bytes)),
+            DocumentKind::ModuleName => {
+                judge.open(true);
+                judge.text("loader_module", 0);
+                judge.text(String::from_utf8_lossy(bytes).trim(), 0);
+                judge.close(0);
+            }
         }
         let mut read = 0_usize;
         while let Some(text) = judge.found.texts.pop() {

@@ -11,7 +11,7 @@ use crate::scan::budget::{ScanBudget, truncate_name};
 use crate::scan::report::NamedRange;
 
 /// Keys of dicts whose values are judged.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 11] = [
     "_target_",
     "_component_",
     "class_path",
@@ -20,6 +20,9 @@ const KEYS: [&str; 8] = [
     "backbone",
     "head",
     "runtime_info",
+    "network_class_name",
+    "target",
+    "type",
 ];
 /// End of the name of a tensor that Transformer Engine unpickles.
 pub(in crate::scan) const EXTRA_STATE: &str = "_extra_state";
