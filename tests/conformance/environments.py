@@ -218,11 +218,19 @@ OPENAI = Recipe(
     imports="import openai",
     gigabytes=1,
 )
+LM_EVAL = Recipe(
+    name="lm-eval",  # asks for the log-probabilities of prompts
+    pythons=(),
+    steps=(("lm_eval[api]==0.4.13",),),
+    imports="import lm_eval, torch, transformers",
+    gigabytes=2,
+    base="NEWEST",
+)
 
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "MISTRAL": MISTRAL, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
        "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF,
        "CONVERTER": CONVERTER, "PROOF": PROOF, "MLX": MLX,
-       "COMFY": COMFY, "OPENAI": OPENAI}
+       "COMFY": COMFY, "OPENAI": OPENAI, "LM_EVAL": LM_EVAL}
 
 
 class CannotMake(Exception):

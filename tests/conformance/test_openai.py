@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import re
+import signal
 import socket
 import subprocess
 import threading
@@ -192,6 +193,34 @@ def test_killed_clients_free_their_places(server, stream):
         process.kill()
         process.communicate()
     wait_for(lambda: running(server) == 0, seconds=10)
+
+
+def ending(model, tokens):
+    """A server with a stream of this many tokens, which was asked to end and refuses requests."""
+    server = Server(BINARY, "serve", "--quiet", "--port", "0", "--name", "m", model.carton)
+    stream = curl(server, greedy(TEXTS[0], max_tokens=tokens, stream=True))
+    wait_for(lambda: running(server) == 1)
+    server.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: curl(server, greedy("a"), "--fail").wait() != 0)
+    return server, stream
+
+
+def test_sigterm_lets_streams_end(model):
+    """The process ends with 0 after them."""
+    server, stream = ending(model, 600)
+    with server:
+        assert server.process.poll() is None, "the stream has not ended"
+        events = stream.communicate(timeout=60)[0].decode().split("\n\n")
+        assert events[-2] == "data: [DONE]" and sum('"text"' in event for event in events) > 100
+        assert json.loads(events[-3].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+        assert server.process.wait(60) == 0, server.log()
+
+
+def test_a_second_sigterm_ends_at_once(model):
+    server, stream = ending(model, 4000)
+    with server:
+        assert server.end(timeout=10) == 128 + signal.SIGTERM
+        assert b"[DONE]" not in stream.communicate(timeout=60)[0]
 
 
 def test_slow_readers_hold_up_nobody(server, client):

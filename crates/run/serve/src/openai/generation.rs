@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
 use super::common::{Sampling, missing};
-use crate::budget::Charge;
+use crate::budget::{Need, is_safe};
 use crate::reject::Reject;
 use crate::route::ModelTarget;
 use crate::served_model::ServedModel;
@@ -120,16 +120,18 @@ impl GenerationPlan {
         for prompt in &self.prompts {
             lengths.push(self.answer_length(text, &prompt.tokens)?);
         }
-        let nbytes: Vec<usize> = self
-            .prompts
-            .iter()
-            .zip(&lengths)
-            .map(|(prompt, length)| text.cache_bytes(prompt.tokens.len().saturating_add(*length)))
-            .collect();
-        let total =
-            nbytes.iter().fold(0_usize, |sum, nbytes| sum.saturating_add(nbytes.saturating_mul(per_prompt)));
+        let need = |(prompt, length): (&PromptPlan, &usize)| {
+            let tokens = prompt.tokens.len();
+            let most = tokens.saturating_add(*length);
+            let held = TextModel::granted_at(tokens).min(most);
+            Need { held: text.cache_bytes(held), most: text.cache_bytes(most) }
+        };
+        let needs: Vec<Need> = self.prompts.iter().zip(&lengths).map(need).collect();
         let allowed = text.memory.min(state.limits.memory);
-        if total > allowed {
+        if !is_safe(allowed, needs.iter().flat_map(|need| std::iter::repeat_n(*need, per_prompt))) {
+            let sum = |sum: usize, need: &Need| sum.saturating_add(need.held.saturating_mul(per_prompt));
+            let most = needs.iter().map(|need| need.most).max().unwrap_or(0);
+            let total = needs.iter().fold(0_usize, sum).max(most);
             let error = format!("the request needs {total} bytes of memory, and {allowed} are allowed");
             return Err(Reject::param(self.max_tokens_param, error));
         }
@@ -142,16 +144,13 @@ impl GenerationPlan {
         let (sender, events) = mpsc::channel(choices.saturating_mul(4).saturating_add(32));
         let (mut requests, mut number) = (Vec::new(), 0_usize);
         let mut usage = Usage::default();
-        for ((prompt, max_tokens), nbytes) in self.prompts.into_iter().zip(lengths).zip(nbytes) {
+        for ((prompt, max_tokens), need) in self.prompts.into_iter().zip(lengths).zip(needs) {
             usage.add_prompt(prompt.tokens.len());
             let mut choices = Vec::with_capacity(per_prompt);
             for place in places.by_ref().take(per_prompt) {
-                let charge = reserve(state, nbytes)?;
-                choices.push(ChoiceOptions {
-                    number,
-                    choice: self.sampling.choice(number),
-                    _held: (charge, place),
-                });
+                let memory = state.budget.claim(need).ok_or_else(|| Reject::no_memory(&state.limits))?;
+                let choice = self.sampling.choice(number);
+                choices.push(ChoiceOptions { number, choice, memory, _place: place });
                 number = number.saturating_add(1);
             }
             requests.push(PromptRequest {
@@ -191,7 +190,10 @@ impl GenerationPlan {
         let rest = context.checked_sub(used);
         let wanted = self.max_tokens.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
         match (rest, wanted) {
-            (Some(rest), None) if rest > 0 => Ok(rest),
+            (Some(rest), None) if rest > 0 => {
+                let shared = text.shared_context().saturating_sub(used);
+                Ok(if shared > 0 { shared.min(rest) } else { rest })
+            }
             (Some(rest), Some(wanted)) if wanted <= rest => Ok(wanted),
             _ => {
                 let wanted = wanted.unwrap_or(1);
@@ -204,11 +206,6 @@ impl GenerationPlan {
             }
         }
     }
-}
-
-fn reserve(state: &ServerState, nbytes: usize) -> Result<Charge, Reject> {
-    let mut charge = state.budget.charge();
-    if charge.grow(nbytes) { Ok(charge) } else { Err(Reject::no_memory(&state.limits)) }
 }
 
 impl Generation {

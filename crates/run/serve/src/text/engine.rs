@@ -162,11 +162,11 @@ fn advance_prompt<'t>(
     true
 }
 
-/// Computes one token of each of the first texts whose clients read, and moves these behind the others. Returns false if there is none.
+/// Computes one token of each of the first texts that have memory and whose clients read, and moves these behind the others. Returns false if there is none.
 fn step(text: &TextModel, sequences: &mut VecDeque<Sequence<'_>>) -> bool {
     let (mut chosen, mut others) = (Vec::new(), VecDeque::new());
-    for sequence in sequences.drain(..) {
-        if chosen.len() < TEXTS_AT_ONCE && sequence.has_room() {
+    for mut sequence in sequences.drain(..) {
+        if chosen.len() < TEXTS_AT_ONCE && sequence.has_room() && sequence.has_memory(text) {
             chosen.push(sequence);
         } else {
             others.push_back(sequence);

@@ -77,9 +77,22 @@ impl TextModel {
 
     /// Returns the most tokens of a prompt with its answer: the model's positions, if the keys and values of as many fit in memory.
     pub(crate) fn context(&self) -> usize {
-        let fits =
-            self.memory.checked_div(self.cache_bytes(BLOCK)).unwrap_or(usize::MAX).saturating_mul(BLOCK);
+        self.context_in(self.memory)
+    }
+
+    /// Returns the context of an answer whose length the request does not say: half of the memory, so that others find room.
+    pub(crate) fn shared_context(&self) -> usize {
+        self.context_in(self.memory / 2)
+    }
+
+    fn context_in(&self, memory: usize) -> usize {
+        let fits = memory.checked_div(self.cache_bytes(BLOCK)).unwrap_or(usize::MAX).saturating_mul(BLOCK);
         self.positions.min(fits)
+    }
+
+    /// Returns the tokens that a text of this many gets memory for: those of its last block, and of one more.
+    pub(crate) fn granted_at(tokens: usize) -> usize {
+        tokens.div_ceil(BLOCK).saturating_add(1).saturating_mul(BLOCK)
     }
 
     /// Returns what makes grammars for answers.

@@ -6,7 +6,7 @@ use generate::{LogitChanges, TokenChoice};
 use tokio::sync::mpsc;
 
 use super::{AnswerGrammar, Place, TextEvent};
-use crate::budget::Charge;
+use crate::budget::Claim;
 
 /// One way in which a prompt is continued.
 #[derive(Debug)]
@@ -15,7 +15,8 @@ pub(crate) struct ChoiceOptions {
     pub(crate) number: usize,
     pub(crate) choice: TokenChoice,
     /// Memory of its keys and values, and its place among all choices; both are free again when it ends.
-    pub(crate) _held: (Charge, Place),
+    pub(crate) memory: Claim,
+    pub(crate) _place: Place,
 }
 
 /// Prompt, and the ways in which it is continued.

@@ -14,6 +14,9 @@ pub(super) struct Sequence<'t> {
     pub(super) cache: KvCache,
     /// Last token, which the cache does not have yet.
     pub(super) last: u32,
+    /// Tokens of the cache that there is memory for, and that there can be.
+    granted: usize,
+    most: usize,
     count: usize,
     max_tokens: usize,
     sampler: Sampler,
@@ -40,6 +43,8 @@ impl<'t> Sequence<'t> {
         Ok(Self {
             cache,
             last: 0,
+            granted: 0,
+            most: request.tokens.len().saturating_add(request.max_tokens),
             count: 0,
             max_tokens: request.max_tokens,
             sampler: Sampler::new(options.choice)?,
@@ -60,6 +65,19 @@ impl<'t> Sequence<'t> {
     /// Returns true if the client has read enough for the next token.
     pub(super) fn has_room(&self) -> bool {
         has_room(&self.events)
+    }
+
+    /// Returns true if there is memory for the next token. Otherwise, the text waits for others to end.
+    pub(super) fn has_memory(&mut self, text: &TextModel) -> bool {
+        let tokens = self.cache.len().saturating_add(1);
+        tokens <= self.granted || {
+            let granted = TextModel::granted_at(tokens).min(self.most);
+            let is_granted = self.options.memory.grow(text.cache_bytes(granted));
+            if is_granted {
+                self.granted = granted;
+            }
+            is_granted
+        }
     }
 
     pub(super) fn fail(&self, error: String) {

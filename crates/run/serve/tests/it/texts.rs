@@ -35,13 +35,16 @@ const TEMPLATE: &str = "{% if tools %}{{ tools | length }} tools {% endif %}{% f
                         {% if add_generation_prompt %}<assistant>{% endif %}";
 
 /// A server of the model `m`, and of `none`, which generates no texts.
-pub(crate) fn serve(change: impl FnOnce(&mut ServeOptions)) -> Running {
+pub(crate) fn serve(change: impl Fn(&mut ServeOptions)) -> Running {
+    let mut options = ServeOptions::default();
+    change(&mut options);
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join("tokenizer.json"), tokenizer()).expect("it is written");
     std::fs::write(folder.path().join("chat_template.jinja"), TEMPLATE).expect("it is written");
     let carton = decoder(folder.path());
     let runnable = Runnable::open(&carton, &RunnableOptions::default(), &()).expect("a carton of ours");
-    let limits = RequestLimits { positions: Some(4096), ..RequestLimits::default() };
+    let limits =
+        RequestLimits { positions: Some(4096), memory: options.limits.memory, ..RequestLimits::default() };
     let model = serve::carton_model(runnable, &limits).expect("KServe has its dtypes");
     Running::with_models(
         ModelSource::Fixed(vec![("m".to_owned(), model), ("none".to_owned(), Arc::new(Echo))]),
@@ -364,6 +367,48 @@ fn memory_that_is_reserved_is_an_error_at_once() {
     let never = with(&greedy(), &json!({"n": 4}));
     assert_eq!(client.post("/v1/completions", &[], never.to_string().as_bytes()).status, 400);
     ask(&mut client, &with(&greedy(), &json!({"n": 2})));
+}
+
+#[test]
+fn texts_wait_for_the_memory_of_others() {
+    let block = 2 * 64 * 2 * 4 * 16 * 4;
+    let server = serve(|options| options.limits.memory = 8 * block);
+    // Each has 2 blocks from the start and 4 in the end.
+    let body = |number: usize| {
+        let prompt = "x".repeat(number + 1);
+        with(&greedy(), &json!({"prompt": prompt, "max_tokens": 4 * 64 - 10}))
+    };
+    let alone: Vec<Value> =
+        (0..3).map(|number| ask(&mut server.client(), &body(number))["choices"].clone()).collect();
+    let mut clients: Vec<Client> = (0..6).map(|_| server.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(request("/v1/completions", &[], body(number % 3).to_string().as_bytes()));
+    }
+    let (mut answered, mut refused) = (0, 0);
+    for (number, client) in clients.iter_mut().enumerate() {
+        let reply = client.reply();
+        match reply.status {
+            200 => {
+                answered += 1;
+                assert_eq!(reply.json()["choices"], alone[number % 3]);
+            }
+            status => {
+                refused += 1;
+                assert_eq!((status, reply.header("retry-after")), (429, Some("1")));
+            }
+        }
+    }
+    assert!(answered >= 3 && answered + refused == 6, "{answered} {refused}");
+    // A text that says nothing about its length leaves room for others.
+    let chat = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0});
+    let mut clients: Vec<Client> = (0..3).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.send(request("/v1/chat/completions", &[], chat.to_string().as_bytes()));
+    }
+    for client in &mut clients {
+        let reply = client.reply();
+        assert_eq!((reply.status, &reply.json()["usage"]["total_tokens"]), (200, &json!(4 * 64)));
+    }
 }
 
 #[test]
