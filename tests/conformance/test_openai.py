@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+import chat_cases
 import pytest
 from conftest import worker_fixture
 from program import BINARY, succeed
@@ -249,6 +251,24 @@ def test_idle_connections_hold_up_nobody(server, client):
             stack.enter_context(socket.create_connection((host, int(port))))
         [answer] = client.ask("completions", url=server.url, bodies=[greedy(TEXTS[0])])
         assert answer["usage"]["completion_tokens"] == TOKENS
+
+
+def test_a_template_that_loops_is_an_error(model, tmp_path):
+    """And the server goes on, for others at the same time and after it."""
+    for file in model.folder.glob("*.*"):
+        if file.name != "chat_template.jinja" and file.suffix != ".carton":
+            shutil.copy(file, tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(chat_cases.HOSTILE["silent loops"])
+    with Server(BINARY, "serve", "--quiet", "--port", "0", "--name", "m", tmp_path) as server:
+        chat = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
+        threads = [threading.Thread(target=server.request, args=("POST", "/v1/chat/completions", chat)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        assert server.request("POST", "/v1/completions", json.dumps(greedy(TEXTS[0]))).json()["choices"][0]["text"] == model.wanted[0]["text"]
+        for thread in threads:
+            thread.join(60)
+        error = server.request("POST", "/v1/chat/completions", chat)
+        assert error.status == 400 and error.json()["error"]["param"] == "messages" and "steps" in error.json()["error"]["message"]
 
 
 def test_a_flood_of_long_prompts_is_fair(server, client):
