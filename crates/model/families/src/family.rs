@@ -33,6 +33,8 @@ pub(crate) struct Family {
     pub(crate) head: &'static str,
     /// Changes from those names to the names of the body alone, which published files also have; none if they have not.
     pub(crate) bare: &'static [Rule],
+    /// Keys of configurations that give the model all parts that a decoder may have, if they are true.
+    pub(crate) flags: &'static [&'static str],
     /// Ends of names of tensors that files have and models do not use, or starts, which end with a dot.
     pub(crate) unread: &'static [&'static str],
     /// Changes from the names in memory to those that are released.
@@ -50,6 +52,7 @@ pub(crate) const fn built(build: fn(&Config<'_>, &Scope<'_>), rules: &'static [R
         embedding: "embed_tokens.weight",
         head: "lm_head",
         bare: &[],
+        flags: &[],
         unread: &[],
         rules,
     }

@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 
-use serde_json::Map;
+use serde_json::{Map, Value};
 
+use crate::built::Built;
 use crate::config::Config;
 use crate::families;
+use crate::family::Family;
 use crate::heads::Head;
 use crate::indices::Indices;
 use crate::model::{forms, text_model};
@@ -85,7 +87,7 @@ impl DecoderNames {
             let pattern = format!("{path}{end}");
             (role, TensorPlace { pattern, fused_parts: &[], has_columns_first: false, is_stack: false })
         };
-        let outer = OUTER.iter().map(|(role, _, meta)| place(*role, meta, ""));
+        let outer = OUTER.iter().map(|(role, _, meta, _)| place(*role, meta, ""));
         let parts = PARTS.iter().filter(|row| !row.meta.is_empty());
         let parts =
             parts.map(|row| place(Role::Layer(row.part), &format!("layers.{HOLE}.{}", row.meta), ".weight"));
@@ -94,56 +96,25 @@ impl DecoderNames {
     }
 
     fn forms(model_type: &str) -> Option<Vec<Self>> {
-        let (map, absent) = (Map::new(), RefCell::new(None));
-        let c = Config::new(model_type, &map, &absent)?;
-        let (family, text, mut built, body, head) = if let Some(family) = families::find(model_type) {
-            let built = text_model(&family, Head::Language, &c)?;
-            (family, None, built, format!("{}.", family.prefix), family.head)
-        } else {
-            let text = c.part("text_config")?;
-            let place = multimodal::text_place(&c, &text, Head::Language)?;
-            let built = multimodal::build(&c, Head::Language)?;
-            (families::find(&text.model_type)?, Some(text), built, place.body, place.head)
-        };
-        let count = text.as_ref().unwrap_or(&c).layers().len();
-        let entries = &mut built.entries;
-        let is_list = |list: &&str| {
-            let start = format!("{body}{list}.{HOLE}.");
-            entries.iter().any(|entry| entry.name.starts_with(&start))
-        };
-        let layers = format!("{body}{}.", LISTS.into_iter().find(is_list)?);
-        let mut candidates = outer(&body, family.embedding, head);
-        candidates.extend(of_layers(&format!("{layers}{HOLE}.")));
-        let signature = signature(entries, &format!("{layers}{HOLE}."), count);
-        let own = entries.len();
-        let position = |name: &str| entries.iter().position(|entry| entry.name == name);
-        let mut roles: Vec<_> =
-            candidates.iter().filter_map(|it| Some((it.role, position(&it.name)?, it.fused_parts))).collect();
-        // Another configuration of the class may have more parts, and norms of other names.
-        let known: Vec<Role> = roles.iter().map(|(role, ..)| *role).collect();
-        for Candidate { role, name, fused_parts, is_norm } in candidates {
-            let is_own = entries.iter().take(own).any(|entry| entry.name == name);
-            if is_own || !fused_parts.is_empty() || (known.contains(&role) && !is_norm) {
-                continue;
-            }
-            roles.push((role, entries.len(), fused_parts));
-            entries.push(synthetic(name));
-        }
-        let forms = forms(built);
+        let mut body = Body::of(model_type)?;
+        let layers = body.layers()?;
+        let signature = body.signature(&layers);
+        let (roles, unread) = (body.roles(&layers), body.family.unread);
+        let forms = forms(body.built);
         let memory = forms.get(1)?;
         let mut all: Vec<Self> = Vec::new();
         for form in &forms {
             let mut places = Vec::new();
-            let mut start = None;
-            for (role, entry, parts) in &roles {
-                let Some(kind) = memory.get(*entry).map(|entry| entry.kind) else { continue };
-                for pattern in form.iter().filter(|pattern| pattern.origin.entry == *entry) {
-                    places.extend(place(*role, pattern, parts, kind).map(|place| (*role, place)));
-                    let prefix = || pattern.name.split(HOLE).next().map(str::to_owned);
-                    start = start.or_else(|| matches!(role, Role::Layer(_)).then(prefix).flatten());
-                }
+            for Candidate { role, name, fused_parts, .. } in &roles {
+                let Some(entry) = memory.iter().position(|entry| entry.name == *name) else { continue };
+                let is_stack = memory.get(entry).is_some_and(|entry| entry.kind == Kind::Stacked);
+                let patterns = form.iter().filter(|pattern| pattern.origin.entry == entry);
+                let found = patterns.filter_map(|pattern| place(*role, pattern, fused_parts, is_stack));
+                places.extend(found.map(|place| (*role, place)));
             }
-            let names = Self { layers: start?, signature, unread: family.unread, places };
+            let mut in_layers = places.iter().filter(|(role, _)| matches!(role, Role::Layer(_)));
+            let start = in_layers.next().and_then(|(_, place)| place.pattern.split(HOLE).next());
+            let names = Self { layers: start?.to_owned(), signature, unread, places };
             if !all.contains(&names) {
                 all.push(names);
             }
@@ -160,35 +131,115 @@ impl DecoderNames {
         Some(mixed)
     }
 
+    /// Returns the modules of a layer, and those outside of layers, with the names that llama.cpp has for them, the usual ones first.
+    /// The number of an expert or a head is `{}`. Tensors that stack the experts are not among them.
+    pub fn gguf_modules(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        self.places.iter().filter(|(_, place)| !place.is_stack).filter_map(|(role, place)| {
+            let rest =
+                place.pattern.strip_prefix(self.layers.as_str()).and_then(|rest| rest.strip_prefix(HOLE));
+            let module = rest.map_or(place.pattern.as_str(), |rest| rest.trim_start_matches('.'));
+            let module = module.strip_suffix(".weight").unwrap_or(module);
+            Some((module, role.gguf_name(place.fused_parts)?))
+        })
+    }
+
     /// Returns the places where a tensor with this role may be, the usual one first.
     pub fn places(&self, role: Role) -> impl Iterator<Item = &TensorPlace> {
         self.places.iter().filter(move |(known, _)| *known == role).map(|(_, place)| place)
     }
 }
 
-/// Returns the part that identifies a layer of `count`, of those whose names start with `layer`.
-fn signature(entries: &[TensorPattern], layer: &str, count: usize) -> LayerPart {
-    let is_in_all = |part: &LayerPart| {
-        let mut candidates = of_layers(layer).into_iter().filter(|it| it.role == Role::Layer(*part));
-        candidates.any(|it| {
-            let entry = entries.iter().find(|entry| entry.name == it.name);
-            entry.and_then(|entry| entry.at.first()).is_some_and(|layers| layers.len() == count)
-        })
-    };
-    let found = [LayerPart::Wq, LayerPart::Wqkv].into_iter().find(is_in_all);
-    found.unwrap_or(LayerPart::AttentionNorm)
+/// A decoder in memory, with all parts that a configuration of its class may give it.
+struct Body {
+    family: Family,
+    built: Built,
+    /// Start of the names of its body, with a dot at its end.
+    start: String,
+    head: &'static str,
+    /// Number of layers.
+    count: usize,
+}
+
+impl Body {
+    fn of(model_type: &str) -> Option<Self> {
+        let family = families::find(model_type);
+        let flags = family.map_or(&[][..], |family| family.flags);
+        let map: Map<String, Value> = flags.iter().map(|key| ((*key).to_owned(), true.into())).collect();
+        let absent = RefCell::new(None);
+        let c = Config::new(model_type, &map, &absent)?;
+        if let Some(family) = family {
+            let built = text_model(&family, Head::Language, &c)?;
+            let start = format!("{}.", family.prefix);
+            return Some(Self { family, built, start, head: family.head, count: c.layers().len() });
+        }
+        let text = c.part("text_config")?;
+        let place = multimodal::text_place(&c, &text, Head::Language)?;
+        let (family, built) = (families::find(&text.model_type)?, multimodal::build(&c, Head::Language)?);
+        Some(Self { family, built, start: place.body, head: place.head, count: text.layers().len() })
+    }
+
+    fn entry(&self, name: &str) -> Option<&TensorPattern> {
+        self.built.entries.iter().find(|entry| entry.name == name)
+    }
+
+    /// Returns the start of the names of layers, before the number of a layer.
+    fn layers(&self) -> Option<String> {
+        let starts = LISTS.iter().map(|list| format!("{}{list}.", self.start));
+        let has = |start: &String| {
+            self.built.entries.iter().any(|entry| entry.name.starts_with(&format!("{start}{HOLE}.")))
+        };
+        starts.into_iter().find(has)
+    }
+
+    /// Returns the part that identifies a layer.
+    fn signature(&self, layers: &str) -> LayerPart {
+        let candidates = of_layers(layers);
+        let is_in_all = |part: &LayerPart| {
+            let mut candidates = candidates.iter().filter(|it| it.role == Role::Layer(*part));
+            candidates.any(|it| {
+                let layers = self.entry(&it.name).and_then(|entry| entry.at.first());
+                layers.is_some_and(|layers| layers.len() == self.count)
+            })
+        };
+        let found = [LayerPart::Wq, LayerPart::Wqkv].into_iter().find(is_in_all);
+        found.unwrap_or(LayerPart::AttentionNorm)
+    }
+
+    /// Returns the tensors that have roles, the usual ones first, and adds those that the class has with other configurations.
+    fn roles(&mut self, layers: &str) -> Vec<Candidate> {
+        let mut candidates = outer(&self.start, self.family.embedding, self.head);
+        candidates.extend(of_layers(layers));
+        // The norm of this name is that before the feed-forward layer, unless there is one after it.
+        let [norm, after] = ["post_attention_layernorm", "post_feedforward_layernorm"]
+            .map(|norm| format!("{layers}{HOLE}.{norm}.weight"));
+        let is_after = self.entry(&after).is_some();
+        let other = if is_after { LayerPart::FfnNorm } else { LayerPart::AttentionPostNorm };
+        candidates.retain(|it| it.name != norm || it.role != Role::Layer(other));
+        let (mut roles, others): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|it| self.entry(&it.name).is_some());
+        // Another configuration of the class may have more parts, and norms of other names.
+        let known: Vec<Role> = roles.iter().map(|it| it.role).collect();
+        let is_possible =
+            |it: &Candidate| it.fused_parts.is_empty() && (it.is_norm || !known.contains(&it.role));
+        for candidate in others.into_iter().filter(is_possible) {
+            self.built.entries.push(synthetic(&candidate.name));
+            roles.push(candidate);
+        }
+        roles
+    }
 }
 
 fn outer(body: &str, embedding: &str, head: &str) -> Vec<Candidate> {
     let at = |role, name| Candidate { role, name, fused_parts: &[], is_norm: false };
-    let known = OUTER.iter().flat_map(|(role, modules, _)| {
+    let known = OUTER.iter().flat_map(|(role, modules, ..)| {
         modules.iter().map(move |module| at(*role, format!("{body}{module}")))
     });
     let own = [at(Role::Embedding, format!("{body}{embedding}")), at(Role::Output, format!("{head}.weight"))];
     own.into_iter().chain(known).collect()
 }
 
-fn of_layers(layer: &str) -> Vec<Candidate> {
+fn of_layers(layers: &str) -> Vec<Candidate> {
+    let layer = &format!("{layers}{HOLE}.");
     let mut all = Vec::new();
     for row in PARTS {
         let end = if row.part.is_bare() { "" } else { ".weight" };
@@ -224,10 +275,10 @@ fn of_layers(layer: &str) -> Vec<Candidate> {
 }
 
 /// Returns a tensor that the class has only with another configuration.
-fn synthetic(name: String) -> TensorPattern {
+fn synthetic(name: &str) -> TensorPattern {
     let at = vec![Indices::below(1); name.matches(HOLE).count()];
     TensorPattern {
-        name,
+        name: name.to_owned(),
         at,
         shape: Vec::new(),
         kind: Kind::Other,
@@ -244,7 +295,7 @@ fn place(
     role: Role,
     pattern: &TensorPattern,
     parts: &'static [LayerPart],
-    kind: Kind,
+    is_stack: bool,
 ) -> Option<TensorPlace> {
     let wanted = match role {
         Role::Layer(part) | Role::Expert(part) => Some(part),
@@ -256,7 +307,7 @@ fn place(
             let size = parts.len().checked_div(count).filter(|size| *size > 0)?;
             (parts.chunks(size).nth(part)?, false)
         }
-        None => (parts, kind == Kind::Stacked && matches!(role, Role::Expert(_))),
+        None => (parts, is_stack),
     };
     if !parts.is_empty() && !wanted.is_some_and(|wanted| parts.contains(&wanted)) {
         return None;

@@ -1,8 +1,8 @@
-//! What tensors are to a decoder, and the names that they have for it: one table for the modules of transformers, for Meta's
-//! files and for Megatron's.
+//! What tensors are to a decoder, and the names that they have for it: one table for the modules of transformers, for Meta's and
+//! Megatron's files, and for llama.cpp.
 //!
 //! Facts: the modeling files of `transformers` 5.23; `model.py` in Meta's `llama-models` 0.3.0; the modules of `GPTModel` in
-//! megatron-core 0.16.1, and `language_model.py` of Megatron-LM for the older names.
+//! megatron-core 0.16.1, and `language_model.py` of Megatron-LM for the older names; `tensor_mapping.py` of `gguf` 0.19.0.
 
 /// Parts of a layer that have weights, in the order and with the names of Meta's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,11 +103,12 @@ pub enum Role {
     Expert(LayerPart),
 }
 
-/// Names of a role outside of layers: in memory, and in Meta's files. Families have those of the embeddings and the head.
-pub(crate) const OUTER: &[(Role, &[&str], &str)] = &[
-    (Role::Embedding, &[], "tok_embeddings.weight"),
-    (Role::Positions, &["wpe.weight", "decoder.embed_positions.weight"], ""),
-    (Role::EmbeddingNorm, &["word_embeddings_layernorm.weight"], ""),
+/// Names of a role outside of layers: in memory, in Meta's files, and in llama.cpp. Families have those of the embeddings and the
+/// head in memory.
+pub(crate) const OUTER: &[(Role, &[&str], &str, &str)] = &[
+    (Role::Embedding, &[], "tok_embeddings.weight", "token_embd"),
+    (Role::Positions, &["wpe.weight", "decoder.embed_positions.weight"], "", "position_embd"),
+    (Role::EmbeddingNorm, &["word_embeddings_layernorm.weight"], "", "token_embd_norm"),
     (
         Role::Norm,
         &[
@@ -118,8 +119,9 @@ pub(crate) const OUTER: &[(Role, &[&str], &str)] = &[
             "final_layernorm.weight",
         ],
         "norm.weight",
+        "output_norm",
     ),
-    (Role::Output, &[], "output.weight"),
+    (Role::Output, &[], "output.weight", "output"),
 ];
 
 /// Lists of the layers of a body.
@@ -136,6 +138,8 @@ pub(crate) struct PartNames {
     /// Path in Meta's files; empty if none has the part.
     pub(crate) meta: &'static str,
     pub(crate) megatron: &'static [&'static str],
+    /// Name in llama.cpp; empty if it has none.
+    pub(crate) gguf: &'static str,
 }
 
 const fn part(
@@ -143,83 +147,91 @@ const fn part(
     modules: &'static [&'static str],
     meta: &'static str,
     megatron: &'static [&'static str],
+    gguf: &'static str,
 ) -> PartNames {
-    PartNames { part, modules, meta, megatron }
+    PartNames { part, modules, meta, megatron, gguf }
 }
 
 #[rustfmt::skip]
 pub(crate) const PARTS: &[PartNames] = &[
-    part(LayerPart::Wq, &["self_attn.q_proj"], "attention.wq", &[]),
-    part(LayerPart::Wk, &["self_attn.k_proj"], "attention.wk", &[]),
-    part(LayerPart::Wv, &["self_attn.v_proj"], "attention.wv", &[]),
-    part(LayerPart::Wqkv, &["self_attention.query_key_value", "attention.query_key_value"], "", &[]),
+    part(LayerPart::Wq, &["self_attn.q_proj"], "attention.wq", &[], "attn_q"),
+    part(LayerPart::Wk, &["self_attn.k_proj"], "attention.wk", &[], "attn_k"),
+    part(LayerPart::Wv, &["self_attn.v_proj"], "attention.wv", &[], "attn_v"),
+    part(LayerPart::Wqkv, &["self_attention.query_key_value", "attention.query_key_value"], "", &[], "attn_qkv"),
     part(
         LayerPart::Wo,
         &["self_attn.o_proj", "self_attn.out_proj", "self_attn.dense", "self_attention.dense", "attention.dense", "attn.c_proj"],
         "attention.wo",
         &["self_attention.linear_proj", "self_attention.dense"],
+        "attn_output",
     ),
-    part(LayerPart::W1, &["mlp.gate_proj"], "feed_forward.w1", &[]),
+    part(LayerPart::W1, &["mlp.gate_proj"], "feed_forward.w1", &[], "ffn_gate"),
     part(
         LayerPart::W2,
         &["mlp.down_proj", "mlp.c_proj", "mlp.fc2", "fc2", "mlp.dense_4h_to_h"],
         "feed_forward.w2",
         &["mlp.linear_fc2", "mlp.dense_4h_to_h"],
+        "ffn_down",
     ),
-    part(LayerPart::W3, &["mlp.up_proj", "mlp.c_fc", "mlp.fc1", "fc1", "mlp.dense_h_to_4h"], "feed_forward.w3", &[]),
+    part(LayerPart::W3, &["mlp.up_proj", "mlp.c_fc", "mlp.fc1", "fc1", "mlp.dense_h_to_4h"], "feed_forward.w3", &[], "ffn_up"),
     part(
         LayerPart::AttentionNorm,
         &["input_layernorm", "attention_layernorm", "self_attn_layer_norm", "ln_1", "ln_attn"],
         "attention_norm",
         &["input_layernorm", "input_norm", "self_attention.linear_qkv.layer_norm"],
+        "attn_norm",
     ),
     part(
         LayerPart::FfnNorm,
         &["pre_feedforward_layernorm", "feedforward_layernorm", "post_attention_layernorm", "final_layer_norm", "ln_2", "ln_mlp"],
         "ffn_norm",
         &["pre_mlp_layernorm", "post_attention_layernorm", "post_attention_norm", "mlp.linear_fc1.layer_norm"],
+        "ffn_norm",
     ),
     part(
         LayerPart::QNorm,
         &["self_attn.q_norm", "self_attn.q_layernorm", "self_attn.query_layernorm", "self_attn.q_layernorm.norms.{}"],
         "",
         &["self_attention.q_layernorm"],
+        "attn_q_norm",
     ),
     part(
         LayerPart::KNorm,
         &["self_attn.k_norm", "self_attn.k_layernorm", "self_attn.key_layernorm", "self_attn.k_layernorm.norms.{}"],
         "",
         &["self_attention.k_layernorm"],
+        "attn_k_norm",
     ),
-    part(LayerPart::AttentionPostNorm, &["post_self_attn_layernorm", "post_attention_layernorm"], "", &[]),
-    part(LayerPart::FfnPostNorm, &["post_mlp_layernorm", "post_feedforward_layernorm"], "", &[]),
-    part(LayerPart::Sinks, &["self_attn.sinks"], "", &[]),
-    part(LayerPart::Router, &["mlp.gate", "mlp.router", "block_sparse_moe.router"], "", &["mlp.router"]),
-    part(LayerPart::SharedW1, &["mlp.shared_expert.gate_proj", "mlp.shared_experts.gate_proj"], "", &[]),
+    part(LayerPart::AttentionPostNorm, &["post_self_attn_layernorm", "post_attention_layernorm"], "", &[], "post_attention_norm"),
+    part(LayerPart::FfnPostNorm, &["post_mlp_layernorm", "post_feedforward_layernorm"], "", &[], "post_ffw_norm"),
+    part(LayerPart::Sinks, &["self_attn.sinks"], "", &[], "attn_sinks"),
+    part(LayerPart::Router, &["mlp.gate", "mlp.router", "block_sparse_moe.router"], "", &["mlp.router"], "ffn_gate_inp"),
+    part(LayerPart::SharedW1, &["mlp.shared_expert.gate_proj", "mlp.shared_experts.gate_proj"], "", &[], "ffn_gate_shexp"),
     part(
         LayerPart::SharedW2,
         &["mlp.shared_expert.down_proj", "mlp.shared_experts.down_proj"],
         "",
         &["mlp.shared_experts.linear_fc2"],
+        "ffn_down_shexp",
     ),
-    part(LayerPart::SharedW3, &["mlp.shared_expert.up_proj", "mlp.shared_experts.up_proj"], "", &[]),
-    part(LayerPart::SharedGate, &["mlp.shared_expert_gate"], "", &["mlp.shared_experts.gate"]),
-    part(LayerPart::ChoiceBias, &["mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias"], "", &[]),
-    part(LayerPart::XieluPositive, &["mlp.act_fn.alpha_p"], "", &[]),
-    part(LayerPart::XieluNegative, &["mlp.act_fn.alpha_n"], "", &[]),
-    part(LayerPart::XieluBeta, &["mlp.act_fn.beta"], "", &[]),
-    part(LayerPart::XieluEps, &["mlp.act_fn.eps"], "", &[]),
-    part(LayerPart::DeltaQkv, &["linear_attn.in_proj_qkv"], "", &[]),
-    part(LayerPart::DeltaZ, &["linear_attn.in_proj_z"], "", &[]),
-    part(LayerPart::DeltaB, &["linear_attn.in_proj_b"], "", &[]),
-    part(LayerPart::DeltaA, &["linear_attn.in_proj_a"], "", &[]),
-    part(LayerPart::DeltaQkvz, &["linear_attn.in_proj_qkvz"], "", &[]),
-    part(LayerPart::DeltaBa, &["linear_attn.in_proj_ba"], "", &[]),
-    part(LayerPart::DeltaConv, &["linear_attn.conv1d"], "", &[]),
-    part(LayerPart::DeltaLog, &["linear_attn.A_log"], "", &[]),
-    part(LayerPart::DeltaBias, &["linear_attn.dt_bias"], "", &[]),
-    part(LayerPart::DeltaNorm, &["linear_attn.norm"], "", &[]),
-    part(LayerPart::DeltaOut, &["linear_attn.out_proj"], "", &[]),
+    part(LayerPart::SharedW3, &["mlp.shared_expert.up_proj", "mlp.shared_experts.up_proj"], "", &[], "ffn_up_shexp"),
+    part(LayerPart::SharedGate, &["mlp.shared_expert_gate"], "", &["mlp.shared_experts.gate"], "ffn_gate_inp_shexp"),
+    part(LayerPart::ChoiceBias, &["mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias"], "", &[], ""),
+    part(LayerPart::XieluPositive, &["mlp.act_fn.alpha_p"], "", &[], ""),
+    part(LayerPart::XieluNegative, &["mlp.act_fn.alpha_n"], "", &[], ""),
+    part(LayerPart::XieluBeta, &["mlp.act_fn.beta"], "", &[], ""),
+    part(LayerPart::XieluEps, &["mlp.act_fn.eps"], "", &[], ""),
+    part(LayerPart::DeltaQkv, &["linear_attn.in_proj_qkv"], "", &[], ""),
+    part(LayerPart::DeltaZ, &["linear_attn.in_proj_z"], "", &[], ""),
+    part(LayerPart::DeltaB, &["linear_attn.in_proj_b"], "", &[], ""),
+    part(LayerPart::DeltaA, &["linear_attn.in_proj_a"], "", &[], ""),
+    part(LayerPart::DeltaQkvz, &["linear_attn.in_proj_qkvz"], "", &[], ""),
+    part(LayerPart::DeltaBa, &["linear_attn.in_proj_ba"], "", &[], ""),
+    part(LayerPart::DeltaConv, &["linear_attn.conv1d"], "", &[], ""),
+    part(LayerPart::DeltaLog, &["linear_attn.A_log"], "", &[], ""),
+    part(LayerPart::DeltaBias, &["linear_attn.dt_bias"], "", &[], ""),
+    part(LayerPart::DeltaNorm, &["linear_attn.norm"], "", &[], ""),
+    part(LayerPart::DeltaOut, &["linear_attn.out_proj"], "", &[], ""),
 ];
 
 /// Matrices whose rows are concatenated in one tensor.
@@ -227,6 +239,8 @@ pub(crate) struct FusedNames {
     pub(crate) parts: &'static [LayerPart],
     pub(crate) modules: &'static [&'static str],
     pub(crate) megatron: &'static [&'static str],
+    /// Name in llama.cpp; empty if it has none.
+    pub(crate) gguf: &'static str,
 }
 
 const QKV: &[LayerPart] = &[LayerPart::Wq, LayerPart::Wk, LayerPart::Wv];
@@ -237,18 +251,39 @@ pub(crate) const FUSED: &[FusedNames] = &[
         parts: QKV,
         modules: &["self_attn.qkv_proj", "attn.c_attn"],
         megatron: &["self_attention.linear_qkv", "self_attention.query_key_value"],
+        gguf: "attn_qkv",
     },
     FusedNames {
         parts: GATE_UP,
         modules: &["mlp.gate_up_proj"],
         megatron: &["mlp.linear_fc1", "mlp.dense_h_to_4h"],
+        gguf: "ffn_up",
     },
     FusedNames {
         parts: &[LayerPart::SharedW1, LayerPart::SharedW3],
         modules: &[],
         megatron: &["mlp.shared_experts.linear_fc1"],
+        gguf: "",
     },
 ];
+
+impl Role {
+    /// Returns the name in llama.cpp, without that of the layer and the end; `None` if it has none. `fused_parts` are in the same
+    /// tensor.
+    pub(crate) fn gguf_name(self, fused_parts: &[LayerPart]) -> Option<&'static str> {
+        let part_name = |part| PARTS.iter().find(|row| row.part == part).map(|row| row.gguf);
+        let name = match self {
+            Self::Layer(part) if fused_parts.is_empty() => part_name(part),
+            Self::Layer(_) => FUSED.iter().find(|row| row.parts == fused_parts).map(|row| row.gguf),
+            Self::Expert(LayerPart::W1) => Some("ffn_gate_exps"),
+            Self::Expert(LayerPart::W2) => Some("ffn_down_exps"),
+            Self::Expert(LayerPart::W3) => Some("ffn_up_exps"),
+            Self::Expert(_) => None,
+            _ => OUTER.iter().find(|(role, ..)| *role == self).map(|(.., gguf)| *gguf),
+        };
+        name.filter(|name| !name.is_empty())
+    }
+}
 
 /// Tensors of all experts of a layer, and the matrices that they hold for each.
 pub(crate) const EXPERTS: &[(&str, &[LayerPart])] = &[

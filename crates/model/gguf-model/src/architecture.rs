@@ -16,10 +16,8 @@ pub(crate) struct Architecture {
     pub(crate) model_type: &'static str,
     pub(crate) keys: KeyRule,
     pub(crate) tokenizer: TokenizerRule,
-    /// Weights of a layer that have other names than in [`LAYER`](crate::names::LAYER).
-    pub(crate) names: &'static [(&'static str, &'static str)],
-    /// Weights that have other names here than [`LAYER`](crate::names::LAYER) has first, on the way back.
-    pub(crate) back: &'static [(&'static str, &'static str)],
+    /// Name of the norm before the feed-forward layer.
+    pub(crate) ffn_norm: &'static str,
     /// Weights that a layer may have in llama.cpp, besides those of attention.
     pub(crate) has: &'static [&'static [&'static str]],
     /// True if rows of queries and keys are in the order of Meta's code.
@@ -83,8 +81,7 @@ const BASE: Architecture = Architecture {
     model_type: "",
     keys: KeyRule::Common,
     tokenizer: TokenizerRule::Json,
-    names: &[],
-    back: &[],
+    ffn_norm: "ffn_norm",
     has: &[NORMS, DENSE],
     permutes: false,
     shifts_norms: false,
@@ -102,18 +99,10 @@ const LLAMA: Architecture = Architecture {
     ..BASE
 };
 
-/// Norms after attention and after the feed-forward layer.
-const POST_NORMS: &[(&str, &str)] = &[("post_attention_layernorm", "post_attention_norm")];
-
 static ARCHITECTURES: &[Architecture] = &[
     Architecture { classes: &["Llama", "LLaMA"], model_type: "llama", ..LLAMA },
     Architecture { classes: &["Mistral"], model_type: "mistral", ..LLAMA },
-    Architecture {
-        classes: &["Mixtral"],
-        model_type: "mixtral",
-        back: &[("block_sparse_moe.gate", "ffn_gate_inp")],
-        ..LLAMA
-    },
+    Architecture { classes: &["Mixtral"], model_type: "mixtral", ..LLAMA },
     Architecture {
         name: "mistral3",
         classes: &["Ministral3"],
@@ -141,7 +130,7 @@ static ARCHITECTURES: &[Architecture] = &[
         name: "seed_oss",
         classes: &["SeedOss"],
         model_type: "seed_oss",
-        names: POST_NORMS,
+        ffn_norm: "post_attention_norm",
         has: &[&["attn_norm", "post_attention_norm"], DENSE],
         ..BASE
     },
@@ -158,7 +147,6 @@ static ARCHITECTURES: &[Architecture] = &[
         classes: &["Exaone4"],
         model_type: "exaone4",
         keys: KeyRule::Exaone4,
-        names: POST_NORMS,
         has: &[DENSE, LATER_NORMS, HEAD_NORMS],
         ..BASE
     },
@@ -166,7 +154,6 @@ static ARCHITECTURES: &[Architecture] = &[
         name: "starcoder2",
         classes: &["Starcoder2"],
         model_type: "starcoder2",
-        back: &[("mlp.c_fc", "ffn_up"), ("mlp.c_proj", "ffn_down")],
         has: &[NORMS, &["ffn_down", "ffn_up"]],
         ..BASE
     },
@@ -218,8 +205,6 @@ static ARCHITECTURES: &[Architecture] = &[
         has: &[NORMS, DENSE, LATER_NORMS],
         keys: KeyRule::Gemma2,
         tokenizer: TokenizerRule::Gemma2,
-        names: POST_NORMS,
-        back: &[("pre_feedforward_layernorm", "ffn_norm")],
         shifts_norms: true,
         drops_output: true,
         ..BASE
@@ -231,8 +216,6 @@ static ARCHITECTURES: &[Architecture] = &[
         has: &[NORMS, DENSE, LATER_NORMS, HEAD_NORMS],
         keys: KeyRule::Gemma3,
         tokenizer: TokenizerRule::Gemma3,
-        names: POST_NORMS,
-        back: &[("pre_feedforward_layernorm", "ffn_norm")],
         shifts_norms: true,
         ..BASE
     },
@@ -240,7 +223,6 @@ static ARCHITECTURES: &[Architecture] = &[
         name: "phi3",
         classes: &["Phi3"],
         model_type: "phi3",
-        back: &[("mlp.gate_up_proj", "ffn_up")],
         has: &[NORMS, &["ffn_down", "ffn_up"]],
         keys: KeyRule::Phi3,
         tokenizer: TokenizerRule::Phi3,
@@ -252,7 +234,6 @@ static ARCHITECTURES: &[Architecture] = &[
         model_type: "olmo2",
         has: &[DENSE, LATER_NORMS, HEAD_NORMS],
         keys: KeyRule::Olmo2,
-        names: POST_NORMS,
         ..BASE
     },
     Architecture {
@@ -267,13 +248,19 @@ static ARCHITECTURES: &[Architecture] = &[
         name: "gpt-oss",
         classes: &["GptOss"],
         model_type: "gpt_oss",
-        back: &[("mlp.router", "ffn_gate_inp")],
         has: &[&["attn_norm", "post_attention_norm", "attn_sinks"], EXPERTS],
         keys: KeyRule::GptOss,
-        names: POST_NORMS,
+        ffn_norm: "post_attention_norm",
         ..BASE
     },
 ];
+
+impl Architecture {
+    /// Returns the name that the architecture has for a weight.
+    pub(crate) fn own_name(&self, known: &'static str) -> &'static str {
+        if known == "ffn_norm" { self.ffn_norm } else { known }
+    }
+}
 
 /// Returns the architecture with a name of llama.cpp, where one of LLaMA with experts is Mixtral.
 ///

@@ -13,9 +13,9 @@ use tensor::Tensor;
 
 use crate::Problem;
 use crate::architecture::{Architecture, of_name};
-use crate::names::{LAYER, OUTSIDE, SplitName};
+use crate::names::{ModuleNames, SplitName};
 use crate::rope::{llama3_factors, numbers};
-use crate::tensors::shifted;
+use crate::tensors::{expert_role, shifted};
 
 /// Keys of a file, by their names.
 pub type GgufKeys = BTreeMap<String, GgufValue>;
@@ -32,6 +32,7 @@ pub struct HuggingFaceModel {
     /// Names in the file of tensors that have no such name.
     pub unknown: Vec<String>,
     architecture: &'static Architecture,
+    names: ModuleNames,
 }
 
 impl HuggingFaceModel {
@@ -44,11 +45,7 @@ impl HuggingFaceModel {
     /// it.
     pub fn name_in_file(&self, name: &str) -> Option<String> {
         let split = SplitName::new(name)?;
-        if let Some((_, role)) = split.expert() {
-            return Some(split.in_layer(&format!("ffn_{role}_exps"), split.end));
-        }
-        let weight = split.head_norm().map_or(split.weight, |(_, norms)| norms);
-        Some(split.in_layer(SplitName { weight, ..split }.known(self.architecture.names)?, split.end))
+        Some(split.in_layer(self.names.known(split)?.0, split.end))
     }
 }
 
@@ -110,7 +107,8 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
     }
     let is_tied = tensors.iter().all(|(name, _)| name != "output.weight");
     config.insert("tie_word_embeddings".to_owned(), is_tied.into());
-    let mut back = Back { architecture, config, tensors: Vec::new(), places: Vec::new() };
+    let names = ModuleNames::of(architecture);
+    let mut back = Back { architecture, names, config, tensors: Vec::new(), places: Vec::new() };
     back.set_biases(tensors);
     let mut unknown = Vec::new();
     for (place, (name, tensor)) in tensors.iter().enumerate() {
@@ -121,8 +119,8 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
             added => added?,
         }
     }
-    let Back { tensors, places, config, .. } = back;
-    Ok(HuggingFaceModel { tensors, places, config, unknown, architecture })
+    let Back { tensors, places, config, names, .. } = back;
+    Ok(HuggingFaceModel { tensors, places, config, unknown, architecture, names })
 }
 
 /// Converts a number, in the shortest form of its digits.
@@ -196,6 +194,7 @@ fn config(keys: &GgufKeys, architecture: &Architecture) -> Map<String, Value> {
 
 struct Back {
     architecture: &'static Architecture,
+    names: ModuleNames,
     config: Map<String, Value>,
     tensors: Vec<(String, Tensor)>,
     places: Vec<usize>,
@@ -257,30 +256,26 @@ impl Back {
         let end = [".weight", ".bias"].into_iter().find(|end| name.ends_with(end)).ok_or_else(no_name)?;
         let known = name.strip_suffix(end).unwrap_or_default();
         let Some((layer, weight)) = known.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) else {
-            let (other, _) = OUTSIDE.iter().find(|(_, it)| *it == known).ok_or_else(no_name)?;
-            let changed = self.changed(known, tensor)?;
-            self.push(place, format!("{other}{end}"), changed);
+            let module = self.names.module(known).ok_or_else(no_name)?;
+            let (name, changed) = (format!("{module}{end}"), self.changed(known, tensor)?);
+            self.push(place, name, changed);
             return Ok(());
         };
         let prefix = format!("model.layers.{layer}.");
-        if let Some(role) = weight.strip_prefix("ffn_").and_then(|rest| rest.strip_suffix("_exps")) {
-            return self.add_experts(place, &prefix, (role, end), tensor, all);
+        if let ("gpt_oss", Some(role)) = (self.architecture.model_type, expert_role(weight)) {
+            return self.add_fused(place, &prefix, (role, end), tensor, all);
         }
-        if self.architecture.model_type == "stablelm"
-            && tensor.shape().len() == 2
-            && let Some(norm) = ["q", "k"].into_iter().find(|norm| weight == format!("attn_{norm}_norm"))
-        {
-            for head in 0..tensor.shape().first().copied().unwrap_or_default() {
-                let name = format!("{prefix}self_attn.{norm}_layernorm.norms.{head}{end}");
-                self.push(place, name, row(tensor, head)?);
+        let module = self.names.module(weight).ok_or_else(no_name)?.to_owned();
+        if module.contains("{}") {
+            for number in 0..tensor.shape().first().copied().unwrap_or_default() {
+                let module = module.replacen("{}", &number.to_string(), 1);
+                self.push(place, format!("{prefix}{module}{end}"), row(tensor, number)?);
             }
             return Ok(());
         }
-        let own = self.architecture.back.iter().chain(self.architecture.names).chain(LAYER);
-        let (other, _) = own.into_iter().find(|(_, it)| *it == weight).ok_or_else(no_name)?;
-        let end = if *other == "self_attn.sinks" { "" } else { end };
+        let end = if module == "self_attn.sinks" { "" } else { end };
         let changed = self.changed(weight, tensor)?;
-        self.push(place, format!("{prefix}{other}{end}"), changed);
+        self.push(place, format!("{prefix}{module}{end}"), changed);
         Ok(())
     }
 
@@ -298,28 +293,6 @@ impl Back {
         let rows = tensor.shape().first().copied().unwrap_or_default();
         let half = rows.checked_div(heads.saturating_mul(2)).and_then(NonZeroU64::new);
         Ok(tensor.with_grid_transposed(heads, half.unwrap_or(NonZeroU64::MIN))?)
-    }
-
-    fn add_experts(
-        &mut self,
-        place: usize,
-        prefix: &str,
-        (role, end): (&str, &str),
-        tensor: &Tensor,
-        all: &[(String, Tensor)],
-    ) -> Result<()> {
-        if self.architecture.model_type == "gpt_oss" {
-            return self.add_fused(place, prefix, (role, end), tensor, all);
-        }
-        let (folder, names) = match self.architecture.model_type {
-            "mixtral" => ("block_sparse_moe.experts", [("gate", "w1"), ("down", "w2"), ("up", "w3")]),
-            _ => ("mlp.experts", [("gate", "gate_proj"), ("down", "down_proj"), ("up", "up_proj")]),
-        };
-        let other = names.iter().find(|(known, _)| *known == role).map_or(role, |(_, other)| other);
-        for expert in 0..tensor.shape().first().copied().unwrap_or_default() {
-            self.push(place, format!("{prefix}{folder}.{expert}.{other}{end}"), row(tensor, expert)?);
-        }
-        Ok(())
     }
 
     /// Joins the gates and the rows of the experts of gpt-oss, which alternate.

@@ -17,7 +17,7 @@ use crate::encode::encode_blocks;
 use crate::file_type::FileType;
 use crate::halves::half;
 use crate::mxfp4::packed_experts;
-use crate::names::{SplitName, language_name};
+use crate::names::{ModuleNames, SplitName, language_name};
 use crate::rope::extra_tensors;
 
 /// Weights of some experts or heads of a layer, by their numbers.
@@ -34,8 +34,15 @@ pub(crate) fn place(
     tokens: Option<u64>,
 ) -> Result<Vec<GgufOutput>> {
     let layers = config.layers()?;
-    let mut placing =
-        Placing { config, layers, file_type, tokens, parts: BTreeMap::new(), placed: Vec::new() };
+    let mut placing = Placing {
+        config,
+        names: ModuleNames::of(config.architecture),
+        layers,
+        file_type,
+        tokens,
+        parts: BTreeMap::new(),
+        placed: Vec::new(),
+    };
     for (name, tensor) in extra_tensors(config)? {
         placing.put(&name, name.clone(), &tensor)?;
     }
@@ -61,6 +68,7 @@ pub(crate) fn place(
 
 struct Placing<'c> {
     config: &'c GgufConfig,
+    names: ModuleNames,
     layers: u64,
     file_type: FileType,
     /// Number of tokens, if the embeddings of others are left out.
@@ -95,11 +103,11 @@ impl Placing<'_> {
         if split.layer.is_some_and(|layer| layer >= self.layers) {
             return Err(no_name().into());
         }
-        if let (Some(layer), Some((number, role))) = (split.layer, split.expert()) {
-            return self.add_expert(split, layer, (number, role), tensor);
-        }
-        if let (Some(layer), Some((number, norms))) = (split.layer, split.head_norm()) {
-            let known = SplitName { weight: norms, ..split }.known(&[]).ok_or_else(no_name)?;
+        let known = self.names.known(split);
+        if let (Some(layer), Some((known, Some(number)))) = (split.layer, known) {
+            if let Some(role) = expert_role(known) {
+                return self.add_expert(split, layer, (number, role), tensor);
+            }
             let parts = self.parts.entry((layer, known.to_owned())).or_default();
             parts.insert(number, tensor.clone());
             if parts.len() as u64 == self.config.part_count(known)? {
@@ -114,7 +122,7 @@ impl Placing<'_> {
         {
             return Ok(placed);
         }
-        let known = split.known(architecture.names).ok_or_else(no_name)?;
+        let (known, _) = known.ok_or_else(no_name)?;
         let end = if known == "attn_sinks" { ".weight" } else { split.end };
         let changed = self.changed(known, short, tensor)?;
         self.put(name, split.in_layer(known, end), &changed)
@@ -239,6 +247,11 @@ impl Placing<'_> {
         self.placed.push(GgufOutput { name, kind, shape: tensor.shape().to_vec(), data });
         Ok(())
     }
+}
+
+/// Returns the role of a matrix of experts, such as `gate`.
+pub(crate) fn expert_role(known: &str) -> Option<&str> {
+    known.strip_prefix("ffn_")?.strip_suffix("_exps")
 }
 
 /// Returns true for a weight outside of layers, of attention, or one that the layers of an architecture have.

@@ -3,13 +3,13 @@
 use crate::config::Config;
 use crate::decoder::{Bias, Decoder, ExpertLayer, HeadNorms, LLAMA, Mlp, Projections};
 use crate::families::deepseek::SCORED_EXPERTS;
-use crate::family::{Row, family};
+use crate::family::{Family, Row, family};
 use crate::rule::NUMBERED;
 
 pub(super) const ROWS: &[Row] = &[
     (&["glm"], family(&GLM, &[])),
     (&["glm4"], family(&GLM4, &[])),
-    (&["glm4_moe"], family(&GLM4_MOE, NUMBERED)),
+    (&["glm4_moe"], Family { flags: &["use_qk_norm"], ..family(&GLM4_MOE, NUMBERED) }),
     (&["glm4_moe_lite"], family(&GLM4_MOE_LITE, NUMBERED)),
 ];
 

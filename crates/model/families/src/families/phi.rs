@@ -1,11 +1,14 @@
 //! Phi 1 to 4 and Phi-MoE.
 
 use crate::decoder::{Bias, Decoder, ExpertLayer, HeadNorms, LLAMA, LOCAL_EXPERTS, Mlp, Projections};
-use crate::family::{Row, family};
+use crate::family::{Family, Row, family};
 use crate::rule::{Rule, SPARSE, W1_W3, W2, rename};
 
-pub(super) const ROWS: &[Row] =
-    &[(&["phi"], family(&PHI, &[])), (&["phi3"], family(&PHI3, &[])), (&["phimoe"], family(&PHIMOE, RULES))];
+pub(super) const ROWS: &[Row] = &[
+    (&["phi"], Family { flags: &["qk_layernorm"], ..family(&PHI, &[]) }),
+    (&["phi3"], family(&PHI3, &[])),
+    (&["phimoe"], family(&PHIMOE, RULES)),
+];
 
 const RULES: &[Rule] = &[W1_W3, W2, rename("mlp.router.", &["mlp.gate."]), SPARSE];
 

@@ -1,9 +1,10 @@
 //! `StableLM`.
 
 use crate::decoder::{Bias, Decoder, HeadNorms, LLAMA, NORMS};
-use crate::family::{Row, family};
+use crate::family::{Family, Row, family};
 
-pub(super) const ROWS: &[Row] = &[(&["stablelm"], family(&STABLELM, &[]))];
+pub(super) const ROWS: &[Row] =
+    &[(&["stablelm"], Family { flags: &["qk_layernorm"], ..family(&STABLELM, &[]) })];
 
 const STABLELM: Decoder = Decoder {
     qkv_bias: Bias::Key("use_qkv_bias"),
