@@ -170,13 +170,13 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
     if shape.iter().any(|size| i64::try_from(*size).is_err()) {
         return Err(EntryError::Dimension { shape });
     }
-    let mut elements = shape.clone();
+    let mut elements = shape;
     if *packed > 1 {
         match elements.last_mut() {
             Some(last) if last.is_multiple_of(*packed) => {
                 *last = last.checked_div(*packed).unwrap_or_default();
             }
-            _ => return Err(EntryError::HalfByte { shape, dtype: dtype.into_owned() }),
+            _ => return Err(EntryError::HalfByte { shape: elements, dtype: dtype.into_owned() }),
         }
     }
     // As in the official reader, the elements are counted first, and a size of 0 ends the multiplication.
@@ -184,7 +184,9 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
     let needed = numel.and_then(|numel| numel.checked_mul(torch.size()));
     let found = last.saturating_sub(first);
     if needed != Some(found) {
-        return Err(EntryError::Size { shape, dtype: dtype.into_owned(), needed, found });
+        // The error has the shape in the file.
+        elements.iter_mut().rev().take(1).for_each(|last| *last = last.saturating_mul(*packed));
+        return Err(EntryError::Size { shape: elements, dtype: dtype.into_owned(), needed, found });
     }
     // `check_layout` proved that both offsets are inside the file.
     let range = start.saturating_add(first)..start.saturating_add(last);

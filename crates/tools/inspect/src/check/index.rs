@@ -14,8 +14,10 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 pub(super) struct Index {
     /// Names of the files.
     pub(super) files: Vec<String>,
-    /// Names of the tensors with the numbers of their files. Of several with the same name, loaders take the last one.
-    pub(super) tensors: Vec<(String, usize)>,
+    /// Names of all tensors, one after the other.
+    names: String,
+    /// End of each name in `names`, and the number of its file.
+    entries: Vec<(usize, usize)>,
 }
 
 impl Index {
@@ -41,7 +43,18 @@ impl Index {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.tensors.is_empty()
+        self.entries.is_empty()
+    }
+
+    /// Returns the names of the tensors with the numbers of their files. Of several with the same name, loaders take the last one.
+    pub(super) fn tensors(&self) -> impl DoubleEndedIterator<Item = (&str, usize)> {
+        let start = |place: usize| {
+            let before = place.checked_sub(1).and_then(|before| self.entries.get(before));
+            before.map_or(0, |(end, _)| *end)
+        };
+        let entries = self.entries.iter().enumerate();
+        entries
+            .map(move |(place, (end, file))| (self.names.get(start(place)..*end).unwrap_or_default(), *file))
     }
 }
 
@@ -67,7 +80,7 @@ impl<'de> Visitor<'de> for IndexVisitor {
 
         let mut index = Index::default();
         let mut numbers: HashMap<String, usize> = HashMap::new();
-        while let Some((name, Text(file))) = map.next_entry::<String, Text<'_>>()? {
+        while let Some((Text(name), Text(file))) = map.next_entry::<Text<'_>, Text<'_>>()? {
             let known = numbers.get(&*file).copied();
             let number = known.unwrap_or_else(|| {
                 let number = index.files.len();
@@ -75,7 +88,8 @@ impl<'de> Visitor<'de> for IndexVisitor {
                 numbers.insert(file.into_owned(), number);
                 number
             });
-            index.tensors.push((name, number));
+            index.names.push_str(&name);
+            index.entries.push((index.names.len(), number));
         }
         Ok(index)
     }

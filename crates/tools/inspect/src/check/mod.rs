@@ -106,8 +106,9 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
     let model = Model::from_config(&config)
         .map_err(|reason| Error::from(Problem::Configuration { reason }).in_file(&place))?;
 
-    let distinct = DistinctTensors::new(&tensors);
-    let comparison = model.compare(&distinct.shapes);
+    let shapes: Vec<_> = tensors.iter().map(|it| (it.name.as_str(), it.shape.as_slice())).collect();
+    let (distinct, comparison) = rayon::join(|| DistinctTensors::new(&tensors), || model.compare(&shapes));
+    let comparison = if distinct.others.is_empty() { comparison } else { model.compare(&distinct.shapes) };
     let ModelComparison {
         layout,
         expected,
@@ -248,16 +249,16 @@ fn stale_names(
     let mut is_named = vec![false; distinct.files.len()];
     let mut stale = Vec::new();
     // Of several entries with a name, the last one counts.
-    for (name, file) in index.tensors.iter().rev() {
-        let place = distinct.places.get(name.as_str());
+    for (name, file) in index.tensors().rev() {
+        let place = distinct.places.get(name);
         let Some(is_named) = place.and_then(|place| is_named.get_mut(*place)) else {
-            let is_missing = missing.binary_search(&name.as_str()).is_ok();
-            stale.extend((!is_missing).then(|| name.clone()));
+            let is_missing = missing.binary_search(&name).is_ok();
+            stale.extend((!is_missing).then(|| name.to_owned()));
             continue;
         };
-        let number = indexed.get(*file).copied().flatten();
+        let number = indexed.get(file).copied().flatten();
         if !*is_named && !number.is_some_and(|number| distinct.files_of(name).any(|file| file == number)) {
-            stale.push(name.clone());
+            stale.push(name.to_owned());
         }
         *is_named = true;
     }
