@@ -51,6 +51,21 @@ def test_expressions_are_those_of_python(name, tmp_path, reference):
         compare(tmp_path, reference, "".join(f"\n[{text}]" for text in good[at : at + 20]), conversation)
 
 
+NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+@pytest.mark.parametrize("name", ["LlamaTokenizer", "CodeLlamaTokenizer", "GPT2Tokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer", "Qwen3_5Tokenizer", "GemmaTokenizer",
+                                  "CohereTokenizer", "T5Tokenizer", "XGLMTokenizer", "TokenizersBackend"])
+@pytest.mark.parametrize("ending", ["", "Fast"])
+def test_special_tokens_of_a_class(name, ending, tmp_path, reference):
+    """Old folders name a class, and none of the tokens that it has."""
+    wanted = reference.ask("class_tokens", name=name)
+    (tmp_path / "chat_template.jinja").write_text("|".join("{{ " + token + " }}" for token in NAMED))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name + ending}))
+    found = subprocess.run([BINARY, "chat", str(tmp_path), "--print-prompt"], input=b'[{"role": "user", "content": ""}]', capture_output=True, env=CLEAN, timeout=60)
+    assert found.stdout.decode() == "|".join(wanted.get(token, "") for token in NAMED)
+
+
 @pytest.mark.parametrize("name", chat_cases.HOSTILE)
 def test_hostile_templates_end_soon_in_little_memory(name, tmp_path):
     start = time.monotonic()

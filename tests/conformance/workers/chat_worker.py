@@ -1,5 +1,7 @@
 """The newest transformers: renders conversations with `apply_chat_template`."""
 
+import inspect
+
 import transformers
 from line_server import serve
 from tokenizers import Tokenizer, models
@@ -19,4 +21,10 @@ def render(template, tokens, conversation):
         return {"text": None, "error": f"{type(error).__name__}: {error}"}
 
 
-serve({"render": render})
+def class_tokens(name):
+    """The special tokens that a class of tokenizers has by itself."""
+    parameters = inspect.signature(getattr(transformers, name).__init__).parameters
+    return {key: parameter.default for key, parameter in parameters.items() if key.endswith("_token") and isinstance(parameter.default, str)}
+
+
+serve({"render": render, "class_tokens": class_tokens})

@@ -2,7 +2,8 @@
 //!
 //! Facts: `chat_template.jinja` counts before the `chat_template` of `tokenizer_config.json`, which is a text or a list of named
 //! templates; `chat_template.json` is that of a processor. A special token is a text or an object with `content`. `transformers`
-//! writes further templates into the folder `additional_chat_templates`.
+//! writes further templates into the folder `additional_chat_templates`. A class of tokenizers has special tokens of its own, which old
+//! folders do not repeat.
 
 use serde_json::{Map, Value};
 
@@ -14,6 +15,23 @@ const TOKENS: &[&str] =
     &["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 /// Key of the objects that name further special tokens, or list them.
 const EXTRA_TOKENS: &[&str] = &["extra_special_tokens", "model_specific_special_tokens"];
+/// Special tokens of classes, without the ending `Fast`, in the order of `TOKENS`; empty where a class has none.
+const CLASS_TOKENS: &[(&[&str], [&str; 7])] = &[
+    (&["LlamaTokenizer", "CodeLlamaTokenizer"], ["<s>", "</s>", "<unk>", "", "", "", ""]),
+    (&["GPT2Tokenizer"], ["<|endoftext|>", "<|endoftext|>", "<|endoftext|>", "", "", "", ""]),
+    (&["GPTNeoXTokenizer"], ["<|endoftext|>", "<|endoftext|>", "<|endoftext|>", "", "<|padding|>", "", ""]),
+    (
+        &["Qwen2Tokenizer", "Qwen3_5Tokenizer"],
+        ["", "<|endoftext|>", "<|endoftext|>", "", "<|endoftext|>", "", ""],
+    ),
+    (&["GemmaTokenizer"], ["<bos>", "<eos>", "<unk>", "", "<pad>", "", "<mask>"]),
+    (
+        &["CohereTokenizer"],
+        ["<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>", "<UNK>", "<SEP>", "<PAD>", "<CLS>", "<MASK_TOKEN>"],
+    ),
+    (&["T5Tokenizer"], ["", "</s>", "<unk>", "", "<pad>", "", ""]),
+    (&["XGLMTokenizer"], ["<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", ""]),
+];
 const CONFIG: &str = "tokenizer_config.json";
 /// Name of the template for conversations with tools.
 pub(crate) const TOOL_USE: &str = "tool_use";
@@ -31,7 +49,7 @@ impl TemplateDocuments {
     pub(crate) fn read<E: From<Error>>(read: &mut ReadDocument<'_, E>) -> Result<Option<Self>, E> {
         let config = object(CONFIG, read(CONFIG)?)?;
         let map = object("special_tokens_map.json", read("special_tokens_map.json")?)?;
-        let mut tokens = Map::new();
+        let mut tokens = config.as_ref().map(class_tokens).unwrap_or_default();
         for document in [&map, &config].into_iter().flatten() {
             add_tokens(&mut tokens, document);
         }
@@ -93,6 +111,16 @@ fn named_templates(file: &str, document: &Map<String, Value>) -> Result<Vec<(Str
         }
         Some(_) => Err(wrong()),
     }
+}
+
+/// Returns the special tokens of the class that a configuration names.
+fn class_tokens(config: &Map<String, Value>) -> Map<String, Value> {
+    let class = config.get("tokenizer_class").and_then(Value::as_str).unwrap_or_default();
+    let class = class.strip_suffix("Fast").unwrap_or(class);
+    let found = CLASS_TOKENS.iter().find(|(classes, _)| classes.contains(&class));
+    let texts = found.map(|(_, texts)| texts).into_iter().flatten();
+    let named = TOKENS.iter().zip(texts).filter(|(_, text)| !text.is_empty());
+    named.map(|(name, text)| ((*name).to_owned(), Value::from(*text))).collect()
 }
 
 fn add_tokens(tokens: &mut Map<String, Value>, document: &Map<String, Value>) {

@@ -40,6 +40,21 @@ fn the_template_of_its_own_file_counts_and_tokens_have_names() {
 }
 
 #[test]
+fn a_class_of_tokenizers_has_tokens_of_its_own() {
+    let text = "{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ pad_token is defined }}";
+    let one = conversation(json!([{ "role": "user" }]));
+    for (config, expected) in [
+        (json!({ "tokenizer_class": "LlamaTokenizerFast", "eos_token": "<e>" }), "<s>|<e>|<unk>|False"),
+        (json!({ "tokenizer_class": "Qwen2Tokenizer", "unk_token": null }), "|<|endoftext|>||True"),
+        (json!({ "tokenizer_class": "OtherTokenizer" }), "|||False"),
+    ] {
+        let documents = [("chat_template.jinja", text), ("tokenizer_config.json", &config.to_string())];
+        let template = folder(&documents).expect("documents").expect("a template");
+        assert_eq!(template.render(&one).as_deref(), Ok(expected), "{config}");
+    }
+}
+
+#[test]
 fn tools_choose_the_named_template() {
     let list =
         json!([{ "name": "default", "template": "plain" }, { "name": "tool_use", "template": "tools" }]);
