@@ -1,5 +1,8 @@
 //! Calls in answers, whole and cut anywhere.
 
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::{AnswerPiece, CallBody, Tool, ToolCall, ToolParser, ToolSyntax};
@@ -201,4 +204,34 @@ fn arguments_in_elements_have_the_types_of_the_schema() {
     }
     let answer = "<function=f>{\"a\": 1}</function><function=g>{}</function>";
     assert_eq!(pieces(FUNCTION, answer), [call("f", "{\"a\": 1}"), call("g", "{}")]);
+}
+
+static SYNTAXES: LazyLock<Vec<ToolSyntax>> = LazyLock::new(|| {
+    let all = [HERMES, LLAMA, LIST, NAMED, NUMBERED, FUNCTION, ELEMENTS];
+    all.iter().map(|call| syntax(call).expect("a syntax")).collect()
+});
+
+proptest! {
+    /// Text is lost only around calls, and pieces do not change what is found.
+    #[test]
+    fn any_answer_is_parsed_alike_in_pieces(
+        words in prop::collection::vec(
+            prop::sample::select(vec![
+                "<tool_call>", "</tool_call>", "<tool", "[TOOL_CALLS]", "[ARGS]", "<function=", "f>", "</function>", "<parameter=a>",
+                "</parameter>", "{\"name\": \"f\"", ", ", "\"arguments\": {}", "\"parameters\": {\"a\": 1e", "5", "}", "{", "[", "]", "\"", "\\", "\n",
+                " ", "f", "ä", "<|python_tag|>", ";",
+            ]),
+            0..14,
+        ),
+    ) {
+        let whole = words.concat();
+        for syntax in SYNTAXES.iter() {
+            let found = parsed(syntax, &[&whole]);
+            prop_assert_eq!(&parsed(syntax, &words), &found);
+            prop_assert_eq!(&parsed(syntax, &whole.split("").collect::<Vec<_>>()), &found);
+            if !found.iter().any(|piece| matches!(piece, AnswerPiece::Call(_))) {
+                prop_assert_eq!(found, Some(text(&whole)).filter(|_| !whole.is_empty()).into_iter().collect::<Vec<_>>());
+            }
+        }
+    }
 }
