@@ -103,6 +103,7 @@ SAVED = {
     "olmo3": ("olmo3", MIXED | {"rope_scaling": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "attention_factor": 1.1}}),
     "cohere": ("cohere", {"layer_norm_eps": 1e-5, "use_qk_norm": True, "logit_scale": 1.5, "tie_word_embeddings": False, "pad_token_id": 0}),
+    "cohere tied": ("cohere", {"layer_norm_eps": 1e-4, "logit_scale": 0.5, "tie_word_embeddings": True, "pad_token_id": 0}),
     "cohere2": ("cohere2", MIXED | {"layer_norm_eps": 1e-5, "logit_scale": 0.25, "pad_token_id": 0}),
     "glm": ("glm", {"head_dim": 16, "pad_token_id": 0}),
     "glm4": ("glm4", {"head_dim": 24, "attention_bias": False, "pad_token_id": 0}),

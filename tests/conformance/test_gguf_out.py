@@ -19,10 +19,10 @@ pieces = worker_fixture("CONVERTER", "sentencepiece_worker.py")
 TYPES = {"auto": "auto", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "q8_0": "q8_0"}
 PRE = "llama-bpe"
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-# What the converter does not convert: soft caps that are null, norms of each head, layers without experts.
-REFUSED = ["gemma2 no caps", "stablelm parallel", "qwen3_moe dense", "ministral"]
+# What the converter does not convert: soft caps that are null, norms of each head, layers without experts, an output of its own.
+REFUSED = ["gemma2 no caps", "stablelm parallel", "qwen3_moe dense", "ministral", "cohere", "phi norms"]
 WRITTEN = ["llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3", "granite", "olmo2", "smollm3",
-           "stablelm", "gpt_oss", "arcee", "seed_oss", "olmoe", "exaone4", "starcoder2"]
+           "stablelm", "gpt_oss", "arcee", "seed_oss", "olmoe", "exaone4", "starcoder2", "phi", "cohere"]
 MORE = ["llama gqa", "llama rope x8", "llama biases", "llama tied", "mistral", "qwen2 window"]
 KINDS = [kind for kind in [*models.SAVED, *MORE] if models.HUGGING_FACE[kind][0] in WRITTEN and kind not in REFUSED]
 

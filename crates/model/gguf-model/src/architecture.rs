@@ -26,14 +26,14 @@ pub(crate) struct Architecture {
     pub(crate) shifts_norms: bool,
     /// Order in which the weights of experts follow the last one of a layer.
     pub(crate) experts: [&'static str; 3],
-    /// True if a matrix of outputs is left out, because it is that of the embeddings.
-    pub(crate) drops_output: bool,
+    pub(crate) output: OutputRule,
 }
 
 /// Hyperparameters that are keys of a file, in the converter's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyRule {
     Common,
+    Cohere,
     Exaone4,
     Gemma,
     Gemma2,
@@ -44,9 +44,20 @@ pub(crate) enum KeyRule {
     Ministral3,
     Olmo2,
     Olmoe,
+    Phi2,
     Phi3,
     QwenMoe,
     Stablelm,
+}
+
+/// What becomes of the matrix of outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputRule {
+    Stored,
+    /// It is left out, because it is that of the embeddings.
+    Dropped,
+    /// llama.cpp has none, so that it is refused.
+    Unknown,
 }
 
 /// Files that a tokenizer is read from, the preferred one first.
@@ -86,7 +97,7 @@ const BASE: Architecture = Architecture {
     permutes: false,
     shifts_norms: false,
     experts: ["down", "gate", "up"],
-    drops_output: false,
+    output: OutputRule::Stored,
 };
 
 const LLAMA: Architecture = Architecture {
@@ -195,7 +206,7 @@ static ARCHITECTURES: &[Architecture] = &[
         keys: KeyRule::Gemma,
         tokenizer: TokenizerRule::Gemma,
         shifts_norms: true,
-        drops_output: true,
+        output: OutputRule::Dropped,
         ..BASE
     },
     Architecture {
@@ -206,7 +217,7 @@ static ARCHITECTURES: &[Architecture] = &[
         keys: KeyRule::Gemma2,
         tokenizer: TokenizerRule::Gemma2,
         shifts_norms: true,
-        drops_output: true,
+        output: OutputRule::Dropped,
         ..BASE
     },
     Architecture {
@@ -226,6 +237,23 @@ static ARCHITECTURES: &[Architecture] = &[
         has: &[NORMS, &["ffn_down", "ffn_up"]],
         keys: KeyRule::Phi3,
         tokenizer: TokenizerRule::Phi3,
+        ..BASE
+    },
+    Architecture {
+        name: "phi2",
+        classes: &["Phi"],
+        model_type: "phi",
+        has: &[&["attn_norm"], &["ffn_down", "ffn_up"]],
+        keys: KeyRule::Phi2,
+        ..BASE
+    },
+    Architecture {
+        name: "command-r",
+        classes: &["Cohere"],
+        model_type: "cohere",
+        has: &[&["attn_norm"], DENSE, HEAD_NORMS],
+        keys: KeyRule::Cohere,
+        output: OutputRule::Unknown,
         ..BASE
     },
     Architecture {

@@ -153,6 +153,11 @@ fn config(keys: &GgufKeys, architecture: &Architecture) -> Map<String, Value> {
     {
         config.insert("norm_epsilon".to_owned(), epsilon);
     }
+    if architecture.model_type == "cohere"
+        && let Some(scale) = config.remove("logits_scaling")
+    {
+        config.insert("logit_scale".to_owned(), scale);
+    }
     if architecture.model_type == "gpt_oss" {
         config.remove("moe_intermediate_size");
     }
@@ -170,7 +175,7 @@ fn config(keys: &GgufKeys, architecture: &Architecture) -> Map<String, Value> {
     let rotated =
         get(".rope.dimension_count").and_then(|dims| dims.as_u64()).filter(|dims| Some(*dims) != whole);
     if let (Some(whole), Some(rotated)) = (whole, rotated) {
-        if ["stablelm", "phi3"].contains(&architecture.model_type) {
+        if ["stablelm", "phi", "phi3"].contains(&architecture.model_type) {
             #[expect(clippy::cast_precision_loss, reason = "sizes of heads are small")]
             config.insert("partial_rotary_factor".to_owned(), json!(rotated as f64 / whole as f64));
         } else {
@@ -178,6 +183,7 @@ fn config(keys: &GgufKeys, architecture: &Architecture) -> Map<String, Value> {
         }
     }
     let mut scaling = rows(SCALING);
+    scaling.retain(|key, value| key != "rope_type" || value != "none");
     if let Some(length) =
         scaling.get("original_max_position_embeddings").filter(|_| architecture.name == "phi3")
     {
@@ -224,12 +230,15 @@ impl Back {
             ("mlp_bias", "blk.0.ffn_up.bias"),
             ("use_qkv_bias", "blk.0.attn_q.bias"),
             ("qk_layernorm", "blk.0.attn_q_norm.weight"),
+            ("use_qk_norm", "blk.0.attn_q_norm.weight"),
         ] {
             let is_stablelm = self.architecture.model_type == "stablelm";
             let is_of_stablelm = ["use_qkv_bias", "qk_layernorm"].contains(&key);
-            // Qwen 2 always has biases.
-            let is_fixed = self.architecture.model_type.starts_with("qwen2");
-            if is_stablelm == is_of_stablelm && !is_fixed && has(name) {
+            // Qwen 2 and Phi always have biases.
+            let is_fixed = ["qwen2", "phi"].iter().any(|kind| self.architecture.model_type.starts_with(kind));
+            let is_of_cohere = self.architecture.model_type == "cohere";
+            let is_known = is_stablelm == is_of_stablelm && (key != "use_qk_norm" || is_of_cohere);
+            if is_known && !is_fixed && has(name) {
                 self.config.insert(key.to_owned(), true.into());
             }
         }

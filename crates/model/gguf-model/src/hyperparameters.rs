@@ -17,6 +17,7 @@ use crate::keys::Keys;
 pub(crate) fn set_keys(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     let set = match config.architecture.keys {
         KeyRule::Common => common,
+        KeyRule::Cohere => cohere,
         KeyRule::Exaone4 => exaone4,
         KeyRule::Gemma => gemma,
         KeyRule::Gemma2 => gemma2,
@@ -27,6 +28,7 @@ pub(crate) fn set_keys(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> 
         KeyRule::Ministral3 => ministral3,
         KeyRule::Olmo2 => olmo2,
         KeyRule::Olmoe => olmoe,
+        KeyRule::Phi2 => phi2,
         KeyRule::Phi3 => phi3,
         KeyRule::QwenMoe => qwen_moe,
         KeyRule::Stablelm => stablelm,
@@ -287,6 +289,33 @@ fn gemma3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
         return Ok(());
     }
     keys.needed(".attention.sliding_window", config, "sliding_window")
+}
+
+fn cohere(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    // Some configurations have the length of a training, and next to it the one that is meant.
+    if let Some(length) = config.get("model_max_length") {
+        keys.number_of(".context_length", ("model_max_length", length))?;
+    }
+    float(keys, config, ".logit_scale", "logit_scale")?;
+    keys.text(".rope.scaling.type", "none");
+    Ok(())
+}
+
+fn phi2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    let (dim, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
+    keys.needed(".context_length", config, "max_position_embeddings")?;
+    keys.needed(".embedding_length", config, "hidden_size")?;
+    keys.number_of(".feed_forward_length", ("hidden_size", &dim.saturating_mul(4).into()))?;
+    keys.needed(".block_count", config, "num_hidden_layers")?;
+    keys.needed(".attention.head_count", config, "num_attention_heads")?;
+    keys.needed(".attention.head_count_kv", config, "num_attention_heads")?;
+    float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_eps")?;
+    let rotated = rotated(config, dim)?.checked_div(heads).unwrap_or_default();
+    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated.into()))?;
+    keys.number(FILE_TYPE, file_type);
+    keys.flag("tokenizer.ggml.add_bos_token", false);
+    Ok(())
 }
 
 fn phi3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {

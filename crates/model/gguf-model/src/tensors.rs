@@ -12,6 +12,7 @@ use gguf_format::{GgmlType, GgufOutput};
 use tensor::{Compute, Dtype, Inputs, Storage, Tensor};
 
 use crate::Problem;
+use crate::architecture::OutputRule;
 use crate::config::GgufConfig;
 use crate::encode::encode_blocks;
 use crate::file_type::FileType;
@@ -96,8 +97,10 @@ impl Placing<'_> {
     fn add(&mut self, name: &str, short: &str, tensor: &Tensor) -> Result<()> {
         let architecture = self.config.architecture;
         let no_name = || Problem::NoName { tensor: name.to_owned(), architecture: architecture.name };
-        if short == "lm_head.weight" && architecture.drops_output {
-            return Ok(());
+        match architecture.output {
+            OutputRule::Dropped if short == "lm_head.weight" => return Ok(()),
+            OutputRule::Unknown if short == "lm_head.weight" => return Err(no_name().into()),
+            _ => {}
         }
         let split = SplitName::new(short).ok_or_else(no_name)?;
         if split.layer.is_some_and(|layer| layer >= self.layers) {
