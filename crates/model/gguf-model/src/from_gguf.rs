@@ -101,9 +101,19 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
     let has_experts = keys.contains_key(&format!("{name}.expert_count"));
     let architecture = of_name(&name, has_experts)?;
     let mut config = config(keys, architecture);
-    if let Some((_, embeddings)) = tensors.iter().find(|(name, _)| name == "token_embd.weight") {
-        config
-            .insert("vocab_size".to_owned(), embeddings.shape().first().copied().unwrap_or_default().into());
+    let rows = |name: &str| -> Option<u64> {
+        tensors.iter().find(|(known, _)| known == name)?.1.shape().first().copied()
+    };
+    let vocabulary = rows("token_embd.weight").map(|rows| ("vocab_size", rows));
+    // The keys of Phi are four times the width and the number of all heads, whatever the layers have.
+    let is_phi = architecture.model_type == "phi";
+    let width = rows("blk.0.ffn_up.weight").filter(|_| is_phi).map(|rows| ("intermediate_size", rows));
+    let heads = config.get("num_attention_heads").and_then(Value::as_u64).filter(|_| is_phi);
+    let head_dim = heads.zip(rows("blk.0.attn_q.weight")).and_then(|(heads, rows)| rows.checked_div(heads));
+    let kv_heads = head_dim.zip(rows("blk.0.attn_k.weight")).and_then(|(dim, rows)| rows.checked_div(dim));
+    let kv_heads = kv_heads.map(|heads| ("num_key_value_heads", heads));
+    for (key, size) in [vocabulary, width, kv_heads].into_iter().flatten() {
+        config.insert(key.to_owned(), size.into());
     }
     let is_tied = tensors.iter().all(|(name, _)| name != "output.weight");
     config.insert("tie_word_embeddings".to_owned(), is_tied.into());

@@ -15,6 +15,7 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     read_hyperparameters,
 };
 pub(super) const GLM_DEFAULTS: ConfigDefaults = ConfigDefaults {
+    rotates_halves: false,
     own_keys: &["attention_bias"],
     norm_eps: ("rms_norm_eps", 0.000_000_156_25),
     context: 131_072.0,
