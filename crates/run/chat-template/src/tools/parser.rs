@@ -26,13 +26,13 @@ pub struct ToolParser {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before a mark.
+    /// Before the mark of the next call.
     Text,
     /// At a mark, which is held, and maybe in a call.
     Call,
     /// After a call, maybe before the mark that ends it.
     AfterCall,
-    /// No calls follow.
+    /// In text that no calls follow.
     TextOnly,
 }
 
