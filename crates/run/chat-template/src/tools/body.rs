@@ -22,12 +22,12 @@ pub(super) enum Found {
 }
 
 /// Reading of a text that may end too early: the value, or what the text is instead.
-type Step<T> = Result<T, Found>;
+type CallResult<T> = Result<T, Found>;
 
 impl CallBody {
     /// Finds the calls at the start of `text`.
     pub(super) fn find(&self, text: &str, tools: &[Tool]) -> Found {
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = CallReader { text, at: 0 };
         let calls = match self {
             Self::Object { name_key, arguments_key, .. } => {
                 reader.objects(|reader| reader.call(name_key, arguments_key))
@@ -42,13 +42,13 @@ impl CallBody {
 }
 
 /// Reads a text from its start.
-struct Reader<'t> {
+struct CallReader<'t> {
     text: &'t str,
     /// Number of bytes that were read.
     at: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> CallReader<'t> {
     fn rest(&self) -> &'t str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -63,7 +63,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Returns true and reads a text if it comes next.
-    fn takes(&mut self, expected: &str) -> Step<bool> {
+    fn takes(&mut self, expected: &str) -> CallResult<bool> {
         let rest = self.rest();
         if rest.starts_with(expected) {
             self.skip(expected.len());
@@ -72,19 +72,19 @@ impl<'t> Reader<'t> {
         if expected.starts_with(rest) { Err(Found::Unfinished) } else { Ok(false) }
     }
 
-    fn expect(&mut self, expected: &str) -> Step<()> {
+    fn expect(&mut self, expected: &str) -> CallResult<()> {
         if self.takes(expected)? { Ok(()) } else { Err(Found::Nothing) }
     }
 
     /// Reads up to a text, which must come.
-    fn until(&mut self, end: &str) -> Step<&'t str> {
+    fn until(&mut self, end: &str) -> CallResult<&'t str> {
         let (before, _) = self.rest().split_once(end).ok_or(Found::Unfinished)?;
         self.skip(before.len().saturating_add(end.len()));
         Ok(before)
     }
 
     /// Reads a JSON value.
-    fn value<T: DeserializeOwned>(&mut self) -> Step<(T, &'t str)> {
+    fn value<T: DeserializeOwned>(&mut self) -> CallResult<(T, &'t str)> {
         let rest = self.rest();
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<T>();
         match values.next() {
@@ -100,7 +100,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads a JSON object or a list of objects.
-    fn objects<T>(&mut self, mut read: impl FnMut(&mut Self) -> Step<T>) -> Step<Vec<T>> {
+    fn objects<T>(&mut self, mut read: impl FnMut(&mut Self) -> CallResult<T>) -> CallResult<Vec<T>> {
         self.skip_space();
         if !self.takes("[")? {
             return Ok(vec![read(self)?]);
@@ -117,7 +117,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads an object with a name and arguments.
-    fn call(&mut self, name_key: &str, arguments_key: &str) -> Step<ToolCall> {
+    fn call(&mut self, name_key: &str, arguments_key: &str) -> CallResult<ToolCall> {
         self.skip_space();
         self.expect("{")?;
         let (mut name, mut arguments, mut is_first) = (None, None, true);
@@ -147,7 +147,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads a name, and the arguments after it.
-    fn named(&mut self, before_id: Option<&str>, before_arguments: &str) -> Step<ToolCall> {
+    fn named(&mut self, before_id: Option<&str>, before_arguments: &str) -> CallResult<ToolCall> {
         self.skip_space();
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         let rest = self.rest();
@@ -171,7 +171,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads the elements of a function and of its arguments.
-    fn elements(&mut self, tools: &[Tool]) -> Step<ToolCall> {
+    fn elements(&mut self, tools: &[Tool]) -> CallResult<ToolCall> {
         self.skip_space();
         self.expect(FUNCTION)?;
         let name = self.until(">")?.trim();

@@ -20,12 +20,12 @@ pub struct ToolParser {
     tools: Vec<Tool>,
     /// Text that may belong to a call.
     held: String,
-    state: State,
+    state: ParserState,
     has_calls: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ParserState {
     /// Before the mark of the next call.
     Text,
     /// At a mark, which is held, and maybe in a call.
@@ -39,7 +39,7 @@ enum State {
 impl ToolParser {
     /// Creates a parser for the answers of a model to which these tools were shown.
     pub fn new(syntax: ToolSyntax, tools: Vec<Tool>) -> Self {
-        Self { syntax, tools, held: String::new(), state: State::Text, has_calls: false }
+        Self { syntax, tools, held: String::new(), state: ParserState::Text, has_calls: false }
     }
 
     /// Adds a piece of the answer. Returns the text and the calls that are complete.
@@ -47,7 +47,7 @@ impl ToolParser {
         self.held.push_str(piece);
         let mut pieces = Vec::new();
         // A call ends with one of these, and looking at it costs its length.
-        if self.state == State::Call && !piece.contains(['}', ']', '>']) && self.held.len() > 256 {
+        if self.state == ParserState::Call && !piece.contains(['}', ']', '>']) && self.held.len() > 256 {
             return pieces;
         }
         while self.advance(&mut pieces) {}
@@ -59,7 +59,8 @@ impl ToolParser {
         let mut pieces = Vec::new();
         while self.advance(&mut pieces) {}
         let rest = std::mem::take(&mut self.held);
-        let is_mark = self.state == State::AfterCall && self.syntax.closing().starts_with(rest.trim_start());
+        let is_mark =
+            self.state == ParserState::AfterCall && self.syntax.closing().starts_with(rest.trim_start());
         if !(is_mark || self.has_calls && rest.trim().is_empty()) {
             add_text(&mut pieces, &rest);
         }
@@ -69,11 +70,11 @@ impl ToolParser {
     /// Takes a step. Returns false if it needs more text.
     fn advance(&mut self, pieces: &mut Vec<AnswerPiece>) -> bool {
         match self.state {
-            State::Text if self.syntax.opening().is_empty() => self.search_start(),
-            State::Text => self.search_mark(pieces),
-            State::Call => self.read_call(pieces),
-            State::AfterCall => self.skip_end(),
-            State::TextOnly => {
+            ParserState::Text if self.syntax.opening().is_empty() => self.search_start(),
+            ParserState::Text => self.search_mark(pieces),
+            ParserState::Call => self.read_call(pieces),
+            ParserState::AfterCall => self.skip_end(),
+            ParserState::TextOnly => {
                 self.take_text(self.held.len(), pieces);
                 false
             }
@@ -87,7 +88,7 @@ impl ToolParser {
         if body.is_empty() || PYTHON_TAG.starts_with(text) {
             return false;
         }
-        self.state = if body.starts_with(['{', '[']) { State::Call } else { State::TextOnly };
+        self.state = if body.starts_with(['{', '[']) { ParserState::Call } else { ParserState::TextOnly };
         true
     }
 
@@ -101,7 +102,7 @@ impl ToolParser {
         let text = self.held.get(..end).unwrap_or_default().trim_end().len();
         self.take_text(text, pieces);
         if found.is_some() {
-            self.state = State::Call;
+            self.state = ParserState::Call;
         }
         found.is_some()
     }
@@ -120,13 +121,13 @@ impl ToolParser {
                 pieces.extend(calls.into_iter().map(AnswerPiece::Call));
                 self.held.drain(..start.saturating_add(len));
                 self.has_calls = true;
-                self.state = State::AfterCall;
+                self.state = ParserState::AfterCall;
             }
             Found::Calls(..) | Found::Nothing if is_marked => {
                 self.take_text(start, pieces);
-                self.state = State::Text;
+                self.state = ParserState::Text;
             }
-            Found::Calls(..) | Found::Nothing => self.state = State::TextOnly,
+            Found::Calls(..) | Found::Nothing => self.state = ParserState::TextOnly,
         }
         true
     }
@@ -141,9 +142,9 @@ impl ToolParser {
             if rest.is_empty() {
                 return false;
             }
-            self.state = State::TextOnly;
+            self.state = ParserState::TextOnly;
             if rest.starts_with('{') {
-                self.state = State::Call;
+                self.state = ParserState::Call;
                 self.held = rest.to_owned();
             }
             return true;
@@ -153,7 +154,7 @@ impl ToolParser {
         } else if mark.starts_with(rest) {
             return false;
         }
-        self.state = State::Text;
+        self.state = ParserState::Text;
         true
     }
 
