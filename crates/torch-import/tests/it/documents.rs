@@ -237,11 +237,11 @@ fn pickles_and_code_in_texts_are_found() {
     assert_eq!(found("pickle_module_info.txt", b"mine\n"), "unknown mine._load_pyfunc");
     assert_eq!(found("chat_template.jinja", b"{{ x|attr('__class__') }}"), "template");
     // stable-baselines3 gives its document no extension.
-    let data = format!("{{\"a\": {{\":serialized:\": \"{pickle}\"}}}}");
-    assert_eq!(
-        worst(&scan(stored_zip([("data", data.as_bytes())])).expect("an archive")),
-        "dangerous os.system"
-    );
+    for start in ["", "\u{feff}", "["] {
+        let data = format!("{start}{{\"a\": {{\":serialized:\": \"{pickle}\"}}}}");
+        let archive = stored_zip([("data", data.as_bytes())]);
+        assert_eq!(worst(&scan(archive).expect("an archive")), "dangerous os.system", "{start:?}");
+    }
 }
 
 #[test]

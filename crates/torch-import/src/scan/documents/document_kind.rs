@@ -41,7 +41,11 @@ impl DocumentKind {
     /// Returns the kind of a record of an archive. `start` returns its first bytes: stable-baselines3 calls a document `data`.
     pub(in crate::scan) fn in_archive<'b>(name: &str, start: impl FnOnce() -> Cow<'b, [u8]>) -> Option<Self> {
         let base = name.rsplit('/').next().unwrap_or_default();
-        let is_json = || start().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+        let is_json = || {
+            let start = start();
+            let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start);
+            matches!(text.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['))
+        };
         Self::of(base).or_else(|| {
             (base.starts_with(|first: char| first.is_ascii_alphabetic()) && !base.contains('.') && is_json())
                 .then_some(Self::Json)
