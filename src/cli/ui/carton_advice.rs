@@ -23,6 +23,9 @@ pub(crate) fn carton_advice(problem: &Problem) -> String {
         Problem::NotACarton { path } if path.is_dir() => {
             "; the folder has no carton.toml, as `torch2carton unpack CARTON` writes one".to_owned()
         }
+        Problem::NotACarton { path } => {
+            format!("; `torch2carton inspect {}` says what it is", shell_quoted_path(path))
+        }
         Problem::IsFolder { path } => {
             format!("; `torch2carton pack {}` makes a carton of it", shell_quoted_path(path))
         }
