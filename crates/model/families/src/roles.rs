@@ -87,15 +87,15 @@ pub enum LayerPart {
 /// A tensor of a decoder by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Token embeddings.
+    /// Token embeddings, which may also be the output matrix.
     Embedding,
     /// Table of learned positions.
     Positions,
     /// Norm of the embeddings.
     EmbeddingNorm,
-    /// Last norm.
+    /// Norm after the last layer.
     Norm,
-    /// Output matrix.
+    /// Matrix that makes logits of the last norm's results.
     Output,
     /// A part of each layer.
     Layer(LayerPart),

@@ -1,4 +1,4 @@
-//! Apertus.
+//! Apertus: a feed-forward layer without a gate, whose activation has numbers of its own.
 
 use crate::decoder::{Decoder, HeadNorms, LLAMA, Mlp};
 use crate::family::{Row, family};

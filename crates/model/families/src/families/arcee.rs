@@ -1,4 +1,4 @@
-//! Arcee.
+//! Arcee: a feed-forward layer without a gate.
 
 use crate::decoder::{Bias, Decoder, LLAMA, Mlp};
 use crate::family::{Row, family};

@@ -1,4 +1,4 @@
-//! BART.
+//! BART: an encoder and a decoder with learned positions.
 
 use crate::config::Config;
 use crate::family::{Family, Row, built};

@@ -1,4 +1,4 @@
-//! BLOOM.
+//! BLOOM: fused queries, keys and values, and a norm of the embeddings.
 
 use crate::config::Config;
 use crate::family::{Family, Row, built};

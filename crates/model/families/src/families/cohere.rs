@@ -1,4 +1,4 @@
-//! Command R.
+//! Command R: one norm for both parts of a layer.
 
 use crate::decoder::{Decoder, HeadNorms, LLAMA};
 use crate::family::{Family, Row, family};

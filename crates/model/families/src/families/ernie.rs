@@ -1,4 +1,4 @@
-//! ERNIE 4.5.
+//! ERNIE 4.5, dense and with experts.
 
 use crate::config::Config;
 use crate::decoder::{Bias, Decoder, EXPERTS, ExpertLayer, LLAMA, Mlp, Shared};

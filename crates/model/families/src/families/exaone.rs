@@ -1,4 +1,4 @@
-//! EXAONE 4.
+//! EXAONE 4: norms after the parts of a layer, and of queries and keys.
 
 use crate::decoder::{Decoder, HeadNorms, LLAMA, NORMS_AFTER};
 use crate::family::{Row, family};

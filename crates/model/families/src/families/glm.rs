@@ -1,4 +1,4 @@
-//! GLM 4.
+//! GLM 4, dense and with experts.
 
 use crate::config::Config;
 use crate::decoder::{Bias, Decoder, ExpertLayer, HeadNorms, LLAMA, Mlp, Projections};

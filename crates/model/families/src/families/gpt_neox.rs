@@ -1,4 +1,4 @@
-//! GPT-NeoX and Pythia.
+//! GPT-NeoX and Pythia: fused queries, keys and values.
 
 use crate::config::Config;
 use crate::family::{Family, Row, built};

@@ -1,4 +1,4 @@
-//! gpt-oss.
+//! gpt-oss: attention with sinks, and experts with biases, which are [in, out].
 
 use crate::decoder::{Decoder, ExpertLayer, LLAMA, LOCAL_EXPERTS};
 use crate::family::{Row, family};

@@ -1,4 +1,4 @@
-//! Helium.
+//! Helium: LLaMA without a bias of the output of attention.
 
 use crate::decoder::{Bias, Decoder, LLAMA};
 use crate::family::{Row, family};

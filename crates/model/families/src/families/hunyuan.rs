@@ -1,4 +1,4 @@
-//! Hunyuan.
+//! Hunyuan: LLaMA with norms of queries and keys.
 
 use crate::decoder::{Decoder, HeadNorms, LLAMA};
 use crate::family::{Row, family};

@@ -1,4 +1,4 @@
-//! Mamba 1 and 2.
+//! Mamba 1 and 2: state spaces alone.
 
 use crate::config::Config;
 use crate::family::{Body, Family, Row, built};

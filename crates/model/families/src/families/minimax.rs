@@ -1,4 +1,4 @@
-//! `MiniMax` M2.
+//! `MiniMax` M2: experts, and a norm of all queries and one of all keys.
 
 use crate::decoder::{Decoder, ExpertLayer, HeadNorms, LLAMA, LOCAL_EXPERTS};
 use crate::family::{Row, family};

@@ -1,4 +1,4 @@
-//! Mistral, Ministral and Mixtral.
+//! Mistral, Ministral and Mixtral, of which the last one has experts.
 
 use crate::decoder::{Bias, Decoder, LLAMA, LOCAL_EXPERTS, Mlp};
 use crate::family::{Row, family};

@@ -1,4 +1,4 @@
-//! `OLMo` 1 to 3 and `OLMoE`.
+//! `OLMo` 1 to 3 and `OLMoE`, with and without norms before the parts of a layer.
 
 use crate::decoder::{Decoder, EXPERTS, ExpertLayer, HeadNorms, LLAMA, NORMS, NORMS_AFTER};
 use crate::family::{Row, family};

@@ -1,4 +1,4 @@
-//! OPT.
+//! OPT: a decoder with learned positions and layer norms.
 
 use crate::config::Config;
 use crate::family::{Family, Row, built};

@@ -1,4 +1,4 @@
-//! Phi 1 to 4 and Phi-MoE.
+//! Phi 1 to 4 and Phi-MoE: with and without gates, and with experts.
 
 use crate::decoder::{Bias, Decoder, ExpertLayer, HeadNorms, LLAMA, LOCAL_EXPERTS, Mlp, Projections};
 use crate::family::{Family, Row, family};

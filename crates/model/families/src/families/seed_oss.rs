@@ -1,4 +1,4 @@
-//! Seed-OSS.
+//! Seed-OSS: LLaMA with biases of queries, keys and values.
 
 use crate::decoder::{Bias, Decoder, LLAMA};
 use crate::family::{Row, family};

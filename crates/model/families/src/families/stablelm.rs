@@ -1,4 +1,4 @@
-//! `StableLM`.
+//! `StableLM`: layer norms, and norms of each head.
 
 use crate::decoder::{Bias, Decoder, HeadNorms, LLAMA, NORMS};
 use crate::family::{Family, Row, family};

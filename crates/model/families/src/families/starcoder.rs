@@ -1,4 +1,4 @@
-//! `StarCoder` 2.
+//! `StarCoder` 2: layer norms, and a feed-forward layer without a gate.
 
 use crate::decoder::{Bias, Decoder, LLAMA, Mlp};
 use crate::family::{Row, family};

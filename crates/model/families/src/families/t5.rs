@@ -1,4 +1,4 @@
-//! T5.
+//! T5: an encoder and a decoder with relative positions.
 
 use crate::config::Config;
 use crate::family::{Family, Row, built};

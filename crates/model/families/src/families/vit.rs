@@ -1,4 +1,4 @@
-//! `ViT`.
+//! `ViT`: an encoder of images.
 
 use crate::config::Config;
 use crate::family::{Family, Row, built};

@@ -1,4 +1,4 @@
-//! Whisper.
+//! Whisper: an encoder of sounds and a decoder.
 
 use crate::config::Config;
 use crate::family::{Family, Row, built};
