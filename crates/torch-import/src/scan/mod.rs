@@ -11,6 +11,7 @@ mod budget;
 mod code;
 mod compressed;
 mod cpython_errors;
+mod decompressed;
 mod documents;
 mod extra_state;
 mod global_uses;

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use chat_template::{AnswerPiece, Conversation, Message};
 use hyper::http::request::Parts;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::common::{CommonFields, TOP_MAX, new_id, now, out_of_range};
 use super::fields::fields;
 use super::form::{AnswerForm, EventWriter, Read, read, respond};
 use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, UsageMember, find_model, required};
 use super::logprobs::ChatLogprobs;
+use super::response_format::ResponseFormat;
 use super::tools::{AnswerParser, ToolChoice, ToolOptions, ToolPlan, call_value, new_call_id};
 use crate::answer::{self, RouteResult};
 use crate::body::Upload;
@@ -35,43 +36,6 @@ fields! {
         store: bool,
     }
     common: CommonFields
-}
-
-/// Form of an answer.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum ResponseFormat {
-    Text,
-    JsonObject,
-    /// Chats have the schema in an object of its own.
-    JsonSchema {
-        json_schema: Option<JsonSchema>,
-        schema: Option<Value>,
-    },
-}
-
-/// Object with a schema, its name and its description.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct JsonSchema {
-    schema: Option<Value>,
-}
-
-impl ResponseFormat {
-    /// Returns the schema of an answer, which is the member `param` of a request; `None` for any text.
-    ///
-    /// # Errors
-    /// Returns an error if the member has no schema.
-    pub(super) fn schema(self, param: &str) -> Result<Option<Value>, Reject> {
-        let schema = match self {
-            Self::Text => return Ok(None),
-            Self::JsonObject => None,
-            Self::JsonSchema { json_schema: None, schema: None } => {
-                return Err(Reject::param(param, format!("`{param}` has no schema")));
-            }
-            Self::JsonSchema { json_schema, schema } => json_schema.and_then(|inner| inner.schema).or(schema),
-        };
-        Ok(Some(schema.unwrap_or_else(|| json!({"type": "object"}))))
-    }
 }
 
 /// Answers a request for chats.

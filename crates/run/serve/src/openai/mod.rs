@@ -14,6 +14,7 @@ mod logprobs;
 mod models;
 mod prompt;
 mod response_form;
+mod response_format;
 mod response_input;
 mod responses;
 mod tools;

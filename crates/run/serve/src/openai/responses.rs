@@ -7,12 +7,13 @@ use hyper::http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::chat::{ResponseFormat, conversation_prompt};
+use super::chat::conversation_prompt;
 use super::common::CommonFields;
 use super::fields::fields;
 use super::form::{Read, read, respond};
 use super::generation::{GenerationPlan, find_model, required};
 use super::response_form::ResponsesForm;
+use super::response_format::ResponseFormat;
 use super::response_input::Input;
 use super::tools::{ToolChoice, ToolMode, ToolOptions, ToolPlan};
 use crate::answer::RouteResult;

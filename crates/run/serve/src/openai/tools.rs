@@ -4,8 +4,8 @@ use chat_template::{AnswerPiece, Tool, ToolCall, ToolParser, ToolSyntax};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::chat::ResponseFormat;
 use super::common::random_number;
+use super::response_format::ResponseFormat;
 use crate::reject::Reject;
 use crate::text::{AnswerGrammar, TextModel};
 

@@ -1,0 +1,49 @@
+//! Scan of the content of files that were compressed.
+
+use super::compressed::CompressionFormat;
+use super::nested::NestedBytes;
+use super::scan_format::ScanFormat;
+use super::scanner::{NESTING_DEPTH_MAX, Scanner};
+use super::{PicklePlace, PlaceStep};
+
+impl Scanner<'_, '_> {
+    /// Scans the decompressed content of compressed bytes.
+    pub(super) fn scan_compressed(
+        &mut self,
+        record: &PicklePlace,
+        packed: &CompressionFormat,
+        bytes: &[u8],
+        depth: usize,
+        expected: bool,
+    ) {
+        self.has_content = true;
+        let unpacked = packed.decompress_up_to(bytes, self.unpack_budget);
+        let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
+        if let Some(cut) = unpacked.incomplete_reason {
+            self.add_missed(|| format!("{place}{cut}"));
+        }
+        let inner: &[u8] = &unpacked.content;
+        // Bytes of a format without a decoder here may begin like a pickle.
+        if !packed.has_decoder() {
+            let nested = self.scan_pickles(record, bytes, false);
+            for NestedBytes { at, bytes, is_loaded } in nested {
+                self.scan_temporary(
+                    &record.join_step(PlaceStep::Bytes(at)),
+                    &bytes,
+                    depth.saturating_add(1),
+                    is_loaded,
+                );
+            }
+        }
+        self.unpack_budget = self.unpack_budget.saturating_sub(inner.len() as u64);
+        self.budget.add(inner.len() as u64);
+        let record = record.join_step(PlaceStep::Part(packed.name));
+        let depth = depth.saturating_add(1);
+        if depth > NESTING_DEPTH_MAX {
+            return self
+                .add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
+        }
+        let expected = expected || matches!(ScanFormat::of_signature(inner), Some(ScanFormat::Pickles));
+        self.scan_temporary(&record, inner, depth, expected);
+    }
+}
