@@ -2,6 +2,8 @@
 //!
 //! Facts: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5.
 
+use memchr::memmem;
+
 use crate::{Error, Result};
 
 pub(crate) const FULL_32: u64 = 0xffff_ffff;
@@ -99,6 +101,7 @@ impl EndRecords {
     /// Length of the last end record without its comment, in bytes.
     pub(crate) const LEN: u64 = Self::RECORD as u64;
     const RECORD: usize = 22;
+    const SIGNATURE: &[u8] = b"PK\x05\x06";
 
     /// Returns the error for a number in the end records that the directory contradicts.
     pub(crate) fn disagreement(&self, what: &'static str, expected: u64, found: u64) -> Error {
@@ -116,19 +119,20 @@ impl EndRecords {
         // The record and its comment of at most 65,535 bytes are at the end of the file.
         let first = bytes.len().saturating_sub(Self::RECORD.saturating_add(usize::from(u16::MAX)));
         let end = bytes.get(first..).unwrap_or_default();
-        let is_last = |(at, record): &(usize, &[u8])| {
-            let [b'P', b'K', 5, 6, .., low, high] = record else { return false };
+        let is_last = |at: &usize| {
+            let after = at.saturating_add(Self::RECORD);
+            let Some([.., low, high]) = end.get(*at..after) else { return false };
             let comment = usize::from(u16::from_le_bytes([*low, *high]));
-            at.saturating_add(Self::RECORD).saturating_add(comment) == end.len()
+            after.saturating_add(comment) == end.len()
         };
-        let found = end.windows(Self::RECORD).enumerate().rev().find(is_last);
-        let (at, _) = found.ok_or(Error::NoEnd { len: tail.file_len() })?;
+        let found = memmem::rfind_iter(end, Self::SIGNATURE).find(is_last);
+        let at = found.ok_or(Error::NoEnd { len: tail.file_len() })?;
         Self::read_at_offset(tail, start.saturating_add(first.saturating_add(at) as u64))
     }
 
     /// Reads the last record with the signature, whatever bytes follow it.
     pub(crate) fn read_last_signature(bytes: &[u8]) -> Option<Self> {
-        let at = bytes.windows(4).rposition(|window| window == b"PK\x05\x06")?;
+        let at = memmem::rfind(bytes, Self::SIGNATURE)?;
         Self::read_at_offset(bytes.into(), at as u64).ok()
     }
 

@@ -15,6 +15,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use byte_source::{Cancelled, Observer, PRODUCER};
+use memchr::memmem;
 
 use crate::CompressionMethod;
 use crate::read::entry::{Entry, entry_from_headers, escapes_folder};
@@ -134,7 +135,7 @@ impl Survey {
         let from = bytes.len().saturating_sub(usize::from(u16::MAX).saturating_add(22));
         let tail = bytes.get(from..).unwrap_or_default();
         // Most files have no such record, and are rejected without further search.
-        find_signature(tail, END).is_some()
+        memmem::find(tail, END).is_some()
             && EndRecords::read_last_signature(bytes)
                 .is_some_and(|end| Header::central(bytes.into(), end.directory_offset).is_ok())
     }
@@ -434,13 +435,7 @@ fn oddity_kind(error: &Error) -> &'static str {
     }
 }
 
-fn find_signature(bytes: &[u8], signature: &[u8]) -> Option<usize> {
-    // An array is compared as one number.
-    let signature: [u8; 4] = signature.try_into().ok()?;
-    bytes.windows(signature.len()).position(|window| window == signature)
-}
-
-/// Finds a signature like [`find_signature`], and asks the observer about once for each [`SEARCHED_AT_ONCE`] bytes.
+/// Finds a signature, and asks the observer about once for each [`SEARCHED_AT_ONCE`] bytes.
 fn find_with_observer(
     bytes: &[u8],
     signature: &[u8],
@@ -452,7 +447,7 @@ fn find_with_observer(
         let next = start.saturating_add(SEARCHED_AT_ONCE);
         // A signature that begins before `next` may end after it.
         let end = next.saturating_add(signature.len()).min(bytes.len());
-        if let Some(found) = find_signature(bytes.get(start..end).unwrap_or_default(), signature) {
+        if let Some(found) = memmem::find(bytes.get(start..end).unwrap_or_default(), signature) {
             return Ok(Some(start.saturating_add(found)));
         }
         start = next;
