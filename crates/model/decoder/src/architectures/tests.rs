@@ -277,6 +277,13 @@ fn no_note_names_a_key_of_the_class() {
     }
 }
 
+#[test]
+fn adjacent_dimensions_are_rotated_by_few() {
+    let adjacent = ARCHITECTURES.iter().filter(|it| !it.config_defaults.rotates_halves);
+    let names: Vec<&str> = adjacent.map(|it| it.name).collect();
+    assert_eq!(names, ["cohere", "cohere2", "glm", "glm4", "helium", "ernie4_5"]);
+}
+
 /// Returns a value that a key may have.
 fn value_of(key: &str) -> &'static str {
     match key {
