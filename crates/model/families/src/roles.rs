@@ -1,5 +1,5 @@
-//! What tensors are to a decoder, and the names that they have for it: one table for the modules of transformers, for Meta's and
-//! Megatron's files, and for llama.cpp.
+//! Roles of tensors in a decoder, and their names: one table for the modules of transformers, for Meta's and Megatron's files, and
+//! for llama.cpp.
 //!
 //! Facts: the modeling files of `transformers` 5.23; `model.py` in Meta's `llama-models` 0.3.0; the modules of `GPTModel` in
 //! megatron-core 0.16.1, and `language_model.py` of Megatron-LM for the older names; `tensor_mapping.py` of `gguf` 0.19.0.

@@ -50,13 +50,13 @@ pub(crate) enum KeyRule {
     Stablelm,
 }
 
-/// What becomes of the matrix of outputs.
+/// Treatment of the output matrix in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputRule {
     Stored,
-    /// It is left out, because it is that of the embeddings.
+    /// Left out, because it equals the embeddings.
     Dropped,
-    /// llama.cpp has none, so that it is refused.
+    /// Refused, because llama.cpp has no tensor for it.
     Unknown,
 }
 

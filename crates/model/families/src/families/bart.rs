@@ -17,6 +17,6 @@ fn bart(c: &Config<'_>, s: &Scope<'_>) {
         p.tensor("embed_positions.weight", &[c.size("max_position_embeddings") + 2, hidden]);
         let layers = Indices::below(c.count(&format!("{part}_layers")));
         fairseq::layers(&p, &layers, [hidden, c.size(&format!("{part}_ffn_dim"))], has_cross, true);
-        norms(&p, hidden, &["layernorm_embedding"]);
+        norms(&p, hidden, &["layernorm_embedding"], true);
     }
 }

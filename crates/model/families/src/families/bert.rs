@@ -20,19 +20,19 @@ fn bert(c: &Config<'_>, s: &Scope<'_>) {
     e.tensor("word_embeddings.weight", &[c.size("vocab_size"), hidden]);
     e.tensor("position_embeddings.weight", &[c.size("max_position_embeddings"), hidden]);
     e.tensor("token_type_embeddings.weight", &[c.size("type_vocab_size"), hidden]);
-    norms(&e, hidden, &["LayerNorm"]);
+    norms(&e, hidden, &["LayerNorm"], true);
     let l = s.at("encoder").each("layer", &c.layers());
     let attention = |a: &Scope<'_>| {
-        linears(a, &["self.query", "self.key", "self.value", "output.dense"], [hidden, hidden]);
-        norms(a, hidden, &["output.LayerNorm"]);
+        linears(a, &["self.query", "self.key", "self.value", "output.dense"], [hidden, hidden], true);
+        norms(a, hidden, &["output.LayerNorm"], true);
     };
     attention(&l.at("attention"));
     if c.flag("add_cross_attention") {
         attention(&l.at("crossattention"));
     }
-    linears(&l, &["intermediate.dense"], [inner, hidden]);
-    linears(&l, &["output.dense"], [hidden, inner]);
-    norms(&l, hidden, &["output.LayerNorm"]);
+    linears(&l, &["intermediate.dense"], [inner, hidden], true);
+    linears(&l, &["output.dense"], [hidden, inner], true);
+    norms(&l, hidden, &["output.LayerNorm"], true);
 }
 
 fn distilbert(c: &Config<'_>, s: &Scope<'_>) {
@@ -40,10 +40,10 @@ fn distilbert(c: &Config<'_>, s: &Scope<'_>) {
     let e = s.at("embeddings");
     e.tensor("word_embeddings.weight", &[c.size("vocab_size"), hidden]);
     e.tensor("position_embeddings.weight", &[c.size("max_position_embeddings"), hidden]);
-    norms(&e, hidden, &["LayerNorm"]);
+    norms(&e, hidden, &["LayerNorm"], true);
     let l = s.at("transformer").each("layer", &c.layers());
-    linears(&l.at("attention"), &["q_lin", "k_lin", "v_lin", "out_lin"], [hidden, hidden]);
-    linears(&l, &["ffn.lin1"], [inner, hidden]);
-    linears(&l, &["ffn.lin2"], [hidden, inner]);
-    norms(&l, hidden, &["sa_layer_norm", "output_layer_norm"]);
+    linears(&l.at("attention"), &["q_lin", "k_lin", "v_lin", "out_lin"], [hidden, hidden], true);
+    linears(&l, &["ffn.lin1"], [inner, hidden], true);
+    linears(&l, &["ffn.lin2"], [hidden, inner], true);
+    norms(&l, hidden, &["sa_layer_norm", "output_layer_norm"], true);
 }

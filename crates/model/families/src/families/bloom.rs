@@ -19,9 +19,9 @@ pub(super) const ROWS: &[Row] = &[(
 fn bloom(c: &Config<'_>, s: &Scope<'_>) {
     let hidden = c.size("hidden_size");
     s.tensor("word_embeddings.weight", &[c.size("vocab_size"), hidden]);
-    norms(s, hidden, &["word_embeddings_layernorm", "ln_f"]);
+    norms(s, hidden, &["word_embeddings_layernorm", "ln_f"], true);
     let h = s.each("h", &c.layers());
-    norms(&h, hidden, &["input_layernorm", "post_attention_layernorm"]);
+    norms(&h, hidden, &["input_layernorm", "post_attention_layernorm"], true);
     h.linear("self_attention.query_key_value", [hidden * 3, hidden], true);
     h.linear("self_attention.dense", [hidden, hidden], true);
     h.linear("mlp.dense_h_to_4h", [hidden * 4, hidden], true);

@@ -37,8 +37,8 @@ fn falcon(c: &Config<'_>, s: &Scope<'_>) {
         (true, true) => &["ln_attn", "ln_mlp"],
         (true, false) => &["input_layernorm"],
     };
-    norms(&h, hidden, names);
-    norms(s, hidden, &["ln_f"]);
+    norms(&h, hidden, names, true);
+    norms(s, hidden, &["ln_f"], true);
 }
 
 fn falcon_h1(c: &Config<'_>, s: &Scope<'_>) {

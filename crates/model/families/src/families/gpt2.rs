@@ -24,7 +24,7 @@ fn gpt2(c: &Config<'_>, s: &Scope<'_>) {
     s.tensor("wte.weight", &[c.size("vocab_size"), hidden]);
     s.tensor("wpe.weight", &[c.size("n_positions"), hidden]);
     let h = s.each("h", &c.layers()).columns_first();
-    norms(&h, hidden, &["ln_1", "ln_2"]);
+    norms(&h, hidden, &["ln_1", "ln_2"], true);
     let convolution = |name: &str, [input, out]: [Size; 2]| {
         h.tensor(&format!("{name}.weight"), &[input, out]);
         h.tensor(&format!("{name}.bias"), &[out]);
@@ -34,10 +34,10 @@ fn gpt2(c: &Config<'_>, s: &Scope<'_>) {
     convolution("mlp.c_fc", [hidden, inner]);
     convolution("mlp.c_proj", [inner, hidden]);
     if c.flag("add_cross_attention") {
-        norms(&h, hidden, &["ln_cross_attn"]);
+        norms(&h, hidden, &["ln_cross_attn"], true);
         convolution("crossattention.c_attn", [hidden, hidden * 2]);
         convolution("crossattention.q_attn", [hidden, hidden]);
         convolution("crossattention.c_proj", [hidden, hidden]);
     }
-    norms(s, hidden, &["ln_f"]);
+    norms(s, hidden, &["ln_f"], true);
 }

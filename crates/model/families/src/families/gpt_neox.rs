@@ -22,10 +22,10 @@ fn gpt_neox(c: &Config<'_>, s: &Scope<'_>) {
     let (hidden, inner) = (c.size("hidden_size"), c.size("intermediate_size"));
     s.tensor("embed_in.weight", &[c.size("vocab_size"), hidden]);
     let l = s.each("layers", &c.layers());
-    norms(&l, hidden, &["input_layernorm", "post_attention_layernorm"]);
+    norms(&l, hidden, &["input_layernorm", "post_attention_layernorm"], true);
     l.linear("attention.query_key_value", [hidden * 3, hidden], c.flag("attention_bias"));
     l.linear("attention.dense", [hidden, hidden], c.flag("attention_bias"));
     l.linear("mlp.dense_h_to_4h", [inner, hidden], true);
     l.linear("mlp.dense_4h_to_h", [hidden, inner], true);
-    norms(s, hidden, &["final_layer_norm"]);
+    norms(s, hidden, &["final_layer_norm"], true);
 }

@@ -29,10 +29,10 @@ fn opt(c: &Config<'_>, s: &Scope<'_>) {
     l.linear("fc1", [inner, hidden], bias);
     l.linear("fc2", [hidden, inner], bias);
     if has_norm_weights {
-        norms(&l, hidden, &["self_attn_layer_norm", "final_layer_norm"]);
+        norms(&l, hidden, &["self_attn_layer_norm", "final_layer_norm"], true);
         let is_removed = c.written("_remove_final_layer_norm").and_then(serde_json::Value::as_bool);
         if c.flag("do_layer_norm_before") && is_removed != Some(true) {
-            norms(&d, hidden, &["final_layer_norm"]);
+            norms(&d, hidden, &["final_layer_norm"], true);
         }
     }
 }

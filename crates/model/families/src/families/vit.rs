@@ -31,9 +31,9 @@ fn vit(c: &Config<'_>, s: &Scope<'_>) {
     for name in ["q_proj", "k_proj", "v_proj"] {
         l.at("attention").linear(name, [hidden, hidden], c.flag("qkv_bias"));
     }
-    linears(&l, &["attention.o_proj"], [hidden, hidden]);
-    linears(&l, &["mlp.fc1"], [inner, hidden]);
-    linears(&l, &["mlp.fc2"], [hidden, inner]);
-    norms(&l, hidden, &["layernorm_before", "layernorm_after"]);
-    norms(s, hidden, &["layernorm"]);
+    linears(&l, &["attention.o_proj"], [hidden, hidden], true);
+    linears(&l, &["mlp.fc1"], [inner, hidden], true);
+    linears(&l, &["mlp.fc2"], [hidden, inner], true);
+    norms(&l, hidden, &["layernorm_before", "layernorm_after"], true);
+    norms(s, hidden, &["layernorm"], true);
 }

@@ -20,9 +20,9 @@ fn whisper(c: &Config<'_>, s: &Scope<'_>) {
     e.tensor("embed_positions.weight", &[c.size("max_source_positions"), hidden]);
     let layers = |key: &str| Indices::below(c.count(key));
     fairseq::layers(&e, &layers("encoder_layers"), [hidden, c.size("encoder_ffn_dim")], false, false);
-    norms(&e, hidden, &["layer_norm"]);
+    norms(&e, hidden, &["layer_norm"], true);
     d.tensor("embed_tokens.weight", &[c.size("vocab_size"), hidden]);
     d.tensor("embed_positions.weight", &[c.size("max_target_positions"), hidden]);
     fairseq::layers(&d, &layers("decoder_layers"), [hidden, c.size("decoder_ffn_dim")], true, false);
-    norms(&d, hidden, &["layer_norm"]);
+    norms(&d, hidden, &["layer_norm"], true);
 }

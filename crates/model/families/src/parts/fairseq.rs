@@ -17,12 +17,12 @@ pub(crate) fn layers(
     for (module, norm) in [("self_attn", "self_attn_layer_norm"), ("encoder_attn", "encoder_attn_layer_norm")]
     {
         if module == "self_attn" || has_cross {
-            linears(&l.at(module), &["q_proj", "v_proj", "out_proj"], [hidden, hidden]);
+            linears(&l.at(module), &["q_proj", "v_proj", "out_proj"], [hidden, hidden], true);
             l.at(module).linear("k_proj", [hidden, hidden], key_bias);
-            norms(&l, hidden, &[norm]);
+            norms(&l, hidden, &[norm], true);
         }
     }
-    linears(&l, &["fc1"], [inner, hidden]);
-    linears(&l, &["fc2"], [hidden, inner]);
-    norms(&l, hidden, &["final_layer_norm"]);
+    linears(&l, &["fc1"], [inner, hidden], true);
+    linears(&l, &["fc2"], [hidden, inner], true);
+    norms(&l, hidden, &["final_layer_norm"], true);
 }

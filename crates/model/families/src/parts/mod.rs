@@ -55,17 +55,17 @@ pub(crate) fn low_rank_attention(c: &Config<'_>, a: &Scope<'_>) {
     a.linear("o_proj", [hidden, heads * value], bias);
 }
 
-/// Adds norms of this width, with biases.
-pub(crate) fn norms(l: &Scope<'_>, hidden: Size, names: &[&str]) {
+/// Adds norms of this width.
+pub(crate) fn norms(l: &Scope<'_>, hidden: Size, names: &[&str], bias: bool) {
     for norm in names {
-        l.module(norm, &[hidden], true);
+        l.module(norm, &[hidden], bias);
     }
 }
 
-/// Adds linear layers of this shape, with biases.
-pub(crate) fn linears(l: &Scope<'_>, names: &[&str], shape: [Size; 2]) {
+/// Adds linear layers of this shape.
+pub(crate) fn linears(l: &Scope<'_>, names: &[&str], shape: [Size; 2], bias: bool) {
     for name in names {
-        l.linear(name, shape, true);
+        l.linear(name, shape, bias);
     }
 }
 

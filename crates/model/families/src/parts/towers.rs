@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::indices::Indices;
-use crate::parts::{Dims, gated};
+use crate::parts::{Dims, gated, linears, norms};
 use crate::size::Size;
 use crate::tree::Scope;
 
@@ -30,18 +30,6 @@ pub(crate) fn add(c: &Config<'_>, s: &Scope<'_>) -> Option<()> {
     let (_, tower) = TOWERS.iter().find(|(types, _)| types.contains(&c.model_type.as_str()))?;
     tower(c, s);
     Some(())
-}
-
-fn norms(l: &Scope<'_>, hidden: Size, names: &[&str], bias: bool) {
-    for norm in names {
-        l.module(norm, &[hidden], bias);
-    }
-}
-
-fn linears(l: &Scope<'_>, names: &[&str], shape: [Size; 2], bias: bool) {
-    for name in names {
-        l.linear(name, shape, bias);
-    }
 }
 
 /// Returns the width, the width inside of a layer, and the number of patches along a side.

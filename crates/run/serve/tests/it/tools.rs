@@ -2,9 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::texts::{ask_at, events_at, serve, with};
+#[cfg(feature = "schemas")]
+use crate::texts::{ask_at, events_at};
+use crate::texts::{serve, with};
 
 const CHAT: &str = "/v1/chat/completions";
+#[cfg(feature = "schemas")]
 const RESPONSES: &str = "/v1/responses";
 
 fn parameters() -> Value {
@@ -25,6 +28,7 @@ fn chat(members: &Value) -> Value {
 }
 
 /// Checks a call, and returns its name.
+#[cfg(feature = "schemas")]
 fn checked(function: &Value) -> String {
     let arguments: Value =
         serde_json::from_str(function["arguments"].as_str().expect("a text")).expect("JSON");
