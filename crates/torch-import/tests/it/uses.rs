@@ -6,6 +6,8 @@ use std::io::Write;
 
 use torch_import::{GlobalUseKind, Risk, Scan, ScanDepth};
 
+use crate::pickled::{build, call, dict, global, graph, list, loader, new, text, tuple};
+
 const REVIEWED: &str = include_str!("../../lists/reviewed.txt");
 
 /// Scans a pickle of protocol 4.
@@ -16,7 +18,7 @@ fn scan_of(body: &[u8]) -> Scan {
 }
 
 /// Returns the risk of each global of a pickle, with the uses that were not judged.
-fn risks(body: &[u8]) -> Vec<(String, Risk, Vec<GlobalUseKind>)> {
+pub(crate) fn risks(body: &[u8]) -> Vec<(String, Risk, Vec<GlobalUseKind>)> {
     let scan = scan_of(body);
     let found = scan.uses();
     found
@@ -24,56 +26,13 @@ fn risks(body: &[u8]) -> Vec<(String, Risk, Vec<GlobalUseKind>)> {
         .collect()
 }
 
-fn worst(body: &[u8]) -> Risk {
+pub(crate) fn worst(body: &[u8]) -> Risk {
     risks(body).into_iter().map(|(_, risk, _)| risk).max().expect("it names a global")
 }
 
 /// Returns the uses of a global that were not judged.
 fn findings(body: &[u8], global: &str) -> Vec<GlobalUseKind> {
     risks(body).into_iter().find(|(name, ..)| name == global).map(|(.., uses)| uses).unwrap_or_default()
-}
-
-fn text(text: &str) -> Vec<u8> {
-    [&[0x8c, u8::try_from(text.len()).expect("a short text")], text.as_bytes()].concat()
-}
-
-fn global(module: &str, name: &str) -> Vec<u8> {
-    [text(module), text(name), b"\x93".to_vec()].concat()
-}
-
-fn tuple(items: &[Vec<u8>]) -> Vec<u8> {
-    [b"(", items.concat().as_slice(), b"t"].concat()
-}
-
-fn call(function: &[u8], args: &[Vec<u8>]) -> Vec<u8> {
-    [function, &tuple(args), b"R"].concat()
-}
-
-fn new(class: &[u8], args: &[Vec<u8>]) -> Vec<u8> {
-    [class, &tuple(args), b"\x81"].concat()
-}
-
-fn dict(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    let entries = entries.iter().map(|(key, value)| [text(key), value.clone()].concat());
-    [b"}(".to_vec(), entries.collect::<Vec<_>>().concat(), b"u".to_vec()].concat()
-}
-
-fn list(items: &[Vec<u8>]) -> Vec<u8> {
-    [b"](", items.concat().as_slice(), b"e"].concat()
-}
-
-fn build(object: &[u8], state: &[u8]) -> Vec<u8> {
-    [object, state, b"b"].concat()
-}
-
-/// An instance whose methods run if a function reads it.
-fn loader() -> Vec<u8> {
-    let class = global("torch.utils.data.dataloader", "DataLoader");
-    build(&new(&class, &[]), &dict(&[("dataset", list(&[]))]))
-}
-
-fn graph() -> Vec<u8> {
-    global("torch.ao.quantization.fx._lower_to_native_backend", "Graph")
 }
 
 /// Returns an argument that fits a rule of the list, and one that does not.
@@ -535,103 +494,4 @@ fn protocols_before_2_are_judged_by_class() {
     let state = dict(&[("a", b"N".to_vec())]);
     let built = build(&made(global("torch.nn.modules.linear", "Linear")), &state);
     assert_eq!(worst(&built), Risk::Known);
-}
-
-#[test]
-fn other_packages_are_unknown_whatever_their_use() {
-    let net = new(&global("mylib", "Net"), &[]);
-    assert_eq!(worst(&build(&net, &dict(&[("a", loader())]))), Risk::Unknown);
-    assert_eq!(worst(&call(&call(&global("mylib", "make"), &[]), &[])), Risk::Unknown);
-}
-
-fn with_keywords(class: &[u8], args: &[Vec<u8>], keywords: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    [class, &tuple(args), &dict(keywords), b"\x92"].concat()
-}
-
-/// What sympy writes is known; what only looks like it reaches `sympify`, which evaluates texts, or `Symbol.__new__` with anything.
-#[test]
-fn sympy_is_known_as_it_writes_itself() {
-    let number = |name: &str| global("sympy.core.numbers", name);
-    let symbol = global("sympy.core.symbol", "Symbol");
-    let int = |value: u8| vec![b'K', value];
-    let (yes, x) = (b"\x88".to_vec(), new(&symbol, &[text("x")]));
-    let add = global("sympy.core.add", "Add");
-    let float = tuple(&[int(0), text("3"), int(1), int(2)]);
-    let positive = with_keywords(&symbol, &[text("x")], &[("positive", yes.clone())]);
-    for known in [
-        x.clone(),
-        positive.clone(),
-        new(&number("Integer"), &[int(3)]),
-        new(&number("Rational"), &[int(1), int(3)]),
-        new(&number("Half"), &[]),
-        with_keywords(&number("Float"), std::slice::from_ref(&float), &[("precision", int(53))]),
-        new(&add, &[x.clone(), new(&number("Integer"), &[int(3)])]),
-        [b"}".as_slice(), &positive, b"K\x01s"].concat(),
-    ] {
-        assert_eq!(worst(&known), Risk::Known, "{:?}", risks(&known));
-    }
-    for found in [
-        call(&symbol, &[text("x")]),
-        new(&symbol, std::slice::from_ref(&x)),
-        new(&number("Integer"), &[text("3")]),
-        new(&number("Rational"), &[text("1"), int(3)]),
-        with_keywords(&symbol, &[text("x")], &[("positive", x.clone())]),
-        with_keywords(&number("Float"), &[text("os")], &[("precision", int(53))]),
-        new(&add, &[text("__import__('os').system('id')")]),
-        new(&add, &[loader()]),
-        build(&x, &dict(&[("name", int(1))])),
-        new(&global("sympy.core.power", "Pow"), &[x.clone(), x.clone()]),
-        call(&global("sympy", "sympify"), &[text("1")]),
-    ] {
-        assert!(worst(&found) >= Risk::Unreviewed, "{:?}", risks(&found));
-    }
-}
-
-/// Before protocol 4, NEWOBJ_EX is written as a call of `partial(getattr(Symbol, '__new__'), Symbol, 'x', positive=True)`.
-#[test]
-fn sympy_is_known_as_older_protocols_write_it() {
-    let symbol = global("sympy.core.symbol", "Symbol");
-    let new_of = |class: &[u8]| call(&global("builtins", "getattr"), &[class.to_vec(), text("__new__")]);
-    let made = |function: &[u8], class: &[u8], name: Vec<u8>| {
-        let keywords = dict(&[("positive", b"\x88".to_vec())]);
-        // The function is the same object in both places, by the memo.
-        let function = [function, b"\x94"].concat();
-        let partial = call(&global("functools", "partial"), &[function]);
-        let state = tuple(&[b"h\x00".to_vec(), tuple(&[class.to_vec(), name]), keywords, b"N".to_vec()]);
-        call(&build(&partial, &state), &[])
-    };
-    let known = made(&new_of(&symbol), &symbol, text("x"));
-    assert_eq!(worst(&known), Risk::Known, "{:?}", risks(&known));
-    let loader_class = global("torch.utils.data.dataloader", "DataLoader");
-    for found in [
-        made(&new_of(&symbol), &loader_class, text("x")),
-        made(&new_of(&symbol), &symbol, loader()),
-        made(&new_of(&loader_class), &loader_class, text("x")),
-        made(&global("os", "system"), &symbol, text("x")),
-        call(&new_of(&symbol), &[symbol.clone(), text("x")]),
-    ] {
-        assert!(worst(&found) >= Risk::Unreviewed, "{:?}", risks(&found));
-    }
-}
-
-/// Lightning's callbacks hold a file system of fsspec, whose other classes connect and run programs.
-#[test]
-fn the_local_file_system_is_known_as_fsspec_writes_it() {
-    let function = global("fsspec.spec", "make_instance");
-    let local = global("fsspec.implementations.local", "LocalFileSystem");
-    let made = |class: &[u8], args: Vec<u8>, options: &[(&str, Vec<u8>)]| {
-        call(&function, &[class.to_vec(), args, dict(options)])
-    };
-    let known = made(&local, tuple(&[]), &[("auto_mkdir", b"\x88".to_vec())]);
-    assert_eq!(worst(&known), Risk::Known, "{:?}", risks(&known));
-    for found in [
-        made(&global("fsspec.implementations.sftp", "SFTPFileSystem"), tuple(&[]), &[]),
-        made(&global("os", "system"), tuple(&[text("id")]), &[]),
-        made(&local, tuple(&[text("x")]), &[]),
-        made(&local, tuple(&[]), &[("listing", loader())]),
-        call(&local, &[]),
-        build(&known, &dict(&[("path", text("x"))])),
-    ] {
-        assert!(worst(&found) >= Risk::Unreviewed, "{:?}", risks(&found));
-    }
 }

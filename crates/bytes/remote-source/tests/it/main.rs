@@ -1,5 +1,6 @@
 //! Remote files on loopback servers.
 
+mod failures;
 mod files;
 mod server;
 mod stores;
