@@ -372,8 +372,8 @@ fn memory_that_is_reserved_is_an_error_at_once() {
 #[test]
 fn texts_wait_for_the_memory_of_others() {
     let block = 2 * 64 * 2 * 4 * 16 * 4;
-    let server = serve(|options| options.limits.memory = 8 * block);
-    // Each has 2 blocks from the start and 4 in the end.
+    // Each has 2 blocks from the start and 4 in the end, so a third one has room beside two that have all of theirs.
+    let server = serve(|options| options.limits.memory = 10 * block);
     let body = |number: usize| {
         let prompt = "x".repeat(number + 1);
         with(&greedy(), &json!({"prompt": prompt, "max_tokens": 4 * 64 - 10}))
