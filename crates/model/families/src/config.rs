@@ -35,6 +35,66 @@ struct Class {
 static CLASSES: LazyLock<BTreeMap<String, Class>> =
     LazyLock::new(|| serde_json::from_str(include_str!("class_defaults.json")).expect("a table of classes"));
 
+/// A class of configurations in `transformers`, with the values that its configurations have if a file leaves them out.
+///
+/// ```
+/// use families::ConfigClass;
+/// use serde_json::json;
+///
+/// let class = ConfigClass::of("gpt2").expect("it is known");
+/// assert_eq!(class.own_name("hidden_size"), "n_embd");
+/// let written = json!({"n_embd": 64});
+/// let values = class.with_defaults(written.as_object().expect("an object"));
+/// assert_eq!((&values["n_embd"], &values["n_layer"]), (&json!(64), &json!(12)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigClass {
+    model_type: &'static str,
+    class: &'static Class,
+}
+
+impl ConfigClass {
+    /// Returns the class of a model type; `None` if the type is not known.
+    pub fn of(model_type: &str) -> Option<Self> {
+        CLASSES.get_key_value(model_type).map(|(model_type, class)| Self { model_type, class })
+    }
+
+    /// Returns true if a configuration of the class has the key, under this or another name.
+    pub fn has(&self, key: &str) -> bool {
+        self.class.values.contains_key(self.own_name(key))
+    }
+
+    /// Returns the name that the class has for a key of many classes.
+    pub fn own_name<'k>(&self, key: &'k str) -> &'k str
+    where
+        Self: 'k,
+    {
+        self.class.aliases.get(key).map_or(key, String::as_str)
+    }
+
+    /// Returns the keys of a file, and those that it leaves out.
+    pub fn with_defaults(&self, written: &Map<String, Value>) -> Map<String, Value> {
+        let absent = RefCell::new(None);
+        let mut all = written.clone();
+        let config =
+            Config { model_type: self.model_type.to_owned(), written, class: self.class, absent: &absent };
+        for key in self.class.values.keys().filter(|key| !written.contains_key(*key)) {
+            all.extend(config.value(key).map(|value| (key.clone(), value.clone())));
+        }
+        all
+    }
+
+    /// Returns the base of the rotary embeddings that the class has.
+    pub fn theta(&self) -> Option<f64> {
+        self.class.theta
+    }
+
+    /// Returns the name of the class of a causal language model; `None` if the type has none.
+    pub fn causal_class(&self) -> Option<&'static str> {
+        self.class.causal.as_deref()
+    }
+}
+
 /// Configuration of a model or of one of its parts.
 #[derive(Debug)]
 pub(crate) struct Config<'a> {

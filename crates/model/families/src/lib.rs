@@ -48,6 +48,7 @@ mod translation;
 mod tree;
 
 pub use compare::{MisshapedTensor, MissingTensor, ModelComparison};
+pub use config::ConfigClass;
 pub use differences::different_keys;
 pub use error::{Error, Result};
 pub use families::other_names;

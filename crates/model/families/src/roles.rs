@@ -216,7 +216,7 @@ pub(crate) const PARTS: &[PartNames] = &[
     ),
     part(LayerPart::SharedW3, &["mlp.shared_expert.up_proj", "mlp.shared_experts.up_proj"], "", &[], "ffn_up_shexp"),
     part(LayerPart::SharedGate, &["mlp.shared_expert_gate"], "", &["mlp.shared_experts.gate"], "ffn_gate_inp_shexp"),
-    part(LayerPart::ChoiceBias, &["mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias"], "", &[], ""),
+    part(LayerPart::ChoiceBias, &["mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias"], "", &[], "exp_probs_b"),
     part(LayerPart::XieluPositive, &["mlp.act_fn.alpha_p"], "", &[], ""),
     part(LayerPart::XieluNegative, &["mlp.act_fn.alpha_n"], "", &[], ""),
     part(LayerPart::XieluBeta, &["mlp.act_fn.beta"], "", &[], ""),

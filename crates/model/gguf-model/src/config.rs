@@ -3,17 +3,15 @@
 //! Facts: `load_hparams` and `TextModel` of llama.cpp's converter, which read the configuration through `transformers` 5.23. There,
 //! `rope_theta`, `rope_scaling` and the like become one object.
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
 use byte_source::Result;
-use serde_json::{Map, Value};
+use families::ConfigClass;
+use serde_json::{Map, Value, json};
 
 use crate::Problem;
 use crate::architecture::{Architecture, of_class};
 
-static DEFAULTS: LazyLock<BTreeMap<String, Map<String, Value>>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("defaults.json")).expect("a table of classes"));
+/// Classes that set the size of a head from the others.
+const COMPUTED_HEADS: &[&str] = &["arcee", "hunyuan_v1_dense", "llama", "mistral"];
 
 /// Largest number of layers, heads and experts, and of tokens.
 const COUNT_MAX: u64 = 1 << 16;
@@ -44,19 +42,17 @@ impl GgufConfig {
         let class = class_name(&written).or_else(|| class_name(&values)).unwrap_or_default();
         let model_type = values.get("model_type").and_then(Value::as_str).unwrap_or_default();
         let architecture = of_class(&class, model_type)?;
-        let defaults = DEFAULTS.get(architecture.model_type).cloned().unwrap_or_default();
-        let rope = rope_of(&values, &defaults);
-        let is_computed = defaults.get("head_dim").is_some_and(Value::is_string);
-        for (key, value) in defaults {
-            values.entry(key).or_insert(value);
+        let class = ConfigClass::of(architecture.model_type);
+        if let Some(class) = class {
+            values = class.with_defaults(&values);
         }
+        let rope = rope_of(&values, architecture.model_type, class.and_then(|class| class.theta()));
         let mut config = Self { architecture, written, values, rope };
-        if let (None, Some(heads)) =
-            (config.get("num_key_value_heads"), config.get("num_attention_heads").cloned())
-        {
+        if let (None, Some(heads)) = (config.get("num_key_value_heads"), config.get("num_attention_heads")) {
+            let heads = heads.clone();
             config.values.insert("num_key_value_heads".to_owned(), heads);
         }
-        if is_computed && config.get("head_dim").is_none_or(Value::is_string) {
+        if COMPUTED_HEADS.contains(&architecture.model_type) && config.get("head_dim").is_none() {
             let dim = config.size("hidden_size")?.checked_div(config.size("num_attention_heads")?);
             config.values.insert("head_dim".to_owned(), dim.unwrap_or_default().into());
         }
@@ -92,8 +88,48 @@ impl GgufConfig {
         if count <= COUNT_MAX { Ok(count) } else { Err(invalid(key, self.get(key), "a smaller number")) }
     }
 
+    /// Returns the number of layers, with those that predict further tokens.
+    ///
+    /// # Errors
+    /// When it is missing, not positive, or too large.
     pub(crate) fn layers(&self) -> Result<u64> {
-        self.count("num_hidden_layers")
+        let more = self
+            .get("num_nextn_predict_layers")
+            .and_then(Value::as_u64)
+            .filter(|_| self.architecture.has_mtp());
+        Ok(self
+            .count(self.key(&["num_hidden_layers", "n_layer"]))?
+            .saturating_add(more.unwrap_or_default().min(COUNT_MAX)))
+    }
+
+    /// Returns the number of heads.
+    ///
+    /// # Errors
+    /// When it is missing, not positive, or too large.
+    pub(crate) fn heads(&self) -> Result<u64> {
+        self.count(self.key(&["num_attention_heads", "n_head"]))
+    }
+
+    /// Returns the number of heads of keys.
+    ///
+    /// # Errors
+    /// When it is missing, not positive, or too large.
+    pub(crate) fn kv_heads(&self) -> Result<u64> {
+        let is_set = |key: &str| self.get(key) == Some(&Value::Bool(true));
+        match self.architecture.model_type {
+            "falcon" if is_set("new_decoder_architecture") => {
+                self.count(self.key(&["num_kv_heads", "num_attention_heads"]))
+            }
+            "falcon" if is_set("multi_query") => Ok(1),
+            "bloom" | "falcon" | "gpt_neox" => self.heads(),
+            _ => self.count("num_key_value_heads"),
+        }
+    }
+
+    /// Returns the first key that has a value, else the first one.
+    fn key<'k>(&self, keys: &[&'k str]) -> &'k str {
+        let first = keys.first().copied().unwrap_or_default();
+        self.find(keys).map_or(first, |(key, _)| key)
     }
 
     /// Returns the size of a head, if the configuration has it.
@@ -149,39 +185,90 @@ fn class_name(config: &Map<String, Value>) -> Option<String> {
     Some(classes.as_array()?.first()?.as_str()?.to_owned())
 }
 
+/// Returns the settings of rotary embeddings that a class has.
+fn default_rope(model_type: &str) -> Map<String, Value> {
+    let rope = match model_type {
+        "apertus" => json!({
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        }),
+        "gpt_oss" => json!({
+            "rope_type": "yarn",
+            "factor": 32.0,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "original_max_position_embeddings": 4096,
+        }),
+        "ministral3" => json!({
+            "type": "yarn",
+            "rope_theta": 1_000_000.0,
+            "factor": 16.0,
+            "original_max_position_embeddings": 16384,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.1,
+        }),
+        _ => Value::Null,
+    };
+    rope.as_object().cloned().unwrap_or_default()
+}
+
+/// Returns the part of a head that the layers of a class rotate.
+fn default_rotated(model_type: &str) -> Option<f64> {
+    match model_type {
+        "glm4" | "glm4_moe" | "minimax_m2" | "phi" => Some(0.5),
+        "gpt_neox" | "stablelm" => Some(0.25),
+        _ => None,
+    }
+}
+
 /// Returns the settings of rotary embeddings as one object.
-fn rope_of(values: &Map<String, Value>, defaults: &Map<String, Value>) -> Map<String, Value> {
+fn rope_of(values: &Map<String, Value>, model_type: &str, theta: Option<f64>) -> Map<String, Value> {
     let object = |key| values.get(key).and_then(Value::as_object);
     let given = object("rope_scaling").or_else(|| object("rope_parameters"));
-    let mut rope =
-        given.or_else(|| defaults.get("rope_parameters")?.as_object()).cloned().unwrap_or_default();
-    let named = |key: &str| values.get(key).filter(|it| !it.is_null()).or_else(|| defaults.get(key)).cloned();
+    let mut rope = given.cloned().unwrap_or_else(|| default_rope(model_type));
+    let named = |key: &str| values.get(key).filter(|it| !it.is_null()).cloned();
+    let is_gemma = model_type == "gemma3_text";
+    let theta = named("rope_theta")
+        .or_else(|| named("rotary_emb_base"))
+        .or_else(|| theta.or(is_gemma.then_some(1_000_000.0)).map(Value::from));
+    let rotated = named("partial_rotary_factor")
+        .or_else(|| named("rotary_pct"))
+        .or_else(|| default_rotated(model_type).map(Value::from));
     let finish = |rope: &mut Map<String, Value>, theta: Option<Value>| {
         if let Some(theta) = theta {
             rope.entry("rope_theta").or_insert(theta);
         }
         let kind = rope.get("type").cloned().unwrap_or_else(|| "default".into());
         rope.entry("rope_type").or_insert(kind);
-        for key in ["partial_rotary_factor", "original_max_position_embeddings"] {
-            if let Some(value) = named(key) {
-                rope.entry(key).or_insert(value);
+        let length = named("original_max_position_embeddings");
+        for (key, value) in
+            [("partial_rotary_factor", &rotated), ("original_max_position_embeddings", &length)]
+        {
+            if let Some(value) = value {
+                rope.entry(key).or_insert_with(|| value.clone());
             }
         }
     };
-    let has_two = |rope: &Map<String, Value>| rope.contains_key("full_attention");
-    if !has_two(&rope) && values.get("model_type").and_then(Value::as_str) != Some("gemma3_text") {
-        finish(&mut rope, named("rope_theta"));
+    let has_two = rope.contains_key("full_attention");
+    if !has_two && !is_gemma && model_type != "olmo3" {
+        finish(&mut rope, theta);
         return rope;
     }
-    let local = values.get("rope_local_base_freq").cloned().unwrap_or_else(|| 10_000.0.into());
+    let local = if is_gemma {
+        values.get("rope_local_base_freq").cloned().or(Some(10_000.0.into()))
+    } else {
+        theta.clone()
+    };
     let part = |name: &str| rope.get(name).and_then(Value::as_object).cloned();
-    let (mut full, mut sliding) = (part("full_attention"), part("sliding_attention").unwrap_or_default());
-    if !has_two(&rope) {
-        full = Some(rope.clone());
-    }
-    let mut full = full.unwrap_or_default();
-    finish(&mut full, named("rope_theta"));
-    finish(&mut sliding, Some(local));
+    let mut full = if has_two { part("full_attention").unwrap_or_default() } else { rope.clone() };
+    let mut sliding = part("sliding_attention").unwrap_or_default();
+    finish(&mut full, theta);
+    finish(&mut sliding, local);
     [("full_attention", full), ("sliding_attention", sliding)]
         .map(|(name, part)| (name.to_owned(), Value::Object(part)))
         .into_iter()

@@ -37,6 +37,9 @@ pub enum Problem {
     /// Factors of rotary embeddings that no setting leads to.
     #[error("`rope_freqs.weight` has factors that no setting of Llama 3's scaling leads to")]
     Factors,
+    /// A number of an activation that is not there.
+    #[error("`{}`, a number of the activation of a layer, is missing or has several elements", tensor.escape_debug())]
+    Activation { tensor: String },
     /// A tensor of another shape than its role needs.
     #[error("tensor `{}` has shape {shape:?}, expected {expected}", tensor.escape_debug())]
     Shape { tensor: String, shape: Vec<u64>, expected: String },
@@ -62,7 +65,7 @@ pub enum Problem {
 
 details! {
     Problem {
-        Input: NoConfig, Config, Key, NoName, NoOtherName, Blocks, Shape, Dtype, Experts, NoTokenizer;
+        Input: Activation, NoConfig, Config, Key, NoName, NoOtherName, Blocks, Shape, Dtype, Experts, NoTokenizer;
         Unsupported: Architecture, OtherArchitecture, Factors, PreTokenizer;
         Option: NoPreTokenizer;
         Damaged: Tokenizer;

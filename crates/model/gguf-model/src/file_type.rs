@@ -49,12 +49,12 @@ impl FileType {
         if is_packed && ["F32", "F16", "BF16"].contains(&self.kind) { row(38, "MXFP4") } else { self }
     }
 
-    /// Returns the type of a tensor: float32 for vectors, norms, routers and tensors that are not weights, and float16 if a row is
+    /// Returns the type of a tensor: float32 for vectors, norms, routers, positions and tensors that are not weights, and float16 if a row is
     /// not a whole number of blocks.
     pub(crate) fn of_tensor(self, name: &str, shape: &[u64]) -> &'static str {
         let is_kept = shape.len() <= 1
             || !name.ends_with(".weight")
-            || ["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"]
+            || ["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "position_embd.weight"]
                 .iter()
                 .any(|end| name.ends_with(end));
         if is_kept {

@@ -7,15 +7,18 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use byte_source::Result;
+use families::ConfigClass;
 use gguf_format::GgufValue;
 use serde_json::{Map, Value, json};
 use tensor::Tensor;
 
 use crate::Problem;
-use crate::architecture::{Architecture, of_name};
-use crate::names::{ModuleNames, SplitName};
+use crate::architecture::{Architecture, JoinedTensor, of_name};
+use crate::names::{ModuleNames, bare_end};
 use crate::rope::{llama3_factors, numbers};
-use crate::tensors::{expert_role, shifted};
+use crate::tensors::shifted;
+use crate::views::{Heads, items};
+use crate::xielu;
 
 /// Keys of a file, by their names.
 pub type GgufKeys = BTreeMap<String, GgufValue>;
@@ -44,40 +47,48 @@ impl HuggingFaceModel {
     /// Returns what llama.cpp calls a tensor with a name of `transformers`; several experts have the same. `None` if it has no name for
     /// it.
     pub fn name_in_file(&self, name: &str) -> Option<String> {
-        let split = SplitName::new(name)?;
-        Some(split.in_layer(self.names.known(split)?.0, split.end))
+        let split = self.names.split(name)?;
+        let known = self.names.known(split)?.0;
+        Some(split.in_layer(known, bare_end(known).unwrap_or(split.end)))
     }
 }
 
-/// Whole numbers and floats: the key, and what a configuration calls it.
-const KEYS: &[(&str, &str)] = &[
-    (".context_length", "max_position_embeddings"),
-    (".embedding_length", "hidden_size"),
-    (".block_count", "num_hidden_layers"),
-    (".feed_forward_length", "intermediate_size"),
-    (".attention.head_count", "num_attention_heads"),
-    (".attention.head_count_kv", "num_key_value_heads"),
-    (".attention.layer_norm_rms_epsilon", "rms_norm_eps"),
-    (".attention.layer_norm_epsilon", "layer_norm_eps"),
-    (".attention.key_length", "head_dim"),
-    (".attention.sliding_window", "sliding_window"),
-    (".attention.scale", "attention_multiplier"),
-    (".rope.freq_base", "rope_theta"),
-    (".rope.freq_base_swa", "rope_local_base_freq"),
-    (".expert_count", "num_experts"),
-    (".expert_used_count", "num_experts_per_tok"),
-    (".expert_feed_forward_length", "moe_intermediate_size"),
-    (".expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
-    (".attn_logit_softcapping", "attn_logit_softcapping"),
-    (".final_logit_softcapping", "final_logit_softcapping"),
-    (".embedding_scale", "embedding_multiplier"),
-    (".residual_scale", "residual_multiplier"),
-    (".logit_scale", "logits_scaling"),
-    (".use_parallel_residual", "use_parallel_residual"),
-    (".vocab_size", "vocab_size"),
-    ("tokenizer.ggml.bos_token_id", "bos_token_id"),
-    ("tokenizer.ggml.eos_token_id", "eos_token_id"),
-    ("tokenizer.ggml.padding_token_id", "pad_token_id"),
+/// Numbers and flags: the key, and what configurations call it. The class of a model has one of the names, or the first.
+const KEYS: &[(&str, &[&str])] = &[
+    (".context_length", &["max_position_embeddings"]),
+    (".embedding_length", &["hidden_size"]),
+    (".block_count", &["num_hidden_layers"]),
+    (".feed_forward_length", &["intermediate_size"]),
+    (".attention.head_count", &["num_attention_heads"]),
+    (".attention.head_count_kv", &["num_key_value_heads", "num_kv_heads"]),
+    (".attention.layer_norm_rms_epsilon", &["rms_norm_eps"]),
+    (".attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"]),
+    (".attention.key_length", &["head_dim"]),
+    (".attention.sliding_window", &["sliding_window"]),
+    (".attention.scale", &["attention_multiplier"]),
+    (".rope.freq_base", &["rope_theta"]),
+    (".rope.freq_base_swa", &["rope_local_base_freq"]),
+    (".expert_count", &["num_experts", "num_local_experts", "n_routed_experts"]),
+    (".expert_used_count", &["num_experts_per_tok"]),
+    (".expert_group_count", &["n_group"]),
+    (".expert_group_used_count", &["topk_group"]),
+    (".expert_feed_forward_length", &["moe_intermediate_size"]),
+    (".expert_shared_count", &["n_shared_experts"]),
+    (".expert_shared_feed_forward_length", &["shared_expert_intermediate_size", "shared_intermediate_size"]),
+    (".expert_weights_scale", &["routed_scaling_factor"]),
+    (".expert_weights_norm", &["norm_topk_prob"]),
+    (".leading_dense_block_count", &["first_k_dense_replace"]),
+    (".nextn_predict_layers", &["num_nextn_predict_layers"]),
+    (".attn_logit_softcapping", &["attn_logit_softcapping"]),
+    (".final_logit_softcapping", &["final_logit_softcapping"]),
+    (".embedding_scale", &["embedding_multiplier"]),
+    (".residual_scale", &["residual_multiplier"]),
+    (".logit_scale", &["logits_scaling", "logit_scale"]),
+    (".use_parallel_residual", &["use_parallel_residual"]),
+    (".vocab_size", &["vocab_size"]),
+    ("tokenizer.ggml.bos_token_id", &["bos_token_id"]),
+    ("tokenizer.ggml.eos_token_id", &["eos_token_id"]),
+    ("tokenizer.ggml.padding_token_id", &["pad_token_id"]),
 ];
 /// Settings of scaled rotary embeddings.
 const SCALING: &[(&str, &str)] = &[
@@ -98,30 +109,20 @@ const SCALING: &[(&str, &str)] = &[
 /// those of no configuration.
 pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Result<HuggingFaceModel> {
     let name = keys.get("general.architecture").and_then(GgufValue::text).unwrap_or_default();
-    let has_experts = keys.contains_key(&format!("{name}.expert_count"));
-    let architecture = of_name(&name, has_experts)?;
-    let mut config = config(keys, architecture);
-    let rows = |name: &str| -> Option<u64> {
-        tensors.iter().find(|(known, _)| known == name)?.1.shape().first().copied()
-    };
-    let vocabulary = rows("token_embd.weight").map(|rows| ("vocab_size", rows));
-    // The keys of Phi are four times the width and the number of all heads, whatever the layers have.
-    let is_phi = architecture.model_type == "phi";
-    let width = rows("blk.0.ffn_up.weight").filter(|_| is_phi).map(|rows| ("intermediate_size", rows));
-    let heads = config.get("num_attention_heads").and_then(Value::as_u64).filter(|_| is_phi);
-    let head_dim = heads.zip(rows("blk.0.attn_q.weight")).and_then(|(heads, rows)| rows.checked_div(heads));
-    let kv_heads = head_dim.zip(rows("blk.0.attn_k.weight")).and_then(|(dim, rows)| rows.checked_div(dim));
-    let kv_heads = kv_heads.map(|heads| ("num_key_value_heads", heads));
-    for (key, size) in [vocabulary, width, kv_heads].into_iter().flatten() {
-        config.insert(key.to_owned(), size.into());
-    }
-    let is_tied = tensors.iter().all(|(name, _)| name != "output.weight");
-    config.insert("tie_word_embeddings".to_owned(), is_tied.into());
+    let architecture = of_name(&name, |key| keys.contains_key(&format!("{name}.{key}")))?;
+    let class = ConfigClass::of(architecture.model_type);
+    let mut config = config(keys, architecture, class);
+    set_sizes(&mut config, architecture.model_type, tensors);
     let names = ModuleNames::of(architecture);
     let mut back = Back { architecture, names, config, tensors: Vec::new(), places: Vec::new() };
-    back.set_biases(tensors);
+    back.set_parts(class, tensors);
     let mut unknown = Vec::new();
     for (place, (name, tensor)) in tensors.iter().enumerate() {
+        if let Some(layer) = number_layer(architecture, name) {
+            for (module, number) in xielu::numbers_of(keys, layer)? {
+                back.push(place, format!("{}{module}", back.names.layer(layer)), number);
+            }
+        }
         match back.add(place, name, tensor, tensors) {
             Err(error) if matches!(error.detail(), Some(Problem::NoOtherName { .. })) => {
                 unknown.push(name.clone());
@@ -129,8 +130,61 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
             added => added?,
         }
     }
-    let Back { tensors, places, config, names, .. } = back;
+    let Back { tensors, places, mut config, names, .. } = back;
+    if let Some(class) = class {
+        config = config.into_iter().map(|(key, value)| (class.own_name(&key).to_owned(), value)).collect();
+    }
     Ok(HuggingFaceModel { tensors, places, config, unknown, architecture, names })
+}
+
+/// Returns the layer of a tensor whose layer has the numbers of an activation besides.
+fn number_layer<'n>(architecture: &Architecture, name: &'n str) -> Option<&'n str> {
+    let layer = name.strip_prefix("blk.")?.strip_suffix(".ffn_up.weight")?;
+    (architecture.name == "apertus").then_some(layer)
+}
+
+/// Sets what only the shapes of tensors tell.
+fn set_sizes(config: &mut Map<String, Value>, model_type: &str, tensors: &[(String, Tensor)]) {
+    let rows = |name: &str| -> Option<u64> {
+        tensors.iter().find(|(known, _)| known == name)?.1.shape().first().copied()
+    };
+    let mut set = |key: &str, value: Option<Value>| config.extend(value.map(|value| (key.to_owned(), value)));
+    set("vocab_size", rows("token_embd.weight").map(Value::from));
+    set("tie_word_embeddings", Some(rows("output.weight").is_none().into()));
+    let inner = rows("blk.0.ffn_up.weight").map(Value::from);
+    match model_type {
+        // The keys of Phi are four times the width and the number of all heads, whatever the layers have.
+        "phi" => set("intermediate_size", inner),
+        "falcon" => set("ffn_hidden_size", inner),
+        "gpt2" => set("n_inner", inner),
+        _ => {}
+    }
+    let number = |config: &Map<String, Value>, key: &str| config.get(key).and_then(Value::as_u64);
+    let heads = number(config, "num_attention_heads");
+    match model_type {
+        "phi" => {
+            let head_dim =
+                heads.zip(rows("blk.0.attn_q.weight")).and_then(|(heads, rows)| rows.checked_div(heads));
+            let kv_heads =
+                head_dim.zip(rows("blk.0.attn_k.weight")).and_then(|(dim, rows)| rows.checked_div(dim));
+            config.extend(kv_heads.map(|heads| ("num_key_value_heads".to_owned(), heads.into())));
+        }
+        "falcon" => {
+            let is_new = number(config, "num_kv_heads").is_some_and(|heads| heads != 1);
+            let norms = if rows("blk.0.attn_norm_2.weight").is_some() { 2 } else { 1 };
+            config.insert("new_decoder_architecture".to_owned(), is_new.into());
+            config.insert("multi_query".to_owned(), true.into());
+            if is_new {
+                config.insert("num_ln_in_parallel_attn".to_owned(), norms.into());
+            }
+        }
+        "glm4_moe" => {
+            let more = number(config, "num_nextn_predict_layers").unwrap_or_default();
+            let all = number(config, "num_hidden_layers").map(|all| all.saturating_sub(more));
+            config.extend(all.map(|layers| ("num_hidden_layers".to_owned(), layers.into())));
+        }
+        _ => {}
+    }
 }
 
 /// Converts a number, in the shortest form of its digits.
@@ -146,36 +200,23 @@ fn json_of(value: &GgufValue) -> Option<Value> {
     })
 }
 
-fn config(keys: &GgufKeys, architecture: &Architecture) -> Map<String, Value> {
+fn config(keys: &GgufKeys, architecture: &Architecture, class: Option<ConfigClass>) -> Map<String, Value> {
     let get = |key: &str| {
         let key = if key.starts_with('.') { format!("{}{key}", architecture.name) } else { key.to_owned() };
         keys.get(&key).and_then(json_of)
     };
-    let rows = |rows: &[(&str, &str)]| -> Map<String, Value> {
-        rows.iter().filter_map(|(key, name)| Some(((*name).to_owned(), get(key)?))).collect()
+    let own = |names: &[&'static str]| {
+        let known = names.iter().find(|name| class.is_some_and(|class| class.has(name)));
+        known.or(names.first()).copied().unwrap_or_default()
     };
-    let mut config = rows(KEYS);
-    let class = architecture.classes.first().copied().unwrap_or_default();
-    config.insert("architectures".to_owned(), json!([format!("{class}ForCausalLM")]));
+    let values = KEYS.iter().filter_map(|(key, names)| Some((own(names).to_owned(), get(key)?)));
+    let mut config: Map<String, Value> = values.collect();
+    let name = class.and_then(|class| class.causal_class()).unwrap_or_default();
+    config.insert("architectures".to_owned(), json!([name]));
     config.insert("model_type".to_owned(), architecture.model_type.into());
-    if architecture.model_type == "starcoder2"
-        && let Some(epsilon) = config.remove("layer_norm_eps")
-    {
-        config.insert("norm_epsilon".to_owned(), epsilon);
-    }
-    if architecture.model_type == "cohere"
-        && let Some(scale) = config.remove("logits_scaling")
-    {
-        config.insert("logit_scale".to_owned(), scale);
-    }
-    if architecture.model_type == "gpt_oss" {
-        config.remove("moe_intermediate_size");
-    }
-    if matches!(architecture.model_type, "mixtral" | "gpt_oss")
-        && let Some(count) = config.remove("num_experts")
-    {
-        config.insert("num_local_experts".to_owned(), count);
-    }
+    // Their keys are there even if the class computes them.
+    let is_always = |key: &str| key.ends_with("intermediate_size") || key == "num_key_value_heads";
+    config.retain(|key, _| !is_always(key) || class.is_none_or(|class| class.has(key)));
     if config.get("sliding_window") == Some(&json!(0)) {
         config.insert("sliding_window".to_owned(), Value::Null);
     }
@@ -185,17 +226,33 @@ fn config(keys: &GgufKeys, architecture: &Architecture) -> Map<String, Value> {
     let rotated =
         get(".rope.dimension_count").and_then(|dims| dims.as_u64()).filter(|dims| Some(*dims) != whole);
     if let (Some(whole), Some(rotated)) = (whole, rotated) {
-        if ["stablelm", "phi", "phi3"].contains(&architecture.model_type) {
+        let is_part = ["glm4", "glm4_moe", "gpt_neox", "minimax_m2", "phi", "phi3", "phimoe", "stablelm"];
+        if is_part.contains(&architecture.model_type) {
+            let whole = heads("head_dim").unwrap_or(whole);
+            let key =
+                if architecture.model_type == "gpt_neox" { "rotary_pct" } else { "partial_rotary_factor" };
             #[expect(clippy::cast_precision_loss, reason = "sizes of heads are small")]
-            config.insert("partial_rotary_factor".to_owned(), json!(rotated as f64 / whole as f64));
+            config.insert(key.to_owned(), json!(rotated as f64 / whole as f64));
+            if architecture.model_type == "minimax_m2" {
+                config.insert("rotary_dim".to_owned(), rotated.into());
+            }
         } else {
             config.entry("head_dim").or_insert(rotated.into());
         }
     }
-    let mut scaling = rows(SCALING);
+    let scaling = SCALING.iter().filter_map(|(key, name)| Some(((*name).to_owned(), get(key)?)));
+    let mut scaling: Map<String, Value> = scaling.collect();
+    if architecture.model_type == "phimoe"
+        && let Some(scale) = get(".rope.scaling.attn_factor")
+    {
+        // Its class has one for each list of factors.
+        scaling.insert("short_mscale".to_owned(), scale.clone());
+        scaling.insert("long_mscale".to_owned(), scale);
+        scaling.insert("rope_type".to_owned(), "longrope".into());
+    }
     scaling.retain(|key, value| key != "rope_type" || value != "none");
     if let Some(length) =
-        scaling.get("original_max_position_embeddings").filter(|_| architecture.name == "phi3")
+        scaling.get("original_max_position_embeddings").filter(|_| architecture.has_factors())
     {
         config.insert("original_max_position_embeddings".to_owned(), length.clone());
     }
@@ -228,28 +285,26 @@ impl Back {
         size.ok_or_else(|| crate::config::invalid(key, found, "a positive number"))
     }
 
-    /// Records which biases there are, where the class needs to know.
-    fn set_biases(&mut self, tensors: &[(String, Tensor)]) {
+    /// Records which biases and norms there are, where the class needs to know.
+    fn set_parts(&mut self, class: Option<ConfigClass>, tensors: &[(String, Tensor)]) {
         let has = |name: &str| tensors.iter().any(|(known, _)| known == name);
-        if self.architecture.model_type == "starcoder2" {
-            self.config.insert("use_bias".to_owned(), has("blk.0.attn_q.bias").into());
-            return;
-        }
-        for (key, name) in [
-            ("attention_bias", "blk.0.attn_q.bias"),
-            ("mlp_bias", "blk.0.ffn_up.bias"),
-            ("use_qkv_bias", "blk.0.attn_q.bias"),
-            ("qk_layernorm", "blk.0.attn_q_norm.weight"),
-            ("use_qk_norm", "blk.0.attn_q_norm.weight"),
+        // All layers of Phi have biases of their own.
+        let Some(class) = class.filter(|_| self.architecture.model_type != "phi") else { return };
+        let has_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
+        for (key, is_set) in [
+            ("attention_bias", has_bias),
+            ("use_bias", has_bias),
+            ("bias", has_bias),
+            ("qkv_bias", has_bias),
+            ("use_qkv_bias", has_bias),
+            ("attention_out_bias", has("blk.0.attn_output.bias")),
+            ("mlp_bias", has("blk.0.ffn_up.bias")),
+            ("lm_head_bias", has("output.bias")),
+            ("qk_layernorm", has("blk.0.attn_q_norm.weight")),
+            ("use_qk_norm", has("blk.0.attn_q_norm.weight")),
         ] {
-            let is_stablelm = self.architecture.model_type == "stablelm";
-            let is_of_stablelm = ["use_qkv_bias", "qk_layernorm"].contains(&key);
-            // Qwen 2 and Phi always have biases.
-            let is_fixed = ["qwen2", "phi"].iter().any(|kind| self.architecture.model_type.starts_with(kind));
-            let is_of_cohere = self.architecture.model_type == "cohere";
-            let is_known = is_stablelm == is_of_stablelm && (key != "use_qk_norm" || is_of_cohere);
-            if is_known && !is_fixed && has(name) {
-                self.config.insert(key.to_owned(), true.into());
+            if class.has(key) {
+                self.config.insert(key.to_owned(), is_set.into());
             }
         }
     }
@@ -280,11 +335,20 @@ impl Back {
             self.push(place, name, changed);
             return Ok(());
         };
-        let prefix = format!("model.layers.{layer}.");
-        if let ("gpt_oss", Some(role)) = (self.architecture.model_type, expert_role(weight)) {
-            return self.add_fused(place, &prefix, (role, end), tensor, all);
+        let prefix = self.names.layer(layer);
+        let joined = self.architecture.joined.iter().find(|joined| joined.parts.contains(&weight));
+        if let Some(joined) = joined {
+            return match joined.parts.iter().position(|part| *part == weight) {
+                Some(0) => self.add_joined(place, (&prefix, layer), (joined, end), tensor, all),
+                // It is added with the first part.
+                _ => Ok(()),
+            };
         }
-        let module = self.names.module(weight).ok_or_else(no_name)?.to_owned();
+        let module = match weight {
+            "attn_norm" if self.config.get("num_ln_in_parallel_attn") == Some(&2.into()) => "ln_mlp",
+            _ => self.names.module(weight).ok_or_else(no_name)?,
+        };
+        let module = module.to_owned();
         if module.contains("{}") {
             for number in 0..tensor.shape().first().copied().unwrap_or_default() {
                 let module = module.replacen("{}", &number.to_string(), 1);
@@ -292,7 +356,7 @@ impl Back {
             }
             return Ok(());
         }
-        let end = if module == "self_attn.sinks" { "" } else { end };
+        let end = if bare_end(weight).is_some() { "" } else { end };
         let changed = self.changed(weight, tensor)?;
         self.push(place, format!("{prefix}{module}{end}"), changed);
         Ok(())
@@ -302,6 +366,20 @@ impl Back {
     fn changed(&self, known: &str, tensor: &Tensor) -> Result<Tensor> {
         if self.architecture.shifts_norms && known.ends_with("norm") {
             return Ok(shifted(tensor, -1.0).unwrap_or_else(|| tensor.clone()));
+        }
+        if self.architecture.transposes(known) && tensor.shape().len() == 2 {
+            return Ok(tensor.transpose(0, 1).unwrap_or_else(|| tensor.clone()));
+        }
+        if self.architecture.mixes_heads && known == "attn_qkv" {
+            let queries = self.size("num_attention_heads")?;
+            let keys = self.size("num_kv_heads").or_else(|_| self.size("num_key_value_heads"));
+            let heads = Heads { queries, keys: keys.unwrap_or(queries) };
+            let mixed = heads.mixed(tensor).ok_or_else(|| Problem::Shape {
+                tensor: known.to_owned(),
+                shape: tensor.shape().to_vec(),
+                expected: format!("{} heads, and twice {}", heads.queries, heads.keys),
+            })?;
+            return Ok(mixed?);
         }
         let heads = match known {
             "attn_q" if self.architecture.permutes => "num_attention_heads",
@@ -314,43 +392,46 @@ impl Back {
         Ok(tensor.with_grid_transposed(heads, half.unwrap_or(NonZeroU64::MIN))?)
     }
 
-    /// Joins the gates and the rows of the experts of gpt-oss, which alternate.
-    fn add_fused(
+    /// Joins the parts that are one tensor in the files of the class. Those of gpt-oss alternate, and their matrices are transposed.
+    fn add_joined(
         &mut self,
         place: usize,
-        prefix: &str,
-        (role, end): (&str, &str),
+        (prefix, layer): (&str, &str),
+        (joined, end): (&JoinedTensor, &str),
         tensor: &Tensor,
         all: &[(String, Tensor)],
     ) -> Result<()> {
-        let suffix = if end == ".bias" { "_bias" } else { "" };
-        let across =
-            |tensor: &Tensor| if end == ".bias" { Some(tensor.clone()) } else { tensor.transpose(1, 2) };
+        let is_gpt_oss = self.architecture.name == "gpt-oss";
+        let module_end = match end {
+            _ if !is_gpt_oss => end,
+            ".bias" => "_bias",
+            _ => "",
+        };
         let wrong = |name: &str, tensor: &Tensor| Problem::Shape {
             tensor: name.to_owned(),
             shape: tensor.shape().to_vec(),
             expected: "those of experts".to_owned(),
         };
-        match role {
-            "down" => {
-                let tensor = across(tensor).ok_or_else(|| wrong("ffn_down_exps", tensor))?;
-                self.push(place, format!("{prefix}mlp.experts.down_proj{suffix}"), tensor);
-            }
-            "gate" => {
-                let layer = prefix.trim_start_matches("model.layers.");
-                let partner = format!("blk.{layer}ffn_up_exps{end}");
-                let up = all.iter().find(|(name, _)| *name == partner).map(|(_, up)| up);
-                let up = up.ok_or_else(|| wrong(&partner, tensor))?;
-                let pair: Option<Vec<Tensor>> = [tensor, up].iter().map(|part| part.unsqueeze(2)).collect();
-                let joined = Tensor::concat(2, &pair.ok_or_else(|| wrong(&partner, tensor))?)?;
-                let mut shape = tensor.shape().to_vec();
-                shape.get_mut(1).into_iter().for_each(|rows| *rows = rows.saturating_mul(2));
-                let joined = joined.reshaped(&shape)?;
-                let joined = across(&joined).ok_or_else(|| wrong(&partner, tensor))?;
-                self.push(place, format!("{prefix}mlp.experts.gate_up_proj{suffix}"), joined);
-            }
-            _ => {}
+        let mut whole = tensor.clone();
+        if let [_, second] = joined.parts {
+            let partner = format!("blk.{layer}.{second}{end}");
+            let up = all.iter().find(|(name, _)| *name == partner).map(|(_, up)| up);
+            let pair = [tensor, up.ok_or_else(|| wrong(&partner, tensor))?];
+            let dim = usize::from(second.ends_with("_exps"));
+            let mut shape = tensor.shape().to_vec();
+            shape.get_mut(dim).into_iter().for_each(|rows| *rows = rows.saturating_mul(2));
+            whole = if is_gpt_oss {
+                let pair: Option<Vec<Tensor>> = pair.iter().map(|part| part.unsqueeze(2)).collect();
+                let pair = pair.ok_or_else(|| wrong(&partner, tensor))?;
+                Tensor::concat(2, &pair)?.reshaped(&shape)?
+            } else {
+                Tensor::concat(dim, &pair.map(Clone::clone))?
+            };
         }
+        if is_gpt_oss && end != ".bias" {
+            whole = whole.transpose(1, 2).ok_or_else(|| wrong(joined.module, tensor))?;
+        }
+        self.push(place, format!("{prefix}{}{module_end}", joined.module), whole);
         Ok(())
     }
 
@@ -384,14 +465,6 @@ impl Back {
 
 /// Returns one item along the first dimension.
 fn row(tensor: &Tensor, number: u64) -> Result<Tensor> {
-    let (shape, stride) = (tensor.shape().get(1..), tensor.stride().get(1..));
-    let step = tensor.stride().first().copied().unwrap_or_default();
-    let offset = tensor.storage_offset().saturating_add(number.saturating_mul(step));
-    Ok(Tensor::new(
-        tensor.dtype(),
-        shape.unwrap_or_default().to_vec(),
-        stride.unwrap_or_default().to_vec(),
-        offset,
-        tensor.storage().clone(),
-    )?)
+    let item = items(tensor, 0, (number, 1, 1))?;
+    Ok(item.reshaped(tensor.shape().get(1..).unwrap_or_default())?)
 }

@@ -26,7 +26,6 @@ mod encode;
 mod error;
 mod file_type;
 mod from_gguf;
-mod halves;
 mod hyperparameters;
 mod keys;
 mod model_id;
@@ -35,7 +34,9 @@ mod names;
 mod parameters;
 mod rope;
 mod tensors;
+mod views;
 mod vocabulary;
+mod xielu;
 
 use byte_source::Result;
 use gguf_format::{GgufOutput, GgufValue};
@@ -94,6 +95,7 @@ pub fn gguf_model(tensors: &[(String, Tensor)], files: &ModelFiles<'_>) -> Resul
     if let Some(factor) = rope::attention_factor(&config)? {
         keys.float(".rope.scaling.attn_factor", factor);
     }
+    xielu::set_keys(&mut keys, &config, tensors)?;
     let card = card::read_card(&documents.text("README.md")?.unwrap_or_default());
     let generation = documents.object("generation_config.json").unwrap_or_default();
     let about = About {

@@ -14,8 +14,8 @@ use gguf_format::{GgmlType, GgufOutput};
 use tensor::{Compute, Dtype, Inputs, Storage, Tensor, contiguous_strides};
 
 use crate::Problem;
-use crate::halves::half;
-use crate::names::{SplitName, language_name};
+use crate::names::{ModuleNames, language_name};
+use crate::views::half;
 
 /// Bytes of codes of a block, before which is its exponent.
 const CODES: usize = 16;
@@ -27,17 +27,18 @@ const BLOCKS_MAX: usize = 1 << 12;
 ///
 /// # Errors
 /// When a tensor has another shape than its exponents say.
-pub(crate) fn packed_experts(
-    tensors: &[(String, Tensor)],
+pub(crate) fn packed_experts<'t>(
+    tensors: &'t [(String, Tensor)],
+    names: &ModuleNames,
     layers: u64,
-) -> Result<(Vec<GgufOutput>, HashSet<&str>)> {
+) -> Result<(Vec<GgufOutput>, HashSet<&'t str>)> {
     let known: HashMap<&str, &Tensor> = tensors.iter().map(|(name, it)| (name.as_str(), it)).collect();
     let (mut placed, mut used) = (Vec::new(), HashSet::new());
     for (name, exponents) in tensors {
         let codes = name.strip_suffix("_scales").map(|start| format!("{start}_blocks"));
         let codes = codes.and_then(|codes| known.get_key_value(codes.as_str()));
         let (Some((codes_name, codes)), Some(short)) = (codes, language_name(name)) else { continue };
-        let Some(split) = SplitName::new(&short).filter(|split| split.layer < Some(layers)) else { continue };
+        let Some(split) = names.split(&short).filter(|split| split.layer < Some(layers)) else { continue };
         let roles: &[&str] = match split.weight {
             "mlp.experts.down_proj_scales" => &["ffn_down_exps"],
             "mlp.experts.gate_up_proj_scales" => &["ffn_gate_exps", "ffn_up_exps"],
@@ -46,7 +47,7 @@ pub(crate) fn packed_experts(
         for (part, role) in (0..).zip(roles) {
             let packed = match roles.len() {
                 1 => blocks(codes, exponents),
-                _ => blocks(&half(codes, part, true)?, &half(exponents, part, true)?),
+                _ => blocks(&half(codes, 1, part, true)?, &half(exponents, 1, part, true)?),
             };
             let (kind, shape, data) = packed.ok_or_else(|| Problem::Shape {
                 tensor: (*codes_name).to_owned(),

@@ -8,22 +8,51 @@ use crate::architecture::Architecture;
 const OTHER_PARTS: &[&str] =
     &["visual.", "vision.", "audio.", "vision_", "audio_", "projector.", "patch_embed", "image_newline"];
 /// Ends of the names of buffers that the forward pass computes.
-const COMPUTED: &[&str] = &[".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq"];
+const COMPUTED: &[&str] =
+    &[".attention.masked_bias", ".attention.bias", ".attn.masked_bias", ".attn.bias", ".rotary_emb.inv_freq"];
 
 /// Modules of a model with their names in llama.cpp, the usual ones first. The number of an expert or a head is `{}`.
-#[derive(Debug)]
-pub(crate) struct ModuleNames(Vec<(String, &'static str)>);
+#[derive(Debug, Default)]
+pub(crate) struct ModuleNames {
+    modules: Vec<(String, &'static str)>,
+    /// Starts of the names of layers, the usual one first.
+    layers: Vec<String>,
+}
 
 impl ModuleNames {
     pub(crate) fn of(architecture: &Architecture) -> Self {
         let forms = DecoderNames::of(architecture.model_type);
         let modules = forms.iter().flat_map(DecoderNames::gguf_modules);
-        Self(modules.map(|(module, known)| (module.to_owned(), architecture.own_name(known))).collect())
+        let modules =
+            modules.map(|(module, known)| (module.to_owned(), architecture.own_name(module, known)));
+        Self {
+            modules: modules.chain(architecture.mtp_modules()).collect(),
+            layers: forms.into_iter().map(|form| form.layers).collect(),
+        }
+    }
+
+    /// Splits a name; `None` if its layer is not a number.
+    pub(crate) fn split<'n>(&self, name: &'n str) -> Option<SplitName<'n>> {
+        let end = [".weight", ".bias"].into_iter().find(|end| name.ends_with(end)).unwrap_or_default();
+        let rest = name.strip_suffix(end)?;
+        match self.layers.iter().find_map(|layers| rest.strip_prefix(layers.as_str())) {
+            None => Some(SplitName { layer: None, weight: rest, end }),
+            Some(rest) => {
+                let (layer, weight) = rest.split_once('.')?;
+                Some(SplitName { layer: Some(layer.parse().ok()?), weight, end })
+            }
+        }
+    }
+
+    /// Returns the start of the names in a layer.
+    pub(crate) fn layer(&self, number: &str) -> String {
+        format!("{}{number}.", self.layers.first().map(String::as_str).unwrap_or_default())
     }
 
     /// Returns what llama.cpp calls a weight, and the number of the expert or the head that it is of.
     pub(crate) fn known(&self, split: SplitName<'_>) -> Option<(&'static str, Option<u64>)> {
-        let find = |module: &str| self.0.iter().find(|(name, _)| name == module).map(|(_, known)| *known);
+        let find =
+            |module: &str| self.modules.iter().find(|(name, _)| name == module).map(|(_, known)| *known);
         if let Some(known) = find(split.weight) {
             return Some((known, None));
         }
@@ -34,7 +63,16 @@ impl ModuleNames {
 
     /// Returns the module that has a name in llama.cpp.
     pub(crate) fn module(&self, known: &str) -> Option<&str> {
-        self.0.iter().find(|(_, name)| *name == known).map(|(module, _)| module.as_str())
+        self.modules.iter().find(|(_, name)| *name == known).map(|(module, _)| module.as_str())
+    }
+}
+
+/// Returns the end of the name of a parameter of its module, which has none in `transformers`, in llama.cpp.
+pub(crate) fn bare_end(known: &str) -> Option<&'static str> {
+    match known {
+        "attn_sinks" => Some(".weight"),
+        "exp_probs_b" => Some(".bias"),
+        _ => None,
     }
 }
 
@@ -48,20 +86,7 @@ pub(crate) struct SplitName<'n> {
     pub(crate) end: &'n str,
 }
 
-impl<'n> SplitName<'n> {
-    /// Splits a name; `None` if its layer is not a number.
-    pub(crate) fn new(name: &'n str) -> Option<Self> {
-        let end = [".weight", ".bias"].into_iter().find(|end| name.ends_with(end)).unwrap_or_default();
-        let rest = name.strip_suffix(end)?;
-        match rest.strip_prefix("model.layers.") {
-            None => Some(Self { layer: None, weight: rest, end }),
-            Some(rest) => {
-                let (layer, weight) = rest.split_once('.')?;
-                Some(Self { layer: Some(layer.parse().ok()?), weight, end })
-            }
-        }
-    }
-
+impl SplitName<'_> {
     /// Returns a name of llama.cpp in this name's layer.
     pub(crate) fn in_layer(self, known: &str, end: &str) -> String {
         match self.layer {

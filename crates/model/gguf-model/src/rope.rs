@@ -16,10 +16,11 @@ const FACTORS_MAX: u64 = 1 << 12;
 /// Returns the tensors that come first.
 pub(crate) fn extra_tensors(config: &GgufConfig) -> Result<Vec<(String, Tensor)>> {
     let kind = config.rope().get("rope_type").and_then(Value::as_str).unwrap_or_default();
-    if config.architecture.name == "phi3" {
+    if config.architecture.has_factors() {
         return long_rope(config);
     }
-    let is_scaled = config.architecture.permutes || config.architecture.name == "exaone4";
+    let is_scaled =
+        config.architecture.permutes || ["apertus", "exaone4"].contains(&config.architecture.name);
     if is_scaled && kind.eq_ignore_ascii_case("llama3") {
         return Ok(vec![("rope_freqs.weight".to_owned(), vector(&llama3(config)?)?)]);
     }
@@ -123,7 +124,7 @@ fn long_rope(config: &GgufConfig) -> Result<Vec<(String, Tensor)>> {
 #[expect(clippy::cast_precision_loss, reason = "lengths of contexts are far below 2^53")]
 pub(crate) fn attention_factor(config: &GgufConfig) -> Result<Option<f64>> {
     let rope = config.rope();
-    if config.architecture.name != "phi3" || rope.get("long_factor").is_none_or(Value::is_null) {
+    if !config.architecture.has_factors() || rope.get("long_factor").is_none_or(Value::is_null) {
         return Ok(None);
     }
     let original = number(rope, "original_max_position_embeddings", 0.0)?;

@@ -12,14 +12,15 @@ use gguf_format::{GgmlType, GgufOutput};
 use tensor::{Compute, Dtype, Inputs, Storage, Tensor};
 
 use crate::Problem;
-use crate::architecture::OutputRule;
+use crate::architecture::{JoinedTensor, OutputRule, STACKED};
 use crate::config::GgufConfig;
 use crate::encode::encode_blocks;
 use crate::file_type::FileType;
-use crate::halves::half;
 use crate::mxfp4::packed_experts;
-use crate::names::{ModuleNames, SplitName, language_name};
+use crate::names::{ModuleNames, SplitName, bare_end, language_name};
 use crate::rope::extra_tensors;
+use crate::views::{Heads, half, items};
+use crate::xielu;
 
 /// Weights of some experts or heads of a layer, by their numbers.
 type ExpertParts = BTreeMap<u64, Tensor>;
@@ -48,9 +49,11 @@ pub(crate) fn place(
         placing.put(&name, name.clone(), &tensor)?;
     }
     let is_gpt_oss = config.architecture.name == "gpt-oss";
-    let (packed, used) = if is_gpt_oss { packed_experts(tensors, layers)? } else { Default::default() };
+    let (packed, used) =
+        if is_gpt_oss { packed_experts(tensors, &placing.names, layers)? } else { Default::default() };
     placing.placed.extend(packed);
-    for (name, tensor) in tensors.iter().filter(|(name, _)| !used.contains(name.as_str())) {
+    let is_key = |name: &str| config.architecture.name == "apertus" && xielu::is_number(name);
+    for (name, tensor) in tensors.iter().filter(|(name, _)| !used.contains(name.as_str()) && !is_key(name)) {
         if let Some(short) = language_name(name) {
             placing.add(name, &short, tensor).map_err(|error| match error.detail::<Problem>() {
                 Some(_) => error,
@@ -83,9 +86,9 @@ impl GgufConfig {
     /// Returns the number of experts, or of heads whose norms are separate.
     fn part_count(&self, role: &str) -> Result<u64> {
         match role {
-            "attn_q_norm" => self.count("num_attention_heads"),
-            "attn_k_norm" => self.count("num_key_value_heads"),
-            _ => match self.find(&["num_local_experts", "num_experts"]) {
+            "attn_q_norm" => self.heads(),
+            "attn_k_norm" => self.kv_heads(),
+            _ => match self.find(&["num_local_experts", "num_experts", "n_routed_experts"]) {
                 Some((key, _)) => self.count(key),
                 None => self.count("num_experts"),
             },
@@ -97,16 +100,22 @@ impl Placing<'_> {
     fn add(&mut self, name: &str, short: &str, tensor: &Tensor) -> Result<()> {
         let architecture = self.config.architecture;
         let no_name = || Problem::NoName { tensor: name.to_owned(), architecture: architecture.name };
+        let is_tied = || self.config.get("tie_word_embeddings") == Some(&true.into());
         match architecture.output {
             OutputRule::Dropped if short == "lm_head.weight" => return Ok(()),
+            OutputRule::DroppedIfTied if short == "lm_head.weight" && is_tied() => return Ok(()),
             OutputRule::Unknown if short == "lm_head.weight" => return Err(no_name().into()),
             _ => {}
         }
-        let split = SplitName::new(short).ok_or_else(no_name)?;
+        // The names borrow from here, and `self` changes.
+        let names = std::mem::take(&mut self.names);
+        let split = names.split(short);
+        let known = split.and_then(|split| names.known(split));
+        self.names = names;
+        let split = split.ok_or_else(no_name)?;
         if split.layer.is_some_and(|layer| layer >= self.layers) {
             return Err(no_name().into());
         }
-        let known = self.names.known(split);
         if let (Some(layer), Some((known, Some(number)))) = (split.layer, known) {
             if let Some(role) = expert_role(known) {
                 return self.add_expert(split, layer, (number, role), tensor);
@@ -119,14 +128,17 @@ impl Placing<'_> {
             }
             return Ok(());
         }
-        let fused = split.weight.strip_prefix("mlp.experts.").filter(|_| tensor.shape().len() > 1);
-        if let Some(role) = fused
-            && let Some(placed) = self.add_fused(name, split, role, tensor)?
-        {
-            return Ok(placed);
+        // The biases of gpt-oss have names without a dot.
+        let (module, end) = match split.weight.strip_suffix("_bias") {
+            Some(module) => (module, ".bias"),
+            None => (split.weight, ".weight"),
+        };
+        let mut joined = architecture.joined.iter().chain(STACKED);
+        if let Some(joined) = joined.find(|joined| joined.module == module) {
+            return self.add_joined(name, split, (joined, end), tensor);
         }
         let (known, _) = known.ok_or_else(no_name)?;
-        let end = if known == "attn_sinks" { ".weight" } else { split.end };
+        let end = bare_end(known).unwrap_or(split.end);
         let changed = self.changed(known, short, tensor)?;
         self.put(name, split.in_layer(known, end), &changed)
     }
@@ -134,21 +146,31 @@ impl Placing<'_> {
     /// Permutes the rows of queries and keys, and adds 1 to norms, where the architecture does.
     fn changed(&self, known: &str, name: &str, tensor: &Tensor) -> Result<Tensor> {
         let architecture = self.config.architecture;
-        if let (Some(tokens), "token_embd", [rows, columns]) = (self.tokens, known, tensor.shape()) {
-            let shape = vec![tokens.min(*rows), *columns];
-            let (stride, offset) = (tensor.stride().to_vec(), tensor.storage_offset());
-            return Ok(Tensor::new(tensor.dtype(), shape, stride, offset, tensor.storage().clone())?);
+        if let (Some(tokens), "token_embd", [rows, _]) = (self.tokens, known, tensor.shape()) {
+            return Ok(items(tensor, 0, (0, tokens.min(*rows), 1))?);
         }
         if architecture.shifts_norms && name.ends_with("norm.weight") {
             return shifted(tensor, 1.0).ok_or_else(|| no_numbers(name, tensor));
         }
+        if architecture.transposes(known) && tensor.shape().len() == 2 {
+            return Ok(tensor.transpose(0, 1).unwrap_or_else(|| tensor.clone()));
+        }
+        if architecture.mixes_heads && known == "attn_qkv" {
+            let heads = Heads { queries: self.config.heads()?, keys: self.config.kv_heads()? };
+            let separated = heads.separated(tensor).ok_or_else(|| Problem::Shape {
+                tensor: name.to_owned(),
+                shape: tensor.shape().to_vec(),
+                expected: format!("{} heads, and twice {}", heads.queries, heads.keys),
+            })?;
+            return Ok(separated?);
+        }
         let heads = match known {
-            "attn_q" if architecture.permutes => "num_attention_heads",
-            "attn_k" if architecture.permutes => "num_key_value_heads",
+            "attn_q" if architecture.permutes => self.config.heads()?,
+            "attn_k" if architecture.permutes => self.config.kv_heads()?,
             _ => return Ok(tensor.clone()),
         };
         let two = const { NonZeroU64::new(2).expect("it is not zero") };
-        Ok(tensor.with_grid_transposed(self.config.count(heads)?, two)?)
+        Ok(tensor.with_grid_transposed(heads, two)?)
     }
 
     fn add_expert(
@@ -186,52 +208,43 @@ impl Placing<'_> {
         Ok(Tensor::concat(0, &parts)?)
     }
 
-    /// Adds the weights of all experts that are one tensor in `transformers`, too. Returns `None` if the name is that of other weights.
-    fn add_fused(
+    /// Adds the weights of all experts that are one tensor in `transformers`, too, and the matrices of an expert that are.
+    fn add_joined(
         &mut self,
         name: &str,
         split: SplitName<'_>,
-        role: &str,
+        (joined, end): (&JoinedTensor, &str),
         tensor: &Tensor,
-    ) -> Result<Option<()>> {
+    ) -> Result<()> {
         let is_gpt_oss = self.config.architecture.name == "gpt-oss";
-        let (role, end) = match role.strip_suffix("_bias") {
-            Some(role) => (role, ".bias"),
-            None => (role, ".weight"),
-        };
         let wrong = |expected: &str| Problem::Shape {
             tensor: name.to_owned(),
             shape: tensor.shape().to_vec(),
             expected: expected.to_owned(),
         };
-        let rank = tensor.shape().len();
-        // Matrices of gpt-oss are transposed.
-        let is_transposed = is_gpt_oss && end == ".weight";
-        let matrices = || match rank {
-            3 if is_transposed => tensor.transpose(1, 2),
-            3 => Some(tensor.clone()),
+        let is_stack = joined.parts.iter().any(|part| part.ends_with("_exps"));
+        let rank = if is_stack { 3 } else { 2 };
+        let whole = match (end, tensor.shape().len()) {
+            (".bias", 2) => Some(tensor.clone()),
+            // Matrices of gpt-oss are transposed.
+            (".weight", 3) if is_gpt_oss => tensor.transpose(1, 2),
+            (".weight", found) if found == rank => Some(tensor.clone()),
             _ => None,
         };
-        match role {
-            "down_proj" if end == ".bias" => {
-                self.put(name, split.in_layer("ffn_down_exps", end), tensor)?;
-            }
-            "down_proj" => {
-                let matrices = matrices().ok_or_else(|| wrong("three dimensions"))?;
-                self.put(name, split.in_layer("ffn_down_exps", end), &matrices)?;
-            }
-            "gate_up_proj" => {
-                let whole = if end == ".bias" { Some(tensor.clone()) } else { matrices() };
-                let whole = whole.filter(|it| it.shape().get(1).is_some_and(|rows| rows.is_multiple_of(2)));
-                let whole = whole.ok_or_else(|| wrong("an even number of rows"))?;
-                for (part, known) in ["ffn_gate_exps", "ffn_up_exps"].into_iter().enumerate() {
-                    let half = half(&whole, part as u64, is_gpt_oss)?;
-                    self.put(name, split.in_layer(known, end), &half)?;
-                }
-            }
-            _ => return Ok(None),
+        let whole =
+            whole.ok_or_else(|| wrong(if is_stack { "three dimensions" } else { "two dimensions" }))?;
+        if let [known] = joined.parts {
+            return self.put(name, split.in_layer(known, end), &whole);
         }
-        Ok(Some(()))
+        let dim = usize::from(is_stack);
+        if whole.shape().get(dim).is_none_or(|rows| !rows.is_multiple_of(2)) {
+            return Err(wrong("an even number of rows").into());
+        }
+        for (part, known) in (0..).zip(joined.parts) {
+            let half = half(&whole, dim, part, is_gpt_oss)?;
+            self.put(name, split.in_layer(known, end), &half)?;
+        }
+        Ok(())
     }
 
     /// Adds a tensor with its name in llama.cpp, as the type that it has there.

@@ -33,6 +33,11 @@ const PADDING_SCORE: f32 = -10_000.0;
 const CODE_LLAMA_TURN: u32 = 32010;
 const GEMMA_TURN: u32 = 107;
 const TURN_KEY: &str = "tokenizer.ggml.eot_token_id";
+/// Texts of special tokens, which count if no document gives another.
+const GLM4_TOKENS: &[(&str, &str)] =
+    &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("bos", "<|endoftext|>")];
+const GLM4_MOE_TOKENS: &[(&str, &str)] =
+    &[("bos", "[gMASK]"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("eom", "<|observation|>")];
 
 pub(crate) fn damaged(file: &str, reason: impl Display) -> byte_source::Error {
     Problem::Tokenizer { file: file.to_owned(), reason: reason.to_string() }.into()
@@ -74,7 +79,15 @@ pub(crate) fn set_keys(
     match config.architecture.tokenizer {
         TokenizerRule::Llama => tokenizer.llama(),
         TokenizerRule::Either => tokenizer.either().map(drop),
-        TokenizerRule::Json => tokenizer.json(),
+        TokenizerRule::Json => tokenizer.json(&[]),
+        TokenizerRule::Ernie => {
+            tokenizer.pieces(false)?;
+            tokenizer.space_prefix();
+            Ok(())
+        }
+        TokenizerRule::Glm4 => tokenizer.json(GLM4_TOKENS),
+        TokenizerRule::Glm4Moe => tokenizer.json(GLM4_MOE_TOKENS),
+        TokenizerRule::Hunyuan => tokenizer.hunyuan(),
         TokenizerRule::Gemma => tokenizer.gemma(),
         TokenizerRule::Gemma2 => {
             tokenizer.pieces(false)?;
@@ -88,7 +101,7 @@ pub(crate) fn set_keys(
             Ok(())
         }
         TokenizerRule::Phi3 => match tokenizer.settings.get("tokenizer_class").and_then(Value::as_str) {
-            Some("GPT2Tokenizer") => tokenizer.json(),
+            Some("GPT2Tokenizer") => tokenizer.json(&[]),
             _ => tokenizer.pieces(true),
         },
     }
@@ -104,10 +117,14 @@ struct Tokenizer<'t, 'd> {
 }
 
 impl Tokenizer<'_, '_> {
-    fn llama(&mut self) -> Result<()> {
+    fn space_prefix(&mut self) {
         if let Some(is_added) = self.settings.get("add_prefix_space").and_then(Value::as_bool) {
             self.keys.flag("tokenizer.ggml.add_space_prefix", is_added);
         }
+    }
+
+    fn llama(&mut self) -> Result<()> {
+        self.space_prefix();
         if self.documents.bytes("tokenizer.model")?.is_some() {
             self.pieces(false)?;
         } else {
@@ -118,7 +135,7 @@ impl Tokenizer<'_, '_> {
             if model.kind == "BPE" && model.byte_fallback && is_sequence {
                 self.byte_fallback(&tokenizer)?;
             } else {
-                self.byte_level(&bytes, tokenizer)?;
+                self.byte_level(&bytes, tokenizer, &[])?;
             }
         }
         match self.config.vocabulary()? {
@@ -135,7 +152,7 @@ impl Tokenizer<'_, '_> {
         if has_pieces {
             self.pieces(false)?;
         } else {
-            self.json()?;
+            self.json(&[])?;
         }
         Ok(has_pieces)
     }
@@ -147,9 +164,24 @@ impl Tokenizer<'_, '_> {
         Ok(())
     }
 
-    fn json(&mut self) -> Result<()> {
+    /// Sets the keys of tokenizer.json, in which `more` special tokens have these texts.
+    fn json(&mut self, more: &[(&'static str, &str)]) -> Result<()> {
         let (bytes, tokenizer) = self.read_json()?;
-        self.byte_level(&bytes, tokenizer)
+        self.byte_level(&bytes, tokenizer, more)
+    }
+
+    fn hunyuan(&mut self) -> Result<()> {
+        self.json(&[])?;
+        if let Some(end) = self.config.get("eod_token_id") {
+            self.keys.number_of("tokenizer.ggml.eos_token_id", ("eod_token_id", end))?;
+        }
+        let generation = self.documents.object("generation_config.json")?.unwrap_or_default();
+        if let Some([end, _, ..]) =
+            generation.get("eos_token_id").and_then(Value::as_array).map(Vec::as_slice)
+        {
+            self.keys.number_of(TURN_KEY, ("eos_token_id", end))?;
+        }
+        Ok(())
     }
 
     fn read_json(&self) -> Result<(Bytes, TokenizerJson)> {
@@ -160,7 +192,12 @@ impl Tokenizer<'_, '_> {
     }
 
     /// Sets the keys of a vocabulary of bytes as characters, with merges.
-    fn byte_level(&mut self, bytes: &Bytes, mut tokenizer: TokenizerJson) -> Result<()> {
+    fn byte_level(
+        &mut self,
+        bytes: &Bytes,
+        mut tokenizer: TokenizerJson,
+        more: &[(&'static str, &str)],
+    ) -> Result<()> {
         let kind = &tokenizer.model.kind;
         if !["", "BPE"].contains(&kind.as_str()) {
             return Err(damaged("tokenizer.json", format_args!("its model is {kind:?}, expected BPE")));
@@ -169,7 +206,12 @@ impl Tokenizer<'_, '_> {
             PreTokenizer::Named(name) => pre_tokenizer::given(name)?,
             PreTokenizer::Encode(encode) => pre_tokenizer::name_of(&encode(bytes, pre_tokenizer::TEXT)?)?,
         };
-        let special = Special::read(self.documents, Some(&tokenizer), None)?;
+        let mut special = Special::read(self.documents, Some(&tokenizer), None)?;
+        for (kind, text) in more {
+            let added = tokenizer.added_tokens.iter().find(|added| added.content == *text);
+            let missing = || damaged("tokenizer.json", format_args!("it lacks the added token `{text}`"));
+            special.set(kind, Some(added.ok_or_else(missing)?.id));
+        }
         let mut tokens = Tokens::padded(self.config.vocabulary()?);
         let named = special_texts(&self.settings);
         for (text, id) in std::mem::take(&mut tokenizer.model.vocab.0) {

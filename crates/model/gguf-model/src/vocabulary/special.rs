@@ -84,7 +84,8 @@ impl Special {
         }
     }
 
-    fn set(&mut self, kind: &'static str, id: Option<u64>) {
+    /// Sets the id of a kind that has none.
+    pub(crate) fn set(&mut self, kind: &'static str, id: Option<u64>) {
         let Some(id) = id.filter(|id| self.limit.is_none_or(|limit| *id < limit)) else { return };
         if self.ids.iter().all(|(known, _)| *known != kind) {
             self.ids.push((kind, id));

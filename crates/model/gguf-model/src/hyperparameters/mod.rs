@@ -2,6 +2,8 @@
 //!
 //! Facts: `set_gguf_parameters` of its classes.
 
+mod own;
+
 use byte_source::Result;
 use gguf_format::{GgufArray, GgufValue};
 use serde_json::Value;
@@ -9,6 +11,7 @@ use serde_json::Value;
 use crate::architecture::KeyRule;
 use crate::config::{GgufConfig, invalid};
 use crate::keys::Keys;
+use own::{bloom, falcon, gpt_neox, gpt2, phi2, phi3, phimoe, stablelm};
 
 /// Sets the keys of an architecture, with the number of the file type where the converter has it.
 ///
@@ -17,19 +20,29 @@ use crate::keys::Keys;
 pub(crate) fn set_keys(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     let set = match config.architecture.keys {
         KeyRule::Common => common,
+        KeyRule::Bloom => bloom,
         KeyRule::Cohere => cohere,
+        KeyRule::Cohere2 => cohere2,
         KeyRule::Exaone4 => exaone4,
+        KeyRule::Falcon => falcon,
         KeyRule::Gemma => gemma,
         KeyRule::Gemma2 => gemma2,
         KeyRule::Gemma3 => gemma3,
+        KeyRule::Glm4 => glm4,
+        KeyRule::Glm4Moe => glm4_moe,
+        KeyRule::Gpt2 => gpt2,
+        KeyRule::GptNeox => gpt_neox,
         KeyRule::GptOss => gpt_oss,
         KeyRule::Granite => granite,
+        KeyRule::Hunyuan => hunyuan,
         KeyRule::Llama => llama,
+        KeyRule::MinimaxM2 => minimax_m2,
         KeyRule::Ministral3 => ministral3,
         KeyRule::Olmo2 => olmo2,
         KeyRule::Olmoe => olmoe,
         KeyRule::Phi2 => phi2,
         KeyRule::Phi3 => phi3,
+        KeyRule::Phimoe => phimoe,
         KeyRule::QwenMoe => qwen_moe,
         KeyRule::Stablelm => stablelm,
     };
@@ -100,7 +113,7 @@ fn common(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
 }
 
 fn common_with(keys: &mut Keys, config: &GgufConfig, file_type: u32, head_dim: Option<&Value>) -> Result<()> {
-    keys.needed(".block_count", config, "num_hidden_layers")?;
+    keys.number_of(".block_count", ("num_hidden_layers", &config.layers()?.into()))?;
     let numbers = |keys: &mut Keys, rows: &[(&str, &[&str])]| {
         rows.iter()
             .try_for_each(|(key, names)| config.find(names).map_or(Ok(()), |it| keys.number_of(key, it)))
@@ -187,7 +200,10 @@ fn granite(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
         let set = config.get(name).filter(|value| value.as_f64() != Some(0.0));
         set.map_or(Ok(()), |value| keys.float_of(key, (name, value)))?;
     }
-    Ok(())
+    let shared = config.get("shared_intermediate_size").filter(|size| size.as_u64() != Some(0));
+    let shared = shared.filter(|_| config.architecture.name == "granitemoe");
+    let key = ".expert_shared_feed_forward_length";
+    shared.map_or(Ok(()), |size| keys.number_of(key, ("shared_intermediate_size", size)))
 }
 
 fn ministral3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
@@ -302,43 +318,76 @@ fn cohere(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     Ok(())
 }
 
-fn phi2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
-    let (dim, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
-    keys.needed(".context_length", config, "max_position_embeddings")?;
-    keys.needed(".embedding_length", config, "hidden_size")?;
-    keys.number_of(".feed_forward_length", ("hidden_size", &dim.saturating_mul(4).into()))?;
-    keys.needed(".block_count", config, "num_hidden_layers")?;
-    keys.needed(".attention.head_count", config, "num_attention_heads")?;
-    keys.needed(".attention.head_count_kv", config, "num_attention_heads")?;
-    float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_eps")?;
-    let rotated = rotated(config, dim)?.checked_div(heads).unwrap_or_default();
-    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated.into()))?;
-    keys.number(FILE_TYPE, file_type);
-    keys.flag("tokenizer.ggml.add_bos_token", false);
+fn cohere2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    float(keys, config, ".logit_scale", "logit_scale")?;
+    keys.needed(".attention.sliding_window", config, "sliding_window")?;
+    keys.needed(".vocab_size", config, "vocab_size")?;
+    let head_dim = config.size("hidden_size")?.checked_div(config.heads()?).unwrap_or_default();
+    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated(config, head_dim)?.into()))?;
+    keys.text(".rope.scaling.type", "none");
     Ok(())
 }
 
-fn phi3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
-    keys.needed(".context_length", config, "max_position_embeddings")?;
-    let (name, rope) = ("original_max_position_embeddings", config.rope());
-    let original = rope.get(name).ok_or_else(|| invalid(name, None, "a number of 32 bits"))?;
-    keys.number_of(".rope.scaling.original_context_length", (name, original))?;
-    for (key, name) in [
-        (".embedding_length", "hidden_size"),
-        (".feed_forward_length", "intermediate_size"),
-        (".block_count", "num_hidden_layers"),
-        (".attention.head_count", "num_attention_heads"),
-        (".attention.head_count_kv", "num_key_value_heads"),
-    ] {
-        keys.needed(key, config, name)?;
+fn glm4(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    keys.number_of(".rope.dimension_count", ("head_dim", &rotated(config, config.head_dim()?)?.into()))
+}
+
+fn glm4_moe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    glm4(keys, config, file_type)?;
+    let mut number =
+        |key: &str, name: &str| config.get(name).map_or(Ok(()), |value| keys.number_of(key, (name, value)));
+    number(".expert_count", "n_routed_experts")?;
+    number(".expert_feed_forward_length", "moe_intermediate_size")?;
+    number(".expert_shared_count", "n_shared_experts")?;
+    number(".leading_dense_block_count", "first_k_dense_replace")?;
+    // Sigmoid, whatever the configuration says.
+    keys.number(".expert_gating_func", 2);
+    let (scale, norm) = ("routed_scaling_factor", "norm_topk_prob");
+    config.get(scale).map_or(Ok(()), |value| keys.float_of(".expert_weights_scale", (scale, value)))?;
+    if let Some(is_set) = config.get(norm).and_then(Value::as_bool) {
+        keys.flag(".expert_weights_norm", is_set);
     }
-    float(keys, config, ".attention.layer_norm_rms_epsilon", "rms_norm_eps")?;
-    keys.number_of(".rope.dimension_count", ("hidden_size", &phi3_rotated(config)?.into()))?;
-    let theta = rope.get("rope_theta").ok_or_else(|| invalid("rope_theta", None, "a number"))?;
-    keys.float_of(".rope.freq_base", ("rope_theta", theta))?;
-    keys.number(FILE_TYPE, file_type);
-    let window = config.get("sliding_window").cloned().unwrap_or_else(|| 0.into());
-    keys.number_of(".attention.sliding_window", ("sliding_window", &window))
+    let mtp = "num_nextn_predict_layers";
+    config.get(mtp).map_or(Ok(()), |value| keys.number_of(".nextn_predict_layers", (mtp, value)))
+}
+
+fn minimax_m2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    keys.needed(".expert_feed_forward_length", config, "intermediate_size")?;
+    let rotated = match config.get("rotary_dim") {
+        Some(dims) => dims.clone(),
+        None => rotated(config, config.head_dim()?)?.into(),
+    };
+    keys.number_of(".rope.dimension_count", ("rotary_dim", &rotated))
+}
+
+/// Context of the models of Hunyuan whose frequencies a factor scales; their configurations have another.
+const HUNYUAN_CONTEXT: u32 = 1 << 18;
+
+fn hunyuan(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    common(keys, config, file_type)?;
+    let rope = config.rope();
+    if rope.get("rope_type").and_then(Value::as_str) != Some("dynamic") {
+        return Ok(());
+    }
+    let number = |key: &str, default: f64| rope.get(key).map_or(Some(default), Value::as_f64);
+    let base = number("rope_theta", 10_000.0).filter(|base| (base - 10_000.0).abs() < 1e-9);
+    let base = base.ok_or_else(|| invalid("rope_theta", rope.get("rope_theta"), "10000"))?;
+    let alpha = number("alpha", 50.0).ok_or_else(|| invalid("alpha", rope.get("alpha"), "a number"))?;
+    let length = config.get("max_position_embeddings");
+    if ![Some(1 << 15), Some(1 << 18)].contains(&length.and_then(Value::as_u64)) {
+        return Err(invalid("max_position_embeddings", length, "32768 or 262144"));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "sizes of heads are small")]
+    let dim = config.head_dim()? as f64;
+    keys.float(".rope.freq_base", base * libm::pow(alpha, dim / (dim - 2.0)));
+    keys.text(".rope.scaling.type", "none");
+    keys.float(".rope.scaling.factor", 1.0);
+    keys.number(".rope.scaling.original_context_length", HUNYUAN_CONTEXT);
+    keys.number(".context_length", HUNYUAN_CONTEXT);
+    Ok(())
 }
 
 /// Returns the number of dimensions of a head of Phi-3 that are rotated.
@@ -360,26 +409,6 @@ fn rotated(config: &GgufConfig, dims: u64) -> Result<u64> {
         Some(Some(part)) if (0.0..=1.0).contains(&part) => Ok((part * dims as f64) as u64),
         Some(_) => Err(invalid(name, rope.get(name), "a number between 0 and 1")),
     }
-}
-
-fn stablelm(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
-    for (key, name) in [
-        (".context_length", "max_position_embeddings"),
-        (".embedding_length", "hidden_size"),
-        (".block_count", "num_hidden_layers"),
-        (".feed_forward_length", "intermediate_size"),
-    ] {
-        keys.needed(key, config, name)?;
-    }
-    let heads = config.count("num_attention_heads")?;
-    let head_dim = config.size("hidden_size")?.checked_div(heads).unwrap_or_default();
-    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated(config, head_dim)?.into()))?;
-    keys.needed(".attention.head_count", config, "num_attention_heads")?;
-    keys.needed(".attention.head_count_kv", config, "num_key_value_heads")?;
-    keys.flag(".use_parallel_residual", config.get("use_parallel_residual") != Some(&Value::Bool(false)));
-    float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_eps")?;
-    keys.number(FILE_TYPE, file_type);
-    Ok(())
 }
 
 fn float(keys: &mut Keys, config: &GgufConfig, key: &str, name: &'static str) -> Result<()> {

@@ -1,0 +1,135 @@
+//! Keys of architectures that have none in common with most others.
+
+use byte_source::Result;
+use serde_json::Value;
+
+use super::{FILE_TYPE, float, phi3_rotated, rotated};
+use crate::config::{GgufConfig, invalid};
+use crate::keys::Keys;
+
+/// Sets the sizes of a model whose feed-forward layers are four times as wide as the others.
+fn four_times(keys: &mut Keys, config: &GgufConfig, width: &str) -> Result<()> {
+    keys.needed(".embedding_length", config, width)?;
+    let inner = config.size(width)?.saturating_mul(4);
+    keys.number_of(".feed_forward_length", (width, &inner.into()))
+}
+
+pub(super) fn bloom(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    let length = if config.get("seq_length").is_some() { "seq_length" } else { "hidden_size" };
+    keys.needed(".context_length", config, length)?;
+    four_times(keys, config, "hidden_size")?;
+    keys.needed(".block_count", config, "n_layer")?;
+    keys.needed(".attention.head_count", config, "n_head")?;
+    keys.needed(".attention.head_count_kv", config, "n_head")?;
+    float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_epsilon")?;
+    keys.number(FILE_TYPE, file_type);
+    Ok(())
+}
+
+/// Context of Falcon, which its configurations do not have.
+const FALCON_CONTEXT: u32 = 2048;
+
+pub(super) fn falcon(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    keys.number(".context_length", FALCON_CONTEXT);
+    keys.text(".tensor_data_layout", "jploski");
+    four_times(keys, config, "hidden_size")?;
+    keys.needed(".block_count", config, "num_hidden_layers")?;
+    keys.number_of(".attention.head_count", ("num_attention_heads", &config.heads()?.into()))?;
+    keys.number_of(".attention.head_count_kv", ("num_kv_heads", &config.kv_heads()?.into()))?;
+    float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_epsilon")?;
+    keys.number(FILE_TYPE, file_type);
+    Ok(())
+}
+
+pub(super) fn gpt2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    keys.needed(".block_count", config, "n_layer")?;
+    let length = if config.get("n_ctx").is_some() { "n_ctx" } else { "n_positions" };
+    keys.needed(".context_length", config, length)?;
+    four_times(keys, config, "n_embd")?;
+    keys.needed(".attention.head_count", config, "n_head")?;
+    float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_epsilon")?;
+    keys.number(FILE_TYPE, file_type);
+    Ok(())
+}
+
+/// Sets the keys of GPT-NeoX, which has none for the type.
+pub(super) fn gpt_neox(keys: &mut Keys, config: &GgufConfig, _: u32) -> Result<()> {
+    for (key, name) in [
+        (".context_length", "max_position_embeddings"),
+        (".embedding_length", "hidden_size"),
+        (".block_count", "num_hidden_layers"),
+        (".feed_forward_length", "intermediate_size"),
+    ] {
+        keys.needed(key, config, name)?;
+    }
+    let head_dim = config.size("hidden_size")?.checked_div(config.heads()?).unwrap_or_default();
+    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated(config, head_dim)?.into()))?;
+    keys.needed(".attention.head_count", config, "num_attention_heads")?;
+    keys.flag(".use_parallel_residual", config.get("use_parallel_residual") != Some(&Value::Bool(false)));
+    float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_eps")
+}
+
+pub(super) fn phi2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    let (dim, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
+    keys.needed(".context_length", config, "max_position_embeddings")?;
+    keys.needed(".embedding_length", config, "hidden_size")?;
+    keys.number_of(".feed_forward_length", ("hidden_size", &dim.saturating_mul(4).into()))?;
+    keys.needed(".block_count", config, "num_hidden_layers")?;
+    keys.needed(".attention.head_count", config, "num_attention_heads")?;
+    keys.needed(".attention.head_count_kv", config, "num_attention_heads")?;
+    float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_eps")?;
+    let rotated = rotated(config, dim)?.checked_div(heads).unwrap_or_default();
+    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated.into()))?;
+    keys.number(FILE_TYPE, file_type);
+    keys.flag("tokenizer.ggml.add_bos_token", false);
+    Ok(())
+}
+
+pub(super) fn phi3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    keys.needed(".context_length", config, "max_position_embeddings")?;
+    let (name, rope) = ("original_max_position_embeddings", config.rope());
+    let original = rope.get(name).ok_or_else(|| invalid(name, None, "a number of 32 bits"))?;
+    keys.number_of(".rope.scaling.original_context_length", (name, original))?;
+    for (key, name) in [
+        (".embedding_length", "hidden_size"),
+        (".feed_forward_length", "intermediate_size"),
+        (".block_count", "num_hidden_layers"),
+        (".attention.head_count", "num_attention_heads"),
+        (".attention.head_count_kv", "num_key_value_heads"),
+    ] {
+        keys.needed(key, config, name)?;
+    }
+    float(keys, config, ".attention.layer_norm_rms_epsilon", "rms_norm_eps")?;
+    keys.number_of(".rope.dimension_count", ("hidden_size", &phi3_rotated(config)?.into()))?;
+    let theta = rope.get("rope_theta").ok_or_else(|| invalid("rope_theta", None, "a number"))?;
+    keys.float_of(".rope.freq_base", ("rope_theta", theta))?;
+    keys.number(FILE_TYPE, file_type);
+    let window = config.get("sliding_window").cloned().unwrap_or_else(|| 0.into());
+    keys.number_of(".attention.sliding_window", ("sliding_window", &window))
+}
+
+pub(super) fn phimoe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    phi3(keys, config, file_type)?;
+    keys.needed(".expert_used_count", config, "num_experts_per_tok")?;
+    keys.needed(".expert_count", config, "num_local_experts")
+}
+
+pub(super) fn stablelm(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    for (key, name) in [
+        (".context_length", "max_position_embeddings"),
+        (".embedding_length", "hidden_size"),
+        (".block_count", "num_hidden_layers"),
+        (".feed_forward_length", "intermediate_size"),
+    ] {
+        keys.needed(key, config, name)?;
+    }
+    let heads = config.count("num_attention_heads")?;
+    let head_dim = config.size("hidden_size")?.checked_div(heads).unwrap_or_default();
+    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated(config, head_dim)?.into()))?;
+    keys.needed(".attention.head_count", config, "num_attention_heads")?;
+    keys.needed(".attention.head_count_kv", config, "num_key_value_heads")?;
+    keys.flag(".use_parallel_residual", config.get("use_parallel_residual") != Some(&Value::Bool(false)));
+    float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_eps")?;
+    keys.number(FILE_TYPE, file_type);
+    Ok(())
+}
