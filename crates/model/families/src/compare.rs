@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Serialize;
@@ -129,22 +130,33 @@ impl Numbered {
 pub(crate) fn parse(name: &str, pattern: &mut String) -> Numbered {
     pattern.clear();
     let mut numbered = Numbered { numbers: [0; NUMBERS_MAX], count: 0 };
-    for (place, part) in name.split('.').enumerate() {
-        if place > 0 {
-            pattern.push('.');
-        }
-        let is_number =
-            part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
-        let number = if is_number { part.parse().ok() } else { None };
-        match (number, numbered.numbers.get_mut(usize::from(numbered.count))) {
-            (Some(number), Some(slot)) => {
+    // Most parts are no numbers, and are copied with those next to them.
+    let (mut copied, mut start) = (0, 0);
+    let text = |range: Range<usize>| name.get(range).unwrap_or_default();
+    loop {
+        let rest = name.get(start..).unwrap_or_default();
+        if rest.as_bytes().first().is_some_and(u8::is_ascii_digit) {
+            let end = rest.find('.').map_or(name.len(), |len| start.saturating_add(len));
+            let part = text(start..end);
+            let is_number =
+                part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
+            let number = if is_number { part.parse().ok() } else { None };
+            if let (Some(number), Some(slot)) =
+                (number, numbered.numbers.get_mut(usize::from(numbered.count)))
+            {
                 *slot = number;
                 numbered.count = numbered.count.saturating_add(1);
+                pattern.push_str(text(copied..start));
                 pattern.push_str(HOLE);
+                copied = end;
             }
-            _ => pattern.push_str(part),
+        }
+        match rest.find('.') {
+            Some(dot) => start = start.saturating_add(dot).saturating_add(1),
+            None => break,
         }
     }
+    pattern.push_str(text(copied..name.len()));
     numbered
 }
 
@@ -257,11 +269,22 @@ impl Match<'_> {
 }
 
 impl Model {
+    /// Compares the tensors with each layout, up to one that has all of them.
+    fn matches(&self, found: &Found<'_>) -> Vec<Match<'_>> {
+        let mut matches: Vec<Match<'_>> = Vec::new();
+        for layout in &self.layouts {
+            if matches.last().is_some_and(|found| found.cost() == 0) {
+                break;
+            }
+            matches.push(Match::new(layout, found, self.is_open));
+        }
+        matches
+    }
+
     /// Returns the layout that fits best, and the number of tensors that it has.
     pub fn layout_of(&self, tensors: &[(&str, &[u64])]) -> (LayoutId, usize) {
-        let found = Found::new(tensors);
-        let matches = self.layouts.iter().map(|layout| Match::new(layout, &found, self.is_open));
-        let best = matches.enumerate().min_by_key(|(_, found)| found.cost());
+        let matches = self.matches(&Found::new(tensors));
+        let best = matches.into_iter().enumerate().min_by_key(|(_, found)| found.cost());
         let known = |found: &Match<'_>| found.entries.iter().flatten().count();
         best.map_or((LayoutId::RELEASED, 0), |(number, found)| (LayoutId(number), known(&found)))
     }
@@ -277,8 +300,7 @@ impl Model {
     /// counts once.
     pub fn compare(&self, tensors: &[(&str, &[u64])]) -> ModelComparison {
         let found = Found::new(tensors);
-        let matches: Vec<Match<'_>> =
-            self.layouts.iter().map(|layout| Match::new(layout, &found, self.is_open)).collect();
+        let matches = self.matches(&found);
         let Some(best) = matches.iter().min_by_key(|found| found.cost()) else {
             return ModelComparison::default();
         };

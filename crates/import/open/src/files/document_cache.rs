@@ -96,7 +96,7 @@ pub fn read_document(document: &Location, limit: u64) -> Result<String> {
             return too_large(len);
         }
         // A file may grow, and a pipe has no length.
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or_default());
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(io)?;
         bytes
     } else {

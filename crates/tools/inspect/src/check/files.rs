@@ -185,26 +185,28 @@ fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<FileTensor
     let Some(first) = files.first() else { return Ok(Vec::new()) };
     let paths: Vec<PathBuf> = files.iter().map(|file| file.path().to_owned()).collect();
     let sources = first.store().open(&paths)?;
-    let read = |(source, path): (&Arc<dyn Source>, &PathBuf)| {
+    let header_of = |(source, path): (&Arc<dyn Source>, &PathBuf)| {
         if !starts_as_safetensors(&**source) {
             // The container says what the file is instead.
             CheckpointSources::file(&first.at(path)).open()?;
         }
         header(&**source).map_err(|error| error.in_file(path))
     };
-    let files = sources.iter().zip(&paths);
-    let mut tensors = Vec::new();
-    let mut add = |(number, header): (usize, Result<Header>)| -> Result<()> {
-        let found = header?.tensors.into_iter();
-        tensors.extend(found.map(|(name, view)| FileTensor { name, shape: view.shape, file: number }));
-        Ok(observer.check()?)
+    let read = |(number, file)| -> Result<Vec<FileTensor>> {
+        observer.check()?;
+        let found = header_of(file)?.tensors.into_iter();
+        Ok(found.map(|(name, view)| FileTensor { name, shape: view.shape, file: number }).collect())
     };
-    if first.is_local() {
-        let headers: Vec<_> = files.collect::<Vec<_>>().into_par_iter().map(read).collect();
-        headers.into_iter().enumerate().try_for_each(&mut add)?;
+    let files: Vec<_> = sources.iter().zip(&paths).enumerate().collect();
+    let found: Vec<Result<_>> = if first.is_local() {
+        files.into_par_iter().map(read).collect()
     } else {
-        files.map(read).enumerate().try_for_each(&mut add)?;
-    }
+        files.into_iter().map(read).collect()
+    };
+    // Of several damaged files, the first one is named.
+    let found: Vec<Vec<FileTensor>> = found.into_iter().collect::<Result<_>>()?;
+    let mut tensors = Vec::with_capacity(found.iter().map(Vec::len).sum());
+    tensors.extend(found.into_iter().flatten());
     Ok(tensors)
 }
 

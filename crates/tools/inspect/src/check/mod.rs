@@ -107,7 +107,12 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         .map_err(|reason| Error::from(Problem::Configuration { reason }).in_file(&place))?;
 
     let shapes: Vec<_> = tensors.iter().map(|it| (it.name.as_str(), it.shape.as_slice())).collect();
-    let (distinct, comparison) = rayon::join(|| DistinctTensors::new(&tensors), || model.compare(&shapes));
+    let of_files = || {
+        let distinct = DistinctTensors::new(&tensors);
+        let stale = stale_names(&index, &files, &distinct);
+        (distinct, stale)
+    };
+    let ((distinct, mut stale), comparison) = rayon::join(of_files, || model.compare(&shapes));
     let comparison = if distinct.others.is_empty() { comparison } else { model.compare(&distinct.shapes) };
     let ModelComparison {
         layout,
@@ -134,10 +139,10 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         .map(|name| RepeatedTensor { name: name.to_owned(), files: files_of(name) })
         .collect();
     let unindexed = unindexed_files(&files, &tensors);
-    let mut stale = stale_names(&index, &files, &distinct, &missing);
-    let unknown: HashSet<&str> = unexpected.iter().map(String::as_str).collect();
+    let named = unexpected.iter().chain(missing.iter().map(|tensor| &tensor.name));
+    let named: HashSet<&str> = named.map(String::as_str).collect();
     stale.retain(|name| {
-        !unknown.contains(name.as_str()) && twice.binary_search_by(|tensor| tensor.name.cmp(name)).is_err()
+        !named.contains(name.as_str()) && twice.binary_search_by(|tensor| tensor.name.cmp(name)).is_err()
     });
     stale.sort_unstable();
     stale.dedup();
@@ -234,14 +239,7 @@ impl<'t> DistinctTensors<'t> {
 }
 
 /// Returns the names for which the index gives another file than has the tensor, or none.
-fn stale_names(
-    index: &Index,
-    files: &[CheckedFile],
-    distinct: &DistinctTensors<'_>,
-    missing: &[MissingTensor],
-) -> Vec<String> {
-    let mut missing: Vec<&str> = missing.iter().map(|tensor| tensor.name.as_str()).collect();
-    missing.sort_unstable();
+fn stale_names(index: &Index, files: &[CheckedFile], distinct: &DistinctTensors<'_>) -> Vec<String> {
     let numbers: HashMap<&str, usize> =
         files.iter().enumerate().map(|(number, file)| (file.name.as_str(), number)).collect();
     let indexed: Vec<Option<usize>> =
@@ -252,8 +250,7 @@ fn stale_names(
     for (name, file) in index.tensors().rev() {
         let place = distinct.places.get(name);
         let Some(is_named) = place.and_then(|place| is_named.get_mut(*place)) else {
-            let is_missing = missing.binary_search(&name).is_ok();
-            stale.extend((!is_missing).then(|| name.to_owned()));
+            stale.push(name.to_owned());
             continue;
         };
         let number = indexed.get(file).copied().flatten();
