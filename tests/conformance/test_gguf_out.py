@@ -218,6 +218,10 @@ model_creator: Someone
         compare(converter, folder, tmp_path, "auto")
         (folder / "README.md").write_text(card)
         compare(converter, folder, tmp_path, "auto")
+        succeed(tmp_path / "ours.gguf", "-o", tmp_path / "again.gguf", "--pre-tokenizer", PRE, "--force")
+        before, after = (converter.ask("keys", path=str(tmp_path / file)) for file in ("ours.gguf", "again.gguf"))
+        assert {key: value for key, value in before.items() if key.startswith("general.")} == {
+            key: value for key, value in after.items() if key.startswith("general.")}
 
 
 def test_an_unknown_pre_tokenizer_is_refused_with_its_hash(converter, tmp_path):

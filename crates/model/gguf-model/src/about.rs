@@ -21,7 +21,8 @@ pub(crate) struct About<'a> {
     pub(crate) parameters: Parameters,
 }
 
-const SAMPLING: &[(&str, &[&str])] = &[
+/// Settings of sampling: their keys, and what `generation_config.json` calls them, the usual name last.
+pub(crate) const SAMPLING: &[(&str, &[&str])] = &[
     ("sequence", &["sequence"]),
     ("top_k", &["top_k"]),
     ("top_p", &["top_p"]),

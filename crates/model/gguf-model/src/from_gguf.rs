@@ -3,7 +3,7 @@
 //! Each rule is that of the way out, undone: rows of queries and keys are permuted back, 1 is taken from norms, and the experts of a
 //! layer are numbered. What no key says has the value that the class of `transformers` has by default.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 
 use byte_source::Result;
@@ -19,6 +19,9 @@ use crate::rope::{llama3_factors, numbers};
 use crate::tensors::shifted;
 use crate::views::{Heads, items};
 use crate::xielu;
+
+/// Tensors of a file, by their names.
+type ByName<'t> = HashMap<&'t str, &'t Tensor>;
 
 /// Keys of a file, by their names.
 pub type GgufKeys = BTreeMap<String, GgufValue>;
@@ -112,18 +115,22 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
     let architecture = of_name(&name, |key| keys.contains_key(&format!("{name}.{key}")))?;
     let class = ConfigClass::of(architecture.model_type);
     let mut config = config(keys, architecture, class);
-    set_sizes(&mut config, architecture.model_type, tensors);
+    let by_name: ByName<'_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    set_sizes(&mut config, architecture.model_type, &by_name);
     let names = ModuleNames::of(architecture);
     let mut back = Back { architecture, names, config, tensors: Vec::new(), places: Vec::new() };
-    back.set_parts(class, tensors);
+    back.set_parts(class, &by_name);
+    let lists =
+        if architecture.name == "apertus" { xielu::Lists::read(keys) } else { xielu::Lists::default() };
     let mut unknown = Vec::new();
     for (place, (name, tensor)) in tensors.iter().enumerate() {
-        if let Some(layer) = number_layer(architecture, name) {
-            for (module, number) in xielu::numbers_of(keys, layer)? {
+        // The numbers of an activation come with a weight of their layer.
+        if let Some(layer) = name.strip_prefix("blk.").and_then(|rest| rest.strip_suffix(".ffn_up.weight")) {
+            for (module, number) in lists.of_layer(layer)? {
                 back.push(place, format!("{}{module}", back.names.layer(layer)), number);
             }
         }
-        match back.add(place, name, tensor, tensors) {
+        match back.add(place, name, tensor, &by_name) {
             Err(error) if matches!(error.detail(), Some(Problem::NoOtherName { .. })) => {
                 unknown.push(name.clone());
             }
@@ -137,17 +144,9 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
     Ok(HuggingFaceModel { tensors, places, config, unknown, architecture, names })
 }
 
-/// Returns the layer of a tensor whose layer has the numbers of an activation besides.
-fn number_layer<'n>(architecture: &Architecture, name: &'n str) -> Option<&'n str> {
-    let layer = name.strip_prefix("blk.")?.strip_suffix(".ffn_up.weight")?;
-    (architecture.name == "apertus").then_some(layer)
-}
-
 /// Sets what only the shapes of tensors tell.
-fn set_sizes(config: &mut Map<String, Value>, model_type: &str, tensors: &[(String, Tensor)]) {
-    let rows = |name: &str| -> Option<u64> {
-        tensors.iter().find(|(known, _)| known == name)?.1.shape().first().copied()
-    };
+fn set_sizes(config: &mut Map<String, Value>, model_type: &str, tensors: &ByName<'_>) {
+    let rows = |name: &str| tensors.get(name)?.shape().first().copied();
     let mut set = |key: &str, value: Option<Value>| config.extend(value.map(|value| (key.to_owned(), value)));
     set("vocab_size", rows("token_embd.weight").map(Value::from));
     set("tie_word_embeddings", Some(rows("output.weight").is_none().into()));
@@ -188,7 +187,7 @@ fn set_sizes(config: &mut Map<String, Value>, model_type: &str, tensors: &[(Stri
 }
 
 /// Converts a number, in the shortest form of its digits.
-fn json_of(value: &GgufValue) -> Option<Value> {
+pub(crate) fn json_of(value: &GgufValue) -> Option<Value> {
     Some(match value {
         GgufValue::UInt32(number) => json!(number),
         GgufValue::Int32(number) => json!(number),
@@ -286,8 +285,8 @@ impl Back {
     }
 
     /// Records which biases and norms there are, where the class needs to know.
-    fn set_parts(&mut self, class: Option<ConfigClass>, tensors: &[(String, Tensor)]) {
-        let has = |name: &str| tensors.iter().any(|(known, _)| known == name);
+    fn set_parts(&mut self, class: Option<ConfigClass>, tensors: &ByName<'_>) {
+        let has = |name: &str| tensors.contains_key(name);
         // All layers of Phi have biases of their own.
         let Some(class) = class.filter(|_| self.architecture.model_type != "phi") else { return };
         let has_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
@@ -309,7 +308,7 @@ impl Back {
         }
     }
 
-    fn add(&mut self, place: usize, name: &str, tensor: &Tensor, all: &[(String, Tensor)]) -> Result<()> {
+    fn add(&mut self, place: usize, name: &str, tensor: &Tensor, all: &ByName<'_>) -> Result<()> {
         let no_name =
             || Problem::NoOtherName { tensor: name.to_owned(), architecture: self.architecture.name };
         match name {
@@ -399,7 +398,7 @@ impl Back {
         (prefix, layer): (&str, &str),
         (joined, end): (&JoinedTensor, &str),
         tensor: &Tensor,
-        all: &[(String, Tensor)],
+        all: &ByName<'_>,
     ) -> Result<()> {
         let is_gpt_oss = self.architecture.name == "gpt-oss";
         let module_end = match end {
@@ -415,7 +414,7 @@ impl Back {
         let mut whole = tensor.clone();
         if let [_, second] = joined.parts {
             let partner = format!("blk.{layer}.{second}{end}");
-            let up = all.iter().find(|(name, _)| *name == partner).map(|(_, up)| up);
+            let up = all.get(partner.as_str()).copied();
             let pair = [tensor, up.ok_or_else(|| wrong(&partner, tensor))?];
             let dim = usize::from(second.ends_with("_exps"));
             let mut shape = tensor.shape().to_vec();

@@ -12,7 +12,7 @@ const COMPUTED: &[&str] =
     &[".attention.masked_bias", ".attention.bias", ".attn.masked_bias", ".attn.bias", ".rotary_emb.inv_freq"];
 
 /// Modules of a model with their names in llama.cpp, the usual ones first. The number of an expert or a head is `{}`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ModuleNames {
     modules: Vec<(String, &'static str)>,
     /// Starts of the names of layers, the usual one first.

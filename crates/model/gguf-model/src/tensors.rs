@@ -107,15 +107,11 @@ impl Placing<'_> {
             OutputRule::Unknown if short == "lm_head.weight" => return Err(no_name().into()),
             _ => {}
         }
-        // The names borrow from here, and `self` changes.
-        let names = std::mem::take(&mut self.names);
-        let split = names.split(short);
-        let known = split.and_then(|split| names.known(split));
-        self.names = names;
-        let split = split.ok_or_else(no_name)?;
+        let split = self.names.split(short).ok_or_else(no_name)?;
         if split.layer.is_some_and(|layer| layer >= self.layers) {
             return Err(no_name().into());
         }
+        let known = self.names.known(split);
         if let (Some(layer), Some((known, Some(number)))) = (split.layer, known) {
             if let Some(role) = expert_role(known) {
                 return self.add_expert(split, layer, (number, role), tensor);

@@ -20,6 +20,9 @@ const NUMBERS: &[(&str, &str, &[u64])] = &[
     ("xielu.eps", "mlp.act_fn.eps", &[]),
 ];
 
+/// Most layers of a model.
+const LAYERS_MAX: usize = 1 << 16;
+
 /// Returns true for a number of the activation.
 pub(crate) fn is_number(name: &str) -> bool {
     NUMBERS.iter().any(|(_, module, _)| name.strip_suffix(module).is_some_and(|start| start.ends_with('.')))
@@ -48,20 +51,32 @@ pub(crate) fn set_keys(keys: &mut Keys, config: &GgufConfig, tensors: &[(String,
     Ok(())
 }
 
-/// Returns the numbers of a layer, with their names in it.
-///
-/// # Errors
-/// When a list has none for the layer.
-pub(crate) fn numbers_of(keys: &GgufKeys, layer: &str) -> Result<Vec<(&'static str, Tensor)>> {
-    let number = |key: &str| {
-        let GgufValue::Array(list) = keys.get(key)? else { return None };
-        let GgufValue::Float32(number) = list.iter().nth(layer.parse().ok()?)? else { return None };
-        Some(number)
-    };
-    let tensor = |(key, module, shape): &(&'static str, &'static str, &'static [u64])| {
-        let number = number(key).ok_or_else(|| Problem::Activation { tensor: (*key).to_owned() })?;
-        let storage = Storage::owned(number.to_le_bytes().to_vec());
-        Ok((*module, Tensor::new(Dtype::Float32, shape.to_vec(), vec![1; shape.len()], 0, storage)?))
-    };
-    NUMBERS.iter().map(tensor).collect()
+/// The lists of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Lists(Vec<Vec<f32>>);
+
+impl Lists {
+    /// Reads the lists of an architecture that has them.
+    pub(crate) fn read(keys: &GgufKeys) -> Self {
+        let number = |value| if let GgufValue::Float32(number) = value { Some(number) } else { None };
+        let read = |(key, ..): &(&str, &str, &[u64])| match keys.get(*key) {
+            Some(GgufValue::Array(list)) => list.iter().take(LAYERS_MAX).map_while(number).collect(),
+            _ => Vec::new(),
+        };
+        Self(NUMBERS.iter().map(read).collect())
+    }
+
+    /// Returns the numbers of a layer, with their names in it.
+    ///
+    /// # Errors
+    /// When a list has none for the layer.
+    pub(crate) fn of_layer(&self, layer: &str) -> Result<Vec<(&'static str, Tensor)>> {
+        let place = layer.parse().unwrap_or(usize::MAX);
+        let tensor = |(list, (key, module, shape)): (&Vec<f32>, &(&str, &'static str, &[u64]))| {
+            let number = list.get(place).ok_or_else(|| Problem::Activation { tensor: (*key).to_owned() })?;
+            let storage = Storage::owned(number.to_le_bytes().to_vec());
+            Ok((*module, Tensor::new(Dtype::Float32, shape.to_vec(), vec![1; shape.len()], 0, storage)?))
+        };
+        self.0.iter().zip(NUMBERS).map(tensor).collect()
+    }
 }

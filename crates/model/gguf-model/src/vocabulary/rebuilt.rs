@@ -11,7 +11,9 @@ use sentencepiece_format::{Algorithm, Piece, PieceKind, PieceModel};
 use serde_json::{Map, Value, json};
 
 use super::splits::{PreTokenizerRow, Split};
-use crate::from_gguf::GgufKeys;
+use crate::about::SAMPLING;
+use crate::card::write_card;
+use crate::from_gguf::{GgufKeys, json_of};
 
 /// Largest number of tokens; four times that of any model.
 const TOKENS_MAX: usize = 1 << 20;
@@ -28,13 +30,16 @@ pub struct KeyDocuments {
     pub reason: Option<String>,
 }
 
-/// Returns the documents of the tokenizer, its templates of chats and its stop tokens.
+/// Returns the documents of the tokenizer, its templates of chats and its stop tokens, and the card of the model.
 pub fn key_documents(keys: &GgufKeys) -> KeyDocuments {
     let tokens = Vocabulary::read(keys);
     let mut found = KeyDocuments::default();
     let mut add = |name: &str, bytes: Vec<u8>| found.documents.push((name.to_owned(), bytes));
     add("tokenizer_config.json", tokens.settings().to_string().into_bytes());
     add("generation_config.json", tokens.generation().to_string().into_bytes());
+    if let Some(card) = write_card(keys) {
+        add("README.md", card.into_bytes());
+    }
     match tokens.tokenizer() {
         Ok((name, bytes)) => add(name, bytes),
         Err(reason) => found.reason = Some(reason),
@@ -149,7 +154,11 @@ impl<'k> Vocabulary<'k> {
 
     /// Returns the contents of `generation_config.json`: the tokens that end a text.
     fn generation(&self) -> Value {
-        let mut config = Map::new();
+        let sampling = SAMPLING.iter().filter_map(|(key, names)| {
+            let value = json_of(self.keys.get(&format!("general.sampling.{key}"))?)?;
+            Some(((*names.last()?).to_owned(), value))
+        });
+        let mut config: Map<String, Value> = sampling.collect();
         let mut stops: Vec<u32> = Vec::new();
         for (id, _) in ["eos", "eot", "eom"].iter().filter_map(|kind| self.special(kind)) {
             if !stops.contains(&id) {
