@@ -103,9 +103,11 @@ pub(crate) fn open_model(
     }
 }
 
-/// Returns true if a carton cannot be opened because the path is that of a checkpoint.
+/// Returns true if a carton cannot be opened because the path is that of a checkpoint, or of a file whose error says more if it is
+/// opened as one.
 pub(crate) fn is_checkpoint(error: &Error) -> bool {
-    matches!(error.detail(), Some(carton_tools::Problem::IsCheckpoint { .. }))
+    use carton_tools::Problem;
+    matches!(error.detail(), Some(Problem::IsCheckpoint { .. } | Problem::NotACarton { .. }))
 }
 
 /// Returns the names and contents of the documents in a checkpoint.

@@ -19,7 +19,7 @@ use clap::FromArgMatches;
 use convert::ConvertOptions;
 
 use self::args::{BatchArgs, Cli, Command, RemoteArgs};
-use self::ui::{errors, signals, terminal, usage};
+use self::ui::{argument_errors, errors, signals, terminal, usage};
 
 /// Sets the inputs of a conversion, some of which may be at addresses, and where its output goes.
 ///
@@ -58,7 +58,8 @@ pub struct BatchPlan {
 /// When an argument is unknown, misplaced or has an invalid value; the text says which.
 pub fn batch_request(args: impl IntoIterator<Item = OsString>) -> std::result::Result<String, String> {
     let words = ["torch2carton", "batch"].into_iter().map(OsString::from);
-    let cli = <Cli as clap::Parser>::try_parse_from(words.chain(args)).map_err(|error| error.to_string())?;
+    let cli = <Cli as clap::Parser>::try_parse_from(words.chain(args))
+        .map_err(|error| argument_errors::argument_text(&error, "torch2carton batch"))?;
     let Command::Batch(args) = cli.command else { return Err(OTHER_SUBCOMMAND.to_owned()) };
     serde_json::to_string(&args.with_named_options()?).map_err(|error| error.to_string())
 }

@@ -168,9 +168,8 @@ fn folders_and_lists_of_files_are_inputs() {
     std::fs::write(root.join("runs/notes.txt"), "hello").expect("a temporary folder");
     std::fs::write(root.join("list"), "alone.pth\nruns\n").expect("a temporary folder");
     std::fs::write(root.join("list0"), b"alone.pth\0runs/a/last.pth\0").expect("a temporary folder");
-    let all = ["alone.carton", "b/c/best.carton", "b/c/last.carton"];
     ok(root, &["--each", "-q", "-o", "out", "--files-from", "list", "--jobs", "3"]);
-    assert!(root.join("out/alone.carton").is_file() && root.join("out/best.carton").is_file(), "{all:?}");
+    assert!(root.join("out/alone.carton").is_file() && root.join("out/runs/b/c/best.carton").is_file());
     let text = ok(root, &["--each", "-o", "two", "--files-from", "list0", "--results", "new/results.jsonl"]);
     assert!(text.contains("2 converted, 0 failed"), "{text}");
     let results = std::fs::read_to_string(root.join("new/results.jsonl")).expect("it was written");
@@ -179,6 +178,12 @@ fn folders_and_lists_of_files_are_inputs() {
         .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object")["file"].clone())
         .collect();
     assert_eq!(files, ["alone.pth", "runs/a/last.pth"]);
+    // The name of an output does not depend on what else is in the folder.
+    ok(root, &["--each", "-q", "-o", "four", "runs/a"]);
+    write_pth(&root.join("runs/a/other.pth"), &dict(&[("w", tensor(2))]));
+    ok(root, &["--each", "-q", "-o", "five", "runs/a"]);
+    assert!(root.join("four/last.carton").is_file() && root.join("five/last.carton").is_file());
+    std::fs::remove_file(root.join("runs/a/other.pth")).expect("it was written");
     // A folder that was found with one file is not a model that lacks a configuration.
     let text = ok(root, &["--each", "--to", "safetensors", "-o", "three", "runs"]);
     assert!(text.contains("3 converted, 0 failed") && !text.contains("note"), "{text}");
@@ -203,7 +208,7 @@ fn each_file_of_a_folder_is_a_checkpoint_unless_names_say_otherwise() {
         "{text}"
     );
     assert!(text.contains("note: f.pth is not used"), "{text}");
-    for output in ["a", "b", "c", "d", "f", "sub"] {
+    for output in ["a", "b", "c", "d", "hf/f", "sub/e"] {
         assert!(root.join(format!("out/{output}.safetensors")).is_file(), "{output}: {text}");
     }
     assert!(root.join("out/hf-safetensors/model.safetensors").is_file(), "{text}");

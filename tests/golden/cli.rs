@@ -145,7 +145,7 @@ fn options_need_their_values() {
         assert!(text.contains(option), "{args:?}: {text}");
     }
     let text = usage_error(root, &["a.pth", "--arch", "zebra"]);
-    assert!(text.contains("auto, llama, mistral, qwen2, ") && text.contains(", weights"), "{text}");
+    assert!(text.contains("auto, llama, mistral, qwen2, ") && text.contains(" or weights"), "{text}");
     assert!(!root.join("a.carton").exists());
 }
 
@@ -310,7 +310,10 @@ fn the_manual_has_a_page_for_every_command() {
         assert_eq!(ok(root, &["man", name]), page);
     }
     let (status, _, stderr) = output(root, &["man", "compare"]);
-    assert_eq!((status, stderr.as_str()), (Some(1), "error: no command `compare`\n"));
+    assert!(
+        status == Some(2) && stderr.starts_with("error: no command `compare`; commands are "),
+        "{stderr}"
+    );
     let page = read("torch2carton-convert.1");
     // Every option of `convert --help` is there.
     let help = ok(scratch.path(), &["convert", "--help"]);

@@ -200,10 +200,42 @@ fn a_checkpoint_in_an_archive_is_named_and_read() {
         &["digest", "model.zip::policy.optimizer.pth"],
         &["inspect", "model.zip::other.pth"],
         &["diff", "policy.pth", "model.zip::policy.pth"],
+        &["inspect", "model.zip::polcy.pth"],
         &["convert", "-q", "model.zip::policy.pth", "-o", "x.safetensors"],
+        &["convert", "-q", "--each", "model.zip", "--to", "safetensors", "-o", "out"],
+        &["convert", "-q", "--each", "model.zip"],
     ] {
         texts.extend(["--- ", &arguments.join(" "), "\n", &run(root, arguments).1]);
     }
     insta::assert_snapshot!(texts);
-    assert!(root.join("x.safetensors").is_file());
+    for output in [
+        "x.safetensors",
+        "out/model/policy.safetensors",
+        "model/policy.carton",
+        "model/policy.optimizer.carton",
+    ] {
+        assert!(root.join(output).is_file(), "{output}");
+    }
+}
+
+#[test]
+fn outputs_that_other_programs_write_are_refused_with_a_way() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.pth"), &dict(&[("w", tensor(2))]));
+    let mut texts = String::new();
+    for arguments in [
+        &["a.pth", "-o", "x.npz"][..],
+        &["a.pth", "-o", "x.h5"],
+        &["a.pth", "-o", "x.pkl"],
+        &["a.pth", "-o", "x.pt2"],
+        &["a.pth", "--to", "npz"],
+        &["a.pth", "x.safetensors"],
+        &["inspect", "a.pth/"],
+        &["diff", "a.pth"],
+        &["chat", "a.pth", "hi"],
+    ] {
+        texts.push_str(&run(root, arguments).1);
+    }
+    insta::assert_snapshot!(texts);
 }

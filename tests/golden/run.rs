@@ -331,7 +331,7 @@ fn a_chat_template_and_an_end_at_once_are_noted() {
     let scratch = scratch();
     let root = scratch.path();
     let text = |args: &[&str]| output(root, &[&["run", "x.carton", "a b"], args].concat()).2;
-    let template = "note: the carton has a chat template, which is not applied: the text is continued as it is; \
+    let template = "note: the model has a chat template, which is not applied: the text is continued as it is; \
          `torch2carton chat` applies it\n";
     model(root, &[("tokenizer.json", WORDS)]);
     assert!(!text(&["-n", "1"]).contains("note"), "{}", text(&["-n", "1"]));

@@ -95,7 +95,7 @@ fn checkpoints_that_differ_are_refused() {
     error: less.safetensors: it has no `b`, which the base has; --common sums what the checkpoints have in common
     error: there is no file missing.safetensors; `ls .` shows what is there
     error: none.safetensors: it has no tensor in common with the base
-    error: the argument '--add <PATH[=WEIGHT]>' cannot be used with '--average <PATH>'
+    error: --add cannot be used with --average; leave out one or the other; `torch2carton convert --help` lists the options
     ");
 }
 

@@ -158,7 +158,15 @@ impl PlannedConversion {
         let keeps_values = self.options.target.output().keeps_values() && !keeps_code;
         let rows = model.carton.as_ref().map(|carton| carton.values.as_slice());
         let values = keeps_values.then(|| values_document(&checkpoint, rows, tensors)).flatten();
-        let value_count = rows.map_or_else(|| checkpoint.notable_values().count(), <[_]>::len);
+        // The documents of the output have the keys of a GGUF file, which are not left out then.
+        let of_checkpoint = || {
+            if keeps_values || model.key_documents.is_empty() {
+                checkpoint.notable_values().count()
+            } else {
+                0
+            }
+        };
+        let value_count = rows.map_or_else(of_checkpoint, <[_]>::len);
         let is_recast = self.options.dequantize || !self.options.casts.all().is_empty();
         let metadata = HeaderTexts::of(&model, &checkpoint, is_recast);
         drop(checkpoint);

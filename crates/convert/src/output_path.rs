@@ -28,7 +28,7 @@ impl OutputNaming {
     fn of(self, path: &Path) -> String {
         match self {
             Self::Stem => checkpoint_stem(path),
-            Self::FileName => file_name(path),
+            Self::FileName => member_name(path),
         }
     }
 }
@@ -98,9 +98,15 @@ fn is_generic(stem: &str) -> bool {
     GENERIC_STEMS.contains(&stem) || GENERIC_STARTS.iter().any(|start| stem.starts_with(start))
 }
 
+/// Returns the name of a file, which may be in an archive, as in `x.zip::folder/model.pth`.
+fn member_name(path: &Path) -> String {
+    let name = file_name(path);
+    name.rsplit_once("::").map_or_else(|| name.clone(), |(_, member)| member.to_owned())
+}
+
 /// Returns the file name without the extensions of checkpoints.
 fn checkpoint_stem(path: &Path) -> String {
-    let mut stem = file_name(path);
+    let mut stem = member_name(path);
     while let Some((rest, extension)) = stem.rsplit_once('.') {
         let extension = extension.to_ascii_lowercase();
         let is_known = EXTENSIONS.contains(&extension.as_str()) || is_checkpoint_extension(&extension);

@@ -52,7 +52,7 @@ impl Pickles {
                         "safetensors" => "a safetensors file",
                         _ => "a file of tensors",
                     },
-                    hint: "it holds tensors and no pickle",
+                    hint: "it holds tensors and no pickle, so there is nothing to trace; `inspect` lists the tensors",
                     first_line: String::new(),
                 }
                 .into());

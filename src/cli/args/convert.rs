@@ -5,9 +5,12 @@ use std::path::PathBuf;
 
 use byte_source::Location;
 use clap::{Args, ValueHint};
-use convert::ConvertOptions;
+use convert::{ConvertOptions, OutputFormat};
+use output::RemoteAddress;
 
 use super::remote::RemoteArgs;
+use crate::cli::ui::invocation::UsageError;
+use crate::cli::ui::shell::shell_quoted_path;
 
 /// Examples of the short help.
 const FIRST_EXAMPLES: &str = "\
@@ -60,7 +63,7 @@ pub(crate) struct Convert {
     /// Print one JSON object per output
     #[arg(long)]
     pub(crate) json: bool,
-    /// Convert each FILE, and each checkpoint below a folder, on its own
+    /// Convert each FILE, and each checkpoint below a folder or in a zip archive, on its own
     ///
     /// A failure does not end the work
     #[arg(long, conflicts_with = "name")]
@@ -90,6 +93,7 @@ impl Convert {
     /// # Errors
     /// When an input is at an address that cannot be read.
     pub(crate) fn options(&self) -> anyhow::Result<ConvertOptions> {
+        self.reject_output_among_inputs()?;
         let mut options = self.options.clone();
         options.inputs = if self.each {
             self.files.iter().map(Location::from).collect()
@@ -98,6 +102,25 @@ impl Convert {
         };
         self.remote.locate_others(&mut options)?;
         Ok(options)
+    }
+}
+
+impl Convert {
+    /// Refuses a last file that does not exist and has the name of an output, as in `cp FROM TO`.
+    fn reject_output_among_inputs(&self) -> anyhow::Result<()> {
+        let [inputs @ .., last] = self.files.as_slice() else { return Ok(()) };
+        let is_output = !self.each
+            && self.options.output.is_none()
+            && OutputFormat::from_path(last).is_some()
+            && RemoteAddress::from_path(last).is_none()
+            && !last.exists()
+            && !inputs.is_empty()
+            && inputs.iter().all(|input| input.exists());
+        if is_output {
+            let last = shell_quoted_path(last);
+            return Err(UsageError(format!("there is no file {last}; `-o {last}` writes it")).into());
+        }
+        Ok(())
     }
 }
 

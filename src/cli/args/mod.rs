@@ -50,9 +50,10 @@ Examples:
   torch2carton llama-3.1-70b/                merge its shards into llama-3.1-70b.carton
   torch2carton model.pt -o out.carton        choose the output
   torch2carton model.pt -o out.safetensors   write safetensors, or .pth for PyTorch
+  torch2carton llama-3.2-1b/ -o llama.gguf   write a GGUF file for llama.cpp and Ollama
   torch2carton inspect model.pt              list the tensors
-  torch2carton inspect --json model.pt       the same for a program
-  torch2carton trace model.pt | less         watch the pickle machine work
+  torch2carton scan model.pt                 report what Python would execute
+  torch2carton chat llama-3.2-1b/            talk with a chat model
 
 `torch2carton FILE` is short for `torch2carton convert FILE`, whose --help lists
 more options. Nothing in a checkpoint is ever executed.
@@ -126,7 +127,7 @@ pub(crate) enum Command {
     Diff(Diff),
     /// Print one hash for the tensors of a checkpoint or carton, whatever its format
     Digest(Digest),
-    /// Run a carton on the CPU: continue a text, list the most probable tokens, run its self tests
+    /// Run a model on the CPU: continue a text, list the most probable tokens, run its self tests
     Run(Run),
     /// Talk with a chat model in the terminal, or answer each line of a pipe
     #[cfg(feature = "tokenizer")]
@@ -334,6 +335,6 @@ mod tests {
         assert!(error("compare").starts_with(
             "no command `compare`, and no file of that name; `torch2carton diff A B` compares tensors; commands are convert, "
         ));
-        assert!(error("inspct").contains("did you mean `torch2carton inspect`; commands are convert, "));
+        assert!(error("inspct").contains("did you mean `torch2carton inspect`? commands are convert, "));
     }
 }

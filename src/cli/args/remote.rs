@@ -81,12 +81,25 @@ fn local(input: &Path) -> Result<Location> {
     let member =
         torch_import::archive_member(&source, name).map_err(|error| error.in_file(Path::new(archive)))?;
     let Some(member) = member else {
+        let similar =
+            torch_import::Container::from_source(source).err().and_then(|error| similar_member(&error, name));
         let (name, archive) = (name.escape_debug(), shell_quoted(archive));
-        let text =
-            format!("{archive} has no file `{name}`; `torch2carton inspect {archive}` lists its checkpoints");
-        return Err(UsageError(text).into());
+        let advice = match similar {
+            Some(similar) => format!("did you mean {}?", shell_quoted(&similar)),
+            None => format!("`torch2carton inspect {archive}` lists its checkpoints"),
+        };
+        return Err(UsageError(format!("{archive} has no file `{name}`; {advice}")).into());
     };
     Ok(member.into())
+}
+
+/// Returns the checkpoint in an archive whose name differs by a typing mistake, or only in its folder.
+fn similar_member(error: &byte_source::Error, name: &str) -> Option<String> {
+    let Some(torch_import::Problem::Archive { members }) = error.detail() else { return None };
+    let file = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
+    let distances = members.iter().map(|member| (strsim::osa_distance(&file(member), &file(name)), member));
+    let (_, nearest) = distances.filter(|(distance, _)| *distance <= 2).min()?;
+    Some(nearest.clone())
 }
 
 impl RemoteArgs {

@@ -17,7 +17,7 @@ Examples:
   torch2carton run llama.carton --self-test
   torch2carton run weights.carton --get layers.0.wq.weight -o wq.npy
 
-The carton must be one that torch2carton wrote: its code is not executed, but
+A carton must be one that torch2carton wrote: its code is not executed, but
 compared with what a conversion writes. Hashes are compared only with --verify:
 without it, a damaged weight is used as it is. The text goes to standard output, timing
 to standard error. Without --temperature, the most probable token is always
@@ -26,10 +26,12 @@ chosen. The text ends at a token that misc/generation_config.json names.
 Exit status: 0 done, 1 the carton does not run or a self test failed, 2 bad
 usage, 130 stopped by Ctrl-C.")]
 pub(crate) struct Run {
-    /// The carton, packed or unpacked, which is copied from an address first; or a model's folder or checkpoint, read in place
+    /// A carton, packed or unpacked, which is copied from an address first; or a model's folder, checkpoint or GGUF file, read in
+    /// place
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) file: PathBuf,
-    /// The text to continue, or `-` for standard input; needs a tokenizer in misc/: tokenizer.json, or Llama 3's tokenizer.model
+    /// The text to continue, or `-` for standard input; needs the model's tokenizer: tokenizer.json, tokenizer.model, tekken.json
+    /// or that in a GGUF file
     #[arg(conflicts_with_all = ["tokens", "get", "self_test"])]
     pub(crate) text: Option<String>,
     /// The ids of the tokens to continue, separated by commas

@@ -53,6 +53,11 @@ pub(crate) fn diff(args: &Diff, quiet: bool) -> Result<ExitCode> {
             report.notes.iter().for_each(|note| {
                 terminal::note(advice::open_note_text(note, &report.a.file));
             });
+            if report.tensors.is_empty() && !report.values.is_empty() {
+                terminal::note(
+                    "only values that are not tensors differ; --no-values compares the tensors alone",
+                );
+            }
             print_summary(&mut out, &report)?;
         }
         print_tensors(&mut out, &report)?;
@@ -91,6 +96,7 @@ fn print_summary(out: &mut dyn Write, report: &DiffReport) -> io::Result<()> {
     let values = match (values, values_cut) {
         (0, 0) => String::new(),
         (0, cut) => format!("; {} too large to be compared as a whole", format_things(cut, "value")),
+        (1, 0) => "; 1 value differs".to_owned(),
         (values, 0) => format!("; {} differ", format_things(values, "value")),
         (values, cut) => {
             format!(

@@ -147,11 +147,16 @@ fn print_inspection(
     args: &Inspect,
     quiet: bool,
 ) -> io::Result<()> {
+    let is_measured = report.tensors.iter().any(|row| !matches!(row.statistics, RowStatistics::NotRequested));
     if let Some(tree) = &report.tree {
         inspect_tree::print_tree(out, tree)?;
+        if is_measured {
+            writeln!(out)?;
+            inspect_tree::print_statistics(out, &report.tensors)?;
+        }
     } else if args.values_only {
         // Only the values are listed.
-    } else if report.tensors.iter().any(|row| !matches!(row.statistics, RowStatistics::NotRequested)) {
+    } else if is_measured {
         inspect_tree::print_statistics(out, &report.tensors)?;
     } else {
         print_tensors(out, &report.tensors)?;

@@ -4,9 +4,11 @@ use std::fs;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use clap::Command;
 use clap_mangen::Man;
 
 use crate::cli::args::{ManArgs, help};
+use crate::cli::ui::invocation::UsageError;
 
 /// Prints the page of the program or of one subcommand, or writes all pages into a folder.
 pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
@@ -21,7 +23,9 @@ pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
     }
     command.build();
     if let Some(name) = &args.command {
-        command = command.find_subcommand(name).cloned().with_context(|| format!("no command `{name}`"))?;
+        let known: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+        let unknown = || UsageError(format!("no command `{name}`; commands are {}", known.join(", ")));
+        command = command.find_subcommand(name).cloned().ok_or_else(unknown)?;
     }
     let mut page = Vec::new();
     Man::new(command).render(&mut page)?;

@@ -52,10 +52,10 @@ pub(super) fn run(
         let text = "there is no token to continue; give a text, or ids with --tokens";
         return Err(UsageError(text.to_owned()).into());
     }
-    let has_template = words.is_some() && has_chat_template(runnable);
+    let has_template = args.text.is_some() && has_chat_template(runnable);
     if has_template && !(quiet || args.json) {
         terminal::note(
-            "the carton has a chat template, which is not applied: the text is continued as it is; `torch2carton chat` applies it",
+            "the model has a chat template, which is not applied: the text is continued as it is; `torch2carton chat` applies it",
         );
     }
     let context = ModelContext { tokens: runnable.max_positions(), is_reported: !(quiet || args.json) };

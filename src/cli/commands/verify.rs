@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use byte_source::{format_bytes, format_things};
-use carton_tools::CodeStatus;
+use carton_tools::{CartonNote, CodeStatus};
 use convert::{StatementFinding, StatementOptions};
+use open::Note;
 
 use crate::cli::args::Verify;
 use crate::cli::ui::progress::Progress;
@@ -31,14 +32,19 @@ pub(crate) fn verify(args: &Verify, quiet: bool) -> Result<ExitCode> {
         }
     }
     out.flush()?;
+    if !quiet && !args.json {
+        let explains = |note: &&CartonNote| {
+            report.ok || matches!(note, CartonNote::Checkpoint(Note::ComparedAsStored { .. }))
+        };
+        let notes = report.notes.iter().filter(explains);
+        notes.for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
+    }
     if !report.ok {
-        bail!("{}: {} found", report.file, format_things(report.findings.len(), "problem"));
+        let is_damaged = report.findings.iter().any(|finding| finding.what.contains("damaged"));
+        let advice = if is_damaged { "; download or copy it again" } else { "" };
+        bail!("{}: {} found{advice}", report.file, format_things(report.findings.len(), "problem"));
     }
     if !quiet && !args.json {
-        report
-            .notes
-            .iter()
-            .for_each(|note| terminal::note(carton_advice::carton_note_text(note, &report.file)));
         let hashes =
             if report.manifest_sha256.is_some() { "all hashes match" } else { "no hashes to compare" };
         let equal = match report.code {

@@ -10,6 +10,7 @@ use output::parent_folder;
 
 use super::advice_table::advice_on;
 use super::flags::{self, exclude_advice, glob_literal};
+use super::invocation::typed_command;
 use super::shell::{shell_quoted, shell_quoted_path};
 
 /// True if this program has the subcommand `resolve`.
@@ -44,6 +45,9 @@ pub(crate) fn open_advice(problem: &open::Problem, place: &Place) -> String {
         }
         Problem::TwoOfOneName { listed, .. } => {
             format!("; --exclude {} leaves out the second", shell_quoted(listed))
+        }
+        Problem::NoTensors { constants: 1.. } => {
+            "; -o NAME.carton keeps the code with them, and the module before `torch.jit.freeze` has them as weights".to_owned()
         }
         Problem::CodesCast { .. } => "; --dequantize computes the weights, in any dtype".to_owned(),
         problem => advice_on(problem.code()).to_owned(),
@@ -155,6 +159,7 @@ pub(crate) fn translation_advice(error: &decoder::Problem) -> String {
         decoder::Problem::NoLayout { why: decoder::NoModelReason::NoDocuments } => {
             "; --n-heads, --rope-theta and --norm-eps replace a params.json".to_owned()
         }
+        decoder::Problem::NotAModel { .. } => "; docs/models.md lists the models that run here".to_owned(),
         decoder::Problem::NoLayout { .. } | decoder::Problem::OtherLayout { .. } => {
             "; --rename changes names alone".to_owned()
         }
@@ -229,6 +234,19 @@ fn option_text(option: &InvalidOption) -> String {
             "{option}; write a folder with `--to safetensors -o DIR` (for Meta's files with --names hf), then run \
              `optimum-cli export onnx --model DIR OUT`"
         ),
+        InvalidOption::ForeignOutput { kind: ForeignKind::Graph, .. } => {
+            format!("{option}; load the checkpoint in Python, and export the model there")
+        }
+        InvalidOption::ForeignOutput { kind: ForeignKind::NumPy, .. } => format!(
+            "{option}; `torch2carton inspect FILE TENSOR -o x.npy` writes one tensor, and of `-o x.safetensors` \
+             Python's `safetensors.numpy.load_file` makes all arrays"
+        ),
+        InvalidOption::ForeignOutput { kind: ForeignKind::Hdf5, .. } => format!(
+            "{option}; of `-o x.safetensors` Python's `safetensors.numpy.load_file` makes the arrays that h5py writes"
+        ),
+        InvalidOption::ForeignOutput { kind: ForeignKind::Pickle, .. } => {
+            format!("{option}; `-o x.pth` writes a file for `torch.load`")
+        }
         InvalidOption::SimilarExtension { .. } => {
             format!("{option} `--to carton` writes a carton of this name")
         }
@@ -285,6 +303,12 @@ pub(crate) fn open_note_text(note: &open::Note, file: &str) -> String {
             let key = keys.first().map_or("", String::as_str);
             format!("; --key {} takes them, --key '' everything", shell_quoted(key))
         }
+        Note::ComparedAsStored { .. } if typed_command().ends_with(" diff") => {
+            "; --dequantize compares the numbers that they stand for".to_owned()
+        }
+        Note::ComparedAsStored { .. } => {
+            "; `torch2carton diff --dequantize A B` compares the numbers that they stand for".to_owned()
+        }
         Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
         _ => String::new(),
     };
@@ -313,6 +337,9 @@ pub(crate) fn note_text(note: &Note, file: &str) -> String {
         Note::DocumentsLeftOut { names, to } => {
             let them = if names.len() == 1 { "it" } else { "them" };
             format!("; --to {to} -o FOLDER writes {them} too")
+        }
+        Note::Quantized { method } if method == "gguf" => {
+            "; --dequantize computes the numbers that they stand for, which a carton needs to run".to_owned()
         }
         Note::Quantized { .. } => "; --dequantize computes the numbers that they stand for".to_owned(),
         Note::ValuesLeftOut { values } => {

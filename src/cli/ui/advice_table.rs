@@ -39,7 +39,6 @@ const ADVICE: &[(&str, &str)] = &[
     ("convert::StatementInput", "; name the folder that has it with --input"),
     ("convert::StatementVersion", "; --any-version tries it anyway"),
     ("convert::TritonOutputNumber", "; --output-names gives other names"),
-    ("generate::NoTokenizer", "; give token ids with --tokens"),
     ("generate::Temperature", "; check --temperature, which is 0 for the most probable token"),
     ("generate::TopP", "; check --top-p"),
     ("generate::Unsupported", "; give token ids with --tokens"),

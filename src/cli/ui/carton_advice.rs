@@ -26,6 +26,9 @@ pub(crate) fn carton_advice(problem: &Problem) -> String {
         Problem::NotACarton { path } => {
             format!("; `torch2carton inspect {}` says what it is", shell_quoted_path(path))
         }
+        Problem::NoPlace { .. } => {
+            "; pack takes the files of a carton, and `torch2carton FOLDER` makes one of a checkpoint".to_owned()
+        }
         Problem::IsFolder { path } => {
             format!("; `torch2carton pack {}` makes a carton of it", shell_quoted_path(path))
         }

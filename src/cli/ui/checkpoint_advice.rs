@@ -23,6 +23,10 @@ fn with_advice(problem: &Problem) -> String {
 pub(crate) fn files_advice(problem: &Problem) -> String {
     match problem {
         Problem::NotFound { path } if parent_folder(path).is_dir() => match similar_file(path) {
+            _ if without_slash(path).is_file() => {
+                let file = shell_quoted_path(&without_slash(path));
+                format!("; {file} is a file: leave out the slash")
+            }
             Some(similar) => format!("; did you mean {}?", shell_quoted_path(&similar)),
             None => format!("; `ls {}` shows what is there", shell_quoted_path(parent_folder(path))),
         },
@@ -45,6 +49,7 @@ pub(crate) fn files_advice(problem: &Problem) -> String {
                 paths_or_glob(paths)
             )
         }
+        Problem::NotInFolder { .. } => "; download or copy it, too".to_owned(),
         Problem::NotInIndex { index, .. } => format!(
             "; pass the files of the set instead of the folder, or {} to go by it alone",
             shell_quoted_path(index)
@@ -80,6 +85,11 @@ pub(crate) fn files_advice(problem: &Problem) -> String {
         },
         _ => String::new(),
     }
+}
+
+/// Returns the path without slashes at its end.
+fn without_slash(path: &Path) -> PathBuf {
+    path.components().collect()
 }
 
 /// Returns the file or folder next to a missing one whose name differs by a typing mistake.

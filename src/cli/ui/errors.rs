@@ -6,7 +6,7 @@ use std::io::Write;
 use anstyle::{AnsiColor, Style};
 use byte_source::Detail;
 
-use super::invocation::UsageError;
+use super::invocation::{UsageError, typed_command};
 use super::located_advice::{self, is_address_error};
 #[cfg(feature = "serve")]
 use super::serve_advice;
@@ -66,7 +66,11 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
         return Some(located_advice::located_text(error));
     }
     if let Some(error) = cause.downcast_ref::<generate::Error>() {
-        return Some(format!("{error}{}", advice_table::advice_on(error.code())));
+        let advice = match error {
+            generate::Error::NoTokenizer => no_tokenizer_advice(),
+            error => advice_table::advice_on(error.code()).to_owned(),
+        };
+        return Some(format!("{error}{advice}"));
     }
     if let Some(error) = cause.downcast_ref::<remote_source::Error>() {
         return Some(remote_advice::remote_text(error));
@@ -76,6 +80,12 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
         return Some(serve_advice::serve_text(error));
     }
     None
+}
+
+/// Returns advice on a model without a tokenizer, which only `run` can do without.
+fn no_tokenizer_advice() -> String {
+    let ids = if typed_command().ends_with(" run") { ", or give token ids with --tokens" } else { "" };
+    format!("; copy its tokenizer.json or tokenizer.model next to the weights{ids}")
 }
 
 /// Returns true if an argument is wrong, rather than a file.

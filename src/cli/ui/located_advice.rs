@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use byte_source::{Detail, Error, FileError, NotRepresentable, format_bytes};
+use byte_source::{Detail, Error, ErrorKind, FileError, NotRepresentable, format_bytes};
 use output::{Problem, RemoteAddress, UrlScheme};
 
 use super::advice;
@@ -11,16 +11,24 @@ use super::advice_table::advice_on;
 use super::carton_advice::{carton_advice, carton_own_text, reader_advice};
 use super::checkpoint_advice::{files_advice, missing_file_text};
 use super::flags::exclude_advice;
+use super::invocation::typed_command;
 use super::remote_advice::{remote_advice, remote_cause, remote_text};
 use super::run_advice::run_advice;
 use super::shell::shell_quoted;
 
 /// Returns the text of an error of any crate, with advice if there is any.
 pub(crate) fn located_text(error: &Error) -> String {
-    match own_text(error) {
-        Some(text) => text,
-        None => format!("{error}{}", advice(error)),
+    if let Some(text) = own_text(error) {
+        return text;
     }
+    let text = format!("{error}{}", advice(error));
+    // What is wrong in a folder may be any of its files.
+    let is_file = !error.location().path.is_some_and(|path| path.is_dir());
+    let is_advised = text.contains(" again") || text.contains("; ") || text.contains(" have to be ");
+    if is_advised || !is_file || error.kind() != ErrorKind::Damaged {
+        return text;
+    }
+    text + "; download or copy it again"
 }
 
 /// Returns the text of an error that the library words in another way, such as sizes without units.
@@ -75,10 +83,13 @@ fn advice(error: &Error) -> String {
         exclude_advice(tensor)
     } else if let (Some(torch_import::Problem::Archive { members }), Some(file)) = (error.detail(), file) {
         let member = members.first().map_or("NAME", String::as_str);
-        format!(
-            "; `torch2carton inspect {}` reads one",
-            shell_quoted(&format!("{}::{member}", file.display()))
-        )
+        let member = shell_quoted(&format!("{}::{member}", file.display()));
+        match typed_command() {
+            command if command.ends_with(" run") || command.ends_with(" serve") => {
+                format!("; `torch2carton inspect {member}` reads one")
+            }
+            command => format!("; `{command} {member}` reads one"),
+        }
     } else if let Some(torch_import::Problem::EqualShards { file, .. }) = error.detail() {
         format!("; download or copy {file} again")
     } else if let Some(
@@ -108,6 +119,8 @@ fn module_advice(error: &torchscript::Problem) -> String {
     use torchscript::Problem;
     /// Number of options that are written out.
     const SHOWN: usize = 2;
+    const ADD: &str = "; add, with the right ones,";
+    const OUTPUT_EXAMPLE: &str = "float32[batch,1000]";
     let add = |flag: &str, names: &[String], example: &str| {
         // The items of a list or a dict have names that the code does not say.
         let name = |name: &'_ String| if name.contains(' ') { "NAME".to_owned() } else { name.clone() };
@@ -117,11 +130,15 @@ fn module_advice(error: &torchscript::Problem) -> String {
             .map(|typed| format!(" {flag} {}", shell_quoted(&format!("{}={example}", name(typed)))));
         let others = names.get(SHOWN..).filter(|others| !others.is_empty());
         let others = others.map(|others| format!(", and the same for {}", others.join(", ")));
-        format!("; add, with the right ones,{}{}", typed.collect::<String>(), others.unwrap_or_default())
+        format!("{ADD}{}{}", typed.collect::<String>(), others.unwrap_or_default())
     };
     match error {
-        Problem::UntypedInputs { names } => add("--input", names, "float32[batch,3,224,224]"),
-        Problem::UntypedOutputs { names } => add("--output-type", names, "float32[batch,1000]"),
+        Problem::UntypedInputs { names, outputs } => {
+            let first = add("--input", names, "float32[batch,3,224,224]");
+            let second = outputs.first().map(|_| add("--output-type", outputs, OUTPUT_EXAMPLE));
+            first + &second.unwrap_or_default().replace(ADD, " and")
+        }
+        Problem::UntypedOutputs { names } => add("--output-type", names, OUTPUT_EXAMPLE),
         error => advice_on(error.code()).to_owned(),
     }
 }

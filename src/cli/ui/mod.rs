@@ -2,6 +2,7 @@
 
 pub(crate) mod advice;
 mod advice_table;
+pub(crate) mod argument_errors;
 pub(crate) mod batch_progress;
 pub(crate) mod carton_advice;
 pub(crate) mod checkpoint_advice;

@@ -30,6 +30,18 @@ pub(crate) fn serve_text(error: &serve::Error) -> String {
 }
 
 fn empty_repository_text(error: &serve::Error, folder: &Path) -> String {
-    let folder = shell_quoted_path(folder);
-    format!("{error}; `torch2carton serve {folder}` serves cartons that are directly in the folder")
+    let below = || folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+    let quoted = shell_quoted_path(folder);
+    if below().any(|path| path.extension().is_some_and(|it| it == "carton")) {
+        return format!(
+            "{error}; `torch2carton serve {quoted}` serves cartons that are directly in the folder"
+        );
+    }
+    let make = format!("`torch2carton MODEL -o {quoted}/NAME/1.carton` makes one");
+    if below().any(|path| path.join("config.pbtxt").is_file()) {
+        return format!(
+            "{error}; its models are for Triton, and `tritonserver --model-repository {quoted}` serves them; {make}"
+        );
+    }
+    format!("{error}; {make}")
 }

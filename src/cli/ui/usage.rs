@@ -8,8 +8,10 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use convert::{InvalidOption, Target};
 
+use super::argument_errors::argument_text;
 use super::errors;
 use super::invocation::{PROGRAM, UsageError, typed_command};
+use super::shell::shell_quoted;
 use super::terminal::is_broken_pipe;
 
 /// Command names of other tools, and the commands of this program that do the same.
@@ -36,7 +38,11 @@ const COMMAND_SYNONYMS: &[(&[&str], &str)] = &[
         "`torch2carton run CARTON TEXT` continues a text",
     ),
     #[cfg(feature = "download")]
-    (&["download", "fetch", "pull", "get"], "`torch2carton resolve CARTON` fetches what a carton leaves out"),
+    (
+        &["download", "fetch", "pull", "get"],
+        "an address takes the place of a path, as in `torch2carton inspect hf://OWNER/NAME`; `torch2carton resolve CARTON` fetches what \
+         a carton leaves out",
+    ),
     (&["cast"], "`torch2carton FILE --dtype bfloat16` converts the numbers"),
     (
         &["split", "shard"],
@@ -44,7 +50,7 @@ const COMMAND_SYNONYMS: &[(&[&str], &str)] = &[
     ),
     (
         &["quantize", "prune"],
-        "weights are not quantized or pruned here; `torch2carton FILE --dtype bfloat16` halves float32",
+        "`torch2carton DIR -o NAME.gguf --dtype q8_0` quantizes for llama.cpp, `torch2carton FILE --dtype bfloat16` halves float32",
     ),
     (&["completion"], "`torch2carton completions SHELL` prints a completion script"),
 ];
@@ -60,14 +66,10 @@ const OPTION_SYNONYMS: &[(&[&str], &str, &str)] = &[
     (
         &["--quantize", "--quantise", "--bits", "--q", "--load-in-8bit", "--load-in-4bit"],
         "dtype",
-        "weights are not quantized here; --dtype bfloat16 or float16 halves float32",
+        "-o NAME.gguf with --dtype q8_0 or q4_0 quantizes for llama.cpp; --dtype bfloat16 or float16 halves float32",
     ),
     (&["--lora", "--adapter", "--peft"], "merge", "--merge ADAPTER"),
-    (
-        &["--chat", "--template"],
-        "",
-        "`torch2carton run` only continues a text, which may be one in the form of a chat",
-    ),
+    (&["--chat", "--template"], "", "`torch2carton chat` applies the model's chat template"),
     (&["--fp16", "--half"], "dtype", "--dtype float16"),
     (&["--bf16"], "dtype", "--dtype bfloat16"),
     (&["--fp32", "--float"], "dtype", "--dtype float32"),
@@ -105,11 +107,12 @@ fn unknown_command_error(text: &str, subcommands: &[String]) -> UsageError {
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score >= SIMILAR);
     let hint = match (wish, best) {
         (Some((_, hint)), _) => format!("; {hint}"),
-        (None, Some((_, name))) => format!("; did you mean `{PROGRAM} {name}`"),
+        (None, Some((_, name))) => format!("; did you mean `{PROGRAM} {name}`?"),
         (None, None) => String::new(),
     };
     UsageError(format!(
-        "no command `{text}`, and no file of that name{hint}; commands are {}",
+        "no command `{text}`, and no file of that name{hint}{} commands are {}",
+        if hint.ends_with('?') { "" } else { ";" },
         subcommands.join(", ")
     ))
 }
@@ -141,17 +144,10 @@ pub(crate) fn report(error: &clap::Error, program: &clap::Command) -> ExitCode {
             errors::print_error(&anyhow::Error::new(unknown_command_error(&word, &subcommands)));
         }
         _ => {
-            // The tip to write `-- --option` is removed: it is never what the user meant.
-            let text = error.render().to_string();
-            let lines = text.lines().filter(|line| !line.contains("as a value, use"));
-            let text = lines.collect::<Vec<_>>().join("\n").replace("\n\n\n", "\n\n");
-            let text = text.trim_start_matches("error: ").trim_end();
+            let text = argument_text(error, &full_command());
             let foreign = clap_context(error, ContextKind::InvalidValue).filter(|value| is_foreign(value));
-            let hint = foreign
-                .map(|kind| format!("other programs write it: `-o x.{kind}` says how; "))
-                .unwrap_or_default();
-            let help = format!("{hint}`{} --help` lists the options", full_command());
-            errors::print_text(&text.replace("For more information, try '--help'.", &help));
+            let hint = foreign.map(|kind| format!("; `-o x.{kind}` says which program writes it"));
+            errors::print_error(&anyhow::Error::new(UsageError(text + &hint.unwrap_or_default())));
         }
     }
     ExitCode::from(2)
@@ -186,6 +182,17 @@ fn unknown_option(error: &clap::Error, program: &clap::Command) -> String {
     let option = clap_context(error, ContextKind::InvalidArg).unwrap_or_default();
     let command = full_command();
     if !option.starts_with('-') {
+        if command.ends_with(" chat") {
+            let text = shell_quoted(&option);
+            return format!(
+                "`{command}` takes no text; `echo {text} | {command} MODEL` asks it, and `{command} MODEL` waits for texts"
+            );
+        }
+        if command.ends_with(" batch") && program.find_subcommand(&option).is_some() {
+            return format!(
+                "`{command}` takes no `{option}`; `{command} MANIFEST --task {option}` says what is done"
+            );
+        }
         return format!("`{command}` takes no `{option}`; see `{command} --help`");
     }
     let has = |name: &str| name.is_empty() || has_option(program, &command, name);

@@ -70,7 +70,9 @@ impl Address {
                 let url = Url::parse(&format!("{scheme}://{rest}")).map_err(|_| form("https://HOST/PATH"))?;
                 Ok(Self::Http(url))
             }
-            "hf" => HubAddress::parse(rest).map(Self::Hub).ok_or_else(|| form("hf://OWNER/NAME/PATH")),
+            "hf" => HubAddress::parse(rest)
+                .map(Self::Hub)
+                .ok_or_else(|| form("hf://OWNER/NAME or hf://OWNER/NAME/PATH")),
             scheme => {
                 let service = BucketService::from_scheme(scheme).ok_or_else(|| form(FORMS))?;
                 BucketAddress::parse(service, rest)

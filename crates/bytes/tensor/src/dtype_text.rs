@@ -72,7 +72,8 @@ impl fmt::Display for UnknownDtype {
             return write!(f, "; did you mean {}?", names.join(" or "));
         }
         f.write_str(if self.is_scheme {
-            ": it is a way to quantize, and numbers are only cast"
+            ": it is a way to quantize; a GGUF file can have q8_0, q4_0, q4_1, q5_0 or q5_1, and `llama-quantize` of llama.cpp \
+             makes other types of one"
         } else {
             ": PyTorch's names are float32, bfloat16, float16, int64 and so on"
         })
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!("e4m3fn".parse(), Ok(Dtype::Float8E4M3Fn));
         for scheme in ["nf4", "int4", "Q4_K_M"] {
             assert!(
-                error(scheme).ends_with("is not a dtype: it is a way to quantize, and numbers are only cast")
+                error(scheme).contains("is not a dtype: it is a way to quantize; a GGUF file can have q8_0")
             );
         }
     }

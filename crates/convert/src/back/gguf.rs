@@ -142,7 +142,9 @@ impl GgufOptions {
         };
         let read = |name: &str| read_document(job, name);
         let encode = |bytes: &[u8], text: &str| encode(bytes, text);
-        let pre_tokenizer = match &self.pre_tokenizer {
+        // The tokenizer of a GGUF file splits texts as before; one next to the file may be another.
+        let of_keys = job.model.pre_tokenizer.as_ref().filter(|_| !open::files::has_tokenizer(job.misc));
+        let pre_tokenizer = match self.pre_tokenizer.as_ref().or(of_keys) {
             Some(name) => PreTokenizer::Named(name),
             None => PreTokenizer::Encode(&encode),
         };

@@ -2,10 +2,10 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use batch::clean_absolute;
-use byte_source::Location;
+use byte_source::{Error, Location};
 use carton_format::Config;
 use open::files::{CheckpointSources, Problem};
 use output::{RemoteAddress, is_own_output, parent_folder, shown_path};
@@ -20,12 +20,58 @@ const FOLDERS_MAX: usize = 100_000;
 /// Inputs of a batch, found in its folders.
 #[derive(Debug, Default)]
 pub(crate) struct EachInputs {
-    /// Files of each checkpoint.
-    pub(crate) checkpoints: Vec<Vec<Location>>,
+    pub(crate) checkpoints: Vec<EachInput>,
     pub(crate) pipelines: Vec<PipelineInput>,
 }
 
-/// Returns the files of each checkpoint among the inputs. A file is one input. A folder is searched with its subfolders, but
+/// One checkpoint of a batch.
+#[derive(Debug)]
+pub(crate) struct EachInput {
+    /// Its files, or the zip archive in which it is.
+    pub(crate) files: Vec<Location>,
+    /// Name in the archive.
+    member: Option<String>,
+    /// Folder of the output below that of all outputs, for one that was found in a folder or an archive.
+    below: Option<PathBuf>,
+}
+
+impl EachInput {
+    fn given(input: Location) -> Self {
+        Self { files: vec![input], member: None, below: None }
+    }
+
+    fn below(files: Vec<Location>, below: PathBuf) -> Self {
+        Self { files, member: None, below: Some(below) }
+    }
+
+    /// Returns the path that the user sees: that of the first file, with the name in it if it is an archive.
+    pub(crate) fn shown(&self) -> PathBuf {
+        let path = self.files.first().map_or_else(PathBuf::new, |file| shown_path(file.path()));
+        match &self.member {
+            Some(member) => format!("{}::{member}", path.display()).into(),
+            None => path,
+        }
+    }
+
+    /// Returns the absolute folder of its files.
+    fn folder(&self) -> PathBuf {
+        clean_absolute(parent_folder(&self.shown()))
+    }
+
+    /// Returns the folder of its output, if it is not next to the input.
+    fn output_folder(&self, options: &ConvertOptions) -> Option<PathBuf> {
+        let below = self.below.as_deref().filter(|_| !options.target.output().is_repository());
+        match (&options.output, below) {
+            (Some(output), below) => Some(output.join(below.unwrap_or(Path::new("")))),
+            (None, Some(below)) if self.member.is_some() => {
+                self.files.first().map(|archive| archive.path().with_file_name(below))
+            }
+            (None, _) => None,
+        }
+    }
+}
+
+/// Returns the files of each checkpoint among the inputs. A file is one input, but a zip archive of checkpoints stands for those in it. A folder is searched with its subfolders, but
 /// without links to folders: a set of files that belong together by their names or an index is one checkpoint, and so is every other
 /// file. An input without a checkpoint is kept, so that its error is reported.
 pub(crate) fn expand_inputs(options: &ConvertOptions) -> EachInputs {
@@ -36,14 +82,28 @@ pub(crate) fn expand_inputs(options: &ConvertOptions) -> EachInputs {
         // What cannot be opened now is reported when its turn comes.
         let folder = if names_folder(input) { stores.locate(input.path()).ok() } else { Some(input.clone()) };
         if let Some(folder) = folder.filter(|folder| !is_address(folder) && folder.is_folder()) {
-            let below = if inputs.len() == 1 { PathBuf::new() } else { folder.folder_name().into() };
+            let below = if inputs.len() == 1 { PathBuf::new() } else { name_among(&folder, inputs) };
             all.add_folder(&folder, options, &below);
+        } else {
+            all.add_archive(input);
         }
         if all.checkpoints.len() == before {
-            all.checkpoints.push(vec![input.clone()]);
+            all.checkpoints.push(EachInput::given(input.clone()));
         }
     }
     all
+}
+
+/// Returns the name of a folder, with those above it if another input has the same name.
+fn name_among(folder: &Location, inputs: &[Location]) -> PathBuf {
+    let path = clean_absolute(folder.path());
+    let others = inputs.iter().map(|input| clean_absolute(input.path()));
+    let common = common_folder(
+        others
+            .filter(|other| other.file_name() == path.file_name())
+            .map(|other| parent_folder(&other).to_owned()),
+    );
+    path.strip_prefix(common).unwrap_or(&path).to_owned()
 }
 
 /// Returns true if the folder contains the files of a carton.
@@ -63,6 +123,26 @@ fn names_folder(input: &Location) -> bool {
 }
 
 impl EachInputs {
+    /// Appends the checkpoints in a zip archive, whose outputs are in a folder of its name; nothing for another file.
+    fn add_archive(&mut self, input: &Location) {
+        let is_archive = input.path().extension().is_some_and(|it| it.eq_ignore_ascii_case("zip"));
+        let Some(archive) = input.open().ok().filter(|_| input.is_local() && is_archive) else { return };
+        let error = torch_import::Container::from_source(archive).err();
+        let Some(torch_import::Problem::Archive { members }) = error.as_ref().and_then(Error::detail) else {
+            return;
+        };
+        let folder = PathBuf::from(input.path().file_stem().unwrap_or_default());
+        self.checkpoints.extend(members.iter().map(|member| {
+            let inside = Path::new(member).parent().into_iter().flat_map(Path::components);
+            let inside: PathBuf = inside.filter(|part| matches!(part, Component::Normal(_))).collect();
+            EachInput {
+                files: vec![input.clone()],
+                member: Some(member.clone()),
+                below: Some(folder.join(inside)),
+            }
+        }));
+    }
+
     /// Appends the checkpoints in the folder `root` and its subfolders. The outputs of pipelines keep their paths in it, after `below`.
     fn add_folder(&mut self, root: &Location, options: &ConvertOptions, below: &Path) {
         // With each folder, true if the one above is a model: what a trainer wrote in it is another form of the same.
@@ -71,9 +151,14 @@ impl EachInputs {
         while let Some((folder, is_in_model)) = folders.pop_front() {
             searched = searched.saturating_add(1);
             let in_root = folder.path().strip_prefix(root.path()).unwrap_or(Path::new(""));
-            self.pipelines.extend(PipelineInput::at(&folder, &below.join(in_root)));
+            let below = below.join(in_root);
+            let whole = |folder: &Location| {
+                EachInput::below(vec![folder.clone()], below.parent().unwrap_or(Path::new("")).to_owned())
+            };
+            let in_folder = |files: Vec<Location>| EachInput::below(files, below.clone());
+            self.pipelines.extend(PipelineInput::at(&folder, &below));
             if is_unpacked_carton(&folder) {
-                self.checkpoints.push(vec![folder]);
+                self.checkpoints.push(whole(&folder));
                 continue;
             }
             let found = CheckpointSources::find(std::slice::from_ref(&folder), options.shards());
@@ -84,16 +169,20 @@ impl EachInputs {
                     sets.sort();
                     let at = |paths: Vec<PathBuf>| paths.into_iter().map(|path| folder.at(path)).collect();
                     let sets = sets.into_iter().map(at);
-                    self.checkpoints.extend(sets.filter(|set: &Vec<_>| !is_output(set, options)));
+                    let sets = sets.filter(|set: &Vec<_>| !is_output(set, options));
+                    self.checkpoints.extend(sets.map(in_folder));
                 }
                 Ok(found) if found.is_of_trainer() && (is_in_model || found.is_step_below()) => {}
                 Ok(found) if is_output(&found.locations().collect::<Vec<_>>(), options) => {}
                 Err(Ok(Problem::NoCheckpoint { .. })) => {}
                 Ok(found) => {
-                    self.checkpoints.push(vec![folder.clone()]);
-                    let others = found.separate_files().into_iter().map(|file| vec![file]);
-                    self.checkpoints.extend(others.filter(|file| !is_output(file, options)));
                     is_model = !found.is_alone_by_chance().unwrap_or(false);
+                    // Another file in the folder must not change the name of its output.
+                    let of_folder = || whole(&folder);
+                    let of_file = || in_folder(found.locations().collect());
+                    self.checkpoints.push(if is_model { of_folder() } else { of_file() });
+                    let others = found.separate_files().into_iter().map(|file| vec![file]);
+                    self.checkpoints.extend(others.filter(|file| !is_output(file, options)).map(in_folder));
                     if found.is_of_trainer() {
                         continue;
                     }
@@ -101,7 +190,7 @@ impl EachInputs {
                 // A step of a training that cannot be read has an error of its own when its turn comes.
                 Err(Err(error)) if is_of_folder_below(&error, &folder) => {}
                 // One that cannot be read, whose error is reported.
-                Err(_) => self.checkpoints.push(vec![folder.clone()]),
+                Err(_) => self.checkpoints.push(whole(&folder)),
             }
             if searched < FOLDERS_MAX {
                 folders.extend(subfolders(&folder).into_iter().map(|below| (below, is_model)));
@@ -145,18 +234,31 @@ pub(crate) enum NamedInput {
     Found(Box<PlannedConversion>),
     /// A checkpoint at an address, which is opened when its turn comes, so that only those that are worked on are open.
     Address { address: PathBuf, options: Box<ConvertOptions>, folder: Option<PathBuf>, naming: OutputNaming },
+    /// A checkpoint in a zip archive, which is opened when its turn comes, because one that is compressed takes memory.
+    Member {
+        archive: Location,
+        name: String,
+        options: Box<ConvertOptions>,
+        folder: Option<PathBuf>,
+        naming: OutputNaming,
+    },
 }
 
 impl NamedInput {
     /// Names the output of one checkpoint, in `folder` if there is one.
     fn new(
         options: &ConvertOptions,
-        files: &[Location],
+        input: &EachInput,
         folder: Option<&Path>,
         naming: OutputNaming,
     ) -> Result<Self> {
-        let alone = ConvertOptions { inputs: files.to_vec(), output: None, ..options.clone() };
-        if let [input] = files
+        let EachInput { files, member, .. } = input;
+        let alone = ConvertOptions { inputs: files.clone(), output: None, ..options.clone() };
+        if let ([archive], Some(name)) = (files.as_slice(), member) {
+            let (archive, name, options) = (archive.clone(), name.clone(), Box::new(alone));
+            return Ok(Self::Member { archive, name, options, folder: folder.map(Path::to_owned), naming });
+        }
+        if let [input] = files.as_slice()
             && is_address(input)
         {
             let (options, folder) = (Box::new(alone), folder.map(Path::to_owned));
@@ -179,6 +281,9 @@ impl NamedInput {
                 let folder = folder.as_deref().or(Some(Path::new("")));
                 output_path::expected_output_named(&shown_path(address), options, folder, *naming)
             }
+            Self::Member { name, options, folder, naming, .. } => {
+                output_path::expected_output_named(Path::new(name), options, folder.as_deref(), *naming)
+            }
         }
     }
 
@@ -188,6 +293,12 @@ impl NamedInput {
             Self::Found(conversion) => Ok(*conversion),
             Self::Address { address, mut options, folder, naming } => {
                 options.inputs = vec![options.locate(&address)?];
+                PlannedConversion::new(*options, folder.as_deref(), naming)
+            }
+            Self::Member { archive, name, mut options, folder, naming } => {
+                let at_archive = |error: Error| error.in_file(archive.path());
+                let member = torch_import::archive_member(&archive.open().map_err(at_archive)?, &name);
+                options.inputs = member.map_err(at_archive)?.into_iter().map(Location::from).collect();
                 PlannedConversion::new(*options, folder.as_deref(), naming)
             }
         }
@@ -218,7 +329,8 @@ impl TakenOutputs {
     }
 }
 
-/// Names the output of each checkpoint. Checkpoints whose outputs would have the same name keep the folders in which they
+/// Names the output of each checkpoint. One that was found in a folder keeps its place below that folder, so its name does not depend
+/// on what else is there. Files that were given, and whose outputs would have the same name, keep the folders in which they
 /// are, from the last folder that all of them have in common; those in one folder keep their extensions. An input that is
 /// given twice is an error, and so is an output that is still that of an earlier checkpoint. Models of pipelines keep the names of
 /// their folders.
@@ -226,15 +338,18 @@ pub(crate) fn name_all(options: &ConvertOptions, all: &EachInputs) -> Vec<Result
     let inputs = &all.checkpoints;
     let output = options.output.as_deref();
     let mut seen = HashSet::new();
-    let plan = |paths: &Vec<Location>| {
-        let path = first_path(paths);
+    let plan = |input: &EachInput| {
+        let path = input.shown();
         if !seen.insert(clean_absolute(&path)) {
             return Err(InvalidOption::SameInput { path }.into());
         }
-        match all.pipelines.iter().find_map(|pipeline| pipeline.model_output(options, paths)) {
-            Some((output, true)) => NamedInput::in_pipeline(options, paths, output),
-            Some((folder, false)) => NamedInput::new(options, paths, Some(&folder), OutputNaming::Stem),
-            None => NamedInput::new(options, paths, output, OutputNaming::Stem),
+        match all.pipelines.iter().find_map(|pipeline| pipeline.model_output(options, &input.files)) {
+            Some((output, true)) => NamedInput::in_pipeline(options, &input.files, output),
+            Some((folder, false)) => NamedInput::new(options, input, Some(&folder), OutputNaming::Stem),
+            None => {
+                let folder = input.output_folder(options);
+                NamedInput::new(options, input, folder.as_deref(), OutputNaming::Stem)
+            }
         }
     };
     let mut planned: Vec<_> = inputs.iter().map(plan).collect();
@@ -243,30 +358,25 @@ pub(crate) fn name_all(options: &ConvertOptions, all: &EachInputs) -> Vec<Result
         return reject_repeated_outputs(inputs, planned);
     }
     if let Some(output) = output {
-        let colliding = colliding_inputs(&planned);
-        let parents =
-            colliding.iter().filter_map(|place| inputs.get(*place)).map(|paths| input_folder(paths));
-        let common = common_folder(parents);
+        let is_given = |place: &usize| inputs.get(*place).is_some_and(|input| input.below.is_none());
+        let colliding: Vec<usize> = colliding_inputs(&planned).into_iter().filter(is_given).collect();
+        let common =
+            common_folder(colliding.iter().filter_map(|place| inputs.get(*place)).map(EachInput::folder));
         for place in colliding {
-            if let (Some(paths), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
-                let folder = folder_below(output, &common, paths);
-                *slot = NamedInput::new(options, paths, Some(&folder), OutputNaming::Stem);
+            if let (Some(input), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
+                let folder = input.folder();
+                let folder = output.join(folder.strip_prefix(&common).unwrap_or(Path::new("")));
+                *slot = NamedInput::new(options, input, Some(&folder), OutputNaming::Stem);
             }
         }
     }
     for place in colliding_inputs(&planned) {
-        if let (Some(paths), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
+        if let (Some(input), Some(slot)) = (inputs.get(place), planned.get_mut(place)) {
             let folder = slot.as_ref().ok().map(|it| parent_folder(&it.own_output()).to_owned());
-            *slot = NamedInput::new(options, paths, folder.as_deref(), OutputNaming::FileName);
+            *slot = NamedInput::new(options, input, folder.as_deref(), OutputNaming::FileName);
         }
     }
     reject_repeated_outputs(inputs, planned)
-}
-
-/// Returns the folder below `output` that is to `output` what the checkpoint's folder is to `common`.
-fn folder_below(output: &Path, common: &Path, paths: &[Location]) -> PathBuf {
-    let parent = input_folder(paths);
-    output.join(parent.strip_prefix(common).unwrap_or(Path::new("")))
 }
 
 /// Returns the positions of the conversions whose output another one has, too.
@@ -282,16 +392,6 @@ fn colliding_inputs(planned: &[Result<NamedInput>]) -> Vec<usize> {
     found
 }
 
-/// Returns the first file of a checkpoint.
-fn first_path(paths: &[Location]) -> PathBuf {
-    paths.first().map_or_else(PathBuf::new, |file| shown_path(file.path()))
-}
-
-/// Returns the absolute folder of a checkpoint's files.
-fn input_folder(paths: &[Location]) -> PathBuf {
-    clean_absolute(parent_folder(&first_path(paths)))
-}
-
 /// Returns the last folder that all paths have in common.
 fn common_folder(mut paths: impl Iterator<Item = PathBuf>) -> PathBuf {
     let first = paths.next().unwrap_or_default();
@@ -302,14 +402,11 @@ fn common_folder(mut paths: impl Iterator<Item = PathBuf>) -> PathBuf {
 }
 
 /// Replaces each input whose output is that of an earlier one by an error.
-fn reject_repeated_outputs(
-    inputs: &[Vec<Location>],
-    named: Vec<Result<NamedInput>>,
-) -> Vec<Result<NamedInput>> {
+fn reject_repeated_outputs(inputs: &[EachInput], named: Vec<Result<NamedInput>>) -> Vec<Result<NamedInput>> {
     let mut taken = TakenOutputs::default();
-    let check = |(named, paths): (Result<NamedInput>, &Vec<Location>)| {
+    let check = |(named, input): (Result<NamedInput>, &EachInput)| {
         let named = named?;
-        taken.take(named.own_output(), &first_path(paths))?;
+        taken.take(named.own_output(), &input.shown())?;
         Ok(named)
     };
     named.into_iter().zip(inputs).map(check).collect()

@@ -14,7 +14,7 @@ use batch::{
     ExistingOutput, Job, JobLimits, JobOutput as _, RecordsNextToOutputs, ResultOrder, Resume,
     check_existing, run_jobs,
 };
-use byte_source::{Cancelled, ErrorKind, Location, Observer};
+use byte_source::{Cancelled, ErrorKind, Observer};
 use serde::Serialize;
 
 use self::inputs::{EachInputs, NamedInput, TakenOutputs};
@@ -102,8 +102,9 @@ impl<R: Into<Resume>> From<R> for BatchOptions {
 /// Converts each of `options.inputs` separately into the folder `options.output`, which is created if needed, and continues
 /// after a failure. `done` receives the results in the order of the inputs, each as soon as it is known.
 ///
-/// A folder is one checkpoint if its names or its index say so; any other stands for all checkpoints below it. Outputs that would
-/// have the same name keep the folders of their inputs, or their extensions if these are in one folder. A pipeline of `diffusers` keeps
+/// A folder is one checkpoint if its names or its index say so; any other stands for all checkpoints below it, and their outputs
+/// have the same places below that of the outputs. A zip archive stands for the checkpoints in it. Outputs of files that would have the
+/// same name keep the folders of their inputs, or their extensions if these are in one folder. A pipeline of `diffusers` keeps
 /// its folders, and gets its other documents once all its models have outputs.
 ///
 /// The folder of each output gets a record of what the output was made from: a digest of the options, and of the length, the
@@ -141,8 +142,7 @@ pub fn convert_each(
         records: RecordsNextToOutputs::new(batch.resume != Resume::ConvertAll, options.dry_run),
         resume: batch.resume,
     };
-    let name = |files: Vec<Location>| files.first().map(|file| shown_path(file.path())).unwrap_or_default();
-    let mut each = inputs.into_iter().map(name).zip(with_outputs);
+    let mut each = inputs.into_iter().map(|input| input.shown()).zip(with_outputs);
     let next_job = || {
         let next = each.next();
         Ok(next.map(|(input, named)| ConvertJob { input, named, outputs: &outputs }))

@@ -7,6 +7,7 @@ use open::files::{Pipeline, PipelineDocuments};
 use output::{CommitTarget, OutputFiles, file_name, shown_path};
 use serde::Serialize;
 
+use super::inputs::EachInput;
 use crate::{ConvertOptions, Result};
 
 /// Version of the fields of [`PipelineReport`].
@@ -67,8 +68,8 @@ impl PipelineInput {
     }
 
     /// Returns the names of the models among the inputs.
-    pub(crate) fn models(&self, inputs: &[Vec<Location>]) -> Vec<String> {
-        inputs.iter().filter_map(|files| Some(self.model(files)?.0)).collect()
+    pub(crate) fn models(&self, inputs: &[EachInput]) -> Vec<String> {
+        inputs.iter().filter_map(|input| Some(self.model(&input.files)?.0)).collect()
     }
 
     /// Returns the output folder of a model, and whether `diffusers` loads the model by default; `None` if the format has no folders for

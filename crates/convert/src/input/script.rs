@@ -38,7 +38,7 @@ impl ScriptDecision {
     pub(crate) fn explain_no_tensors(&self, output: &dyn Output, error: Error) -> Error {
         match (self, error) {
             (Self::Dropped(why), error)
-                if matches!(error.detail(), Some(open::Problem::NoTensors))
+                if matches!(error.detail(), Some(open::Problem::NoTensors { .. }))
                     && (output.needs_forward() || why.is_some()) =>
             {
                 let path = error.location().path.unwrap_or_default();

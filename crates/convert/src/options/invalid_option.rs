@@ -152,5 +152,9 @@ pub enum ModelChange {
 fn foreign_text(kind: ForeignKind) -> &'static str {
     match kind {
         ForeignKind::Onnx => "ONNX graphs are exported from a model's code",
+        ForeignKind::Graph => "programs with a graph are exported from a model's code",
+        ForeignKind::NumPy => "arrays of NumPy are not an output",
+        ForeignKind::Hdf5 => "HDF5 files are not an output",
+        ForeignKind::Pickle => "a pickle alone is not an output",
     }
 }

@@ -146,8 +146,16 @@ impl<'de> Deserialize<'de> for &'static OutputFormat {
 /// Model format that only other programs write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignKind {
-    /// Graph of operators, exported from a model's code.
+    /// ONNX, a graph of operators, exported from a model's code.
     Onnx,
+    /// Another graph of operators, exported from a model's code.
+    Graph,
+    /// Arrays of NumPy.
+    NumPy,
+    /// An HDF5 file, such as one of Keras.
+    Hdf5,
+    /// A pickle of Python, not in an archive of PyTorch.
+    Pickle,
 }
 
 fn extension(path: &Path) -> Option<String> {
@@ -180,6 +188,12 @@ pub(crate) fn similar_extension(path: &Path) -> Option<&'static str> {
 pub(crate) fn foreign_kind(path: &Path) -> Option<ForeignKind> {
     let kind = match extension(path)?.as_str() {
         "onnx" => ForeignKind::Onnx,
+        "pt2" | "ptl" | "pte" | "tflite" | "pb" | "mlmodel" | "mlpackage" | "engine" | "plan" => {
+            ForeignKind::Graph
+        }
+        "npz" | "npy" => ForeignKind::NumPy,
+        "h5" | "hdf5" | "keras" => ForeignKind::Hdf5,
+        "pkl" | "pickle" | "joblib" => ForeignKind::Pickle,
         _ => return None,
     };
     OutputFormat::from_path(path).is_none().then_some(kind)

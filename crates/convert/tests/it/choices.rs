@@ -58,7 +58,7 @@ fn a_script_without_tensors_becomes_no_other_format() {
     let error = refused(TritonOptions::default().into());
     assert!(matches!(error.detail(), Some(Problem::ScriptToServe { why: None })), "{error:?}");
     let error = refused(SafetensorsOptions::default().into());
-    assert!(matches!(error.detail(), Some(open::Problem::NoTensors)), "{error:?}");
+    assert!(matches!(error.detail(), Some(open::Problem::NoTensors { .. })), "{error:?}");
 }
 
 #[test]

@@ -101,9 +101,9 @@ fn a_carton_with_the_extension_of_another_format_is_noted() {
         report.notes.contains(&Note::CartonByDefault { output: name.to_owned() })
     };
     let assumed = |name: &str| Target::from_path(Path::new(name)).expect("a carton by default");
-    assert!(is_noted("x.h5", assumed("x.h5")));
+    assert!(is_noted("x.weights", assumed("x.weights")));
     assert!(!is_noted("llama-3.1", assumed("llama-3.1")), "a number is not an extension");
-    assert!(!is_noted("y.h5", CartonOptions::default().into()), "the caller asked for a carton");
+    assert!(!is_noted("y.weights", CartonOptions::default().into()), "the caller asked for a carton");
 }
 
 #[test]

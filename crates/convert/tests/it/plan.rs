@@ -214,7 +214,9 @@ fn the_extension_of_a_path_names_the_target() {
     assert_eq!(kind("a.ckpt"), Ok("pth"));
     assert_eq!(kind("llama-3.1"), Ok("carton"));
     assert_eq!(kind("a.gguf"), Ok("gguf"));
-    kind("a.onnx").expect_err("another program writes it");
+    for foreign in ["a.onnx", "a.pte", "a.npz", "a.H5", "a.pkl"] {
+        kind(foreign).expect_err("another program writes it");
+    }
     for (typed, extension) in [
         ("a.safetensor", "safetensors"),
         ("a.saftensers", "safetensors"),
@@ -224,7 +226,7 @@ fn the_extension_of_a_path_names_the_target() {
         let path = typed.into();
         assert_eq!(kind(typed), Err(InvalidOption::SimilarExtension { path, extension }), "{typed}");
     }
-    for name in ["a.tensors", "a.p", "a.pte", "a.h5", "a.bit"] {
+    for name in ["a.tensors", "a.p", "a.bit"] {
         assert_eq!(kind(name), Ok("carton"), "{name}");
     }
     let options = ConvertOptions::new("a.pth").with_output("b.triton").expect("a kind of output");

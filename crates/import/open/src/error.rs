@@ -54,8 +54,14 @@ pub enum Problem {
         unjudged_use: Option<&'static str>,
     },
     /// The checkpoint contains no tensors.
-    #[error("it contains no tensors")]
-    NoTensors,
+    #[error(
+        "it contains no tensors{}",
+        if *constants > 0 { ", because its code has them as constants, as that of a frozen module" } else { "" }
+    )]
+    NoTensors {
+        /// Number of tensors among the constants of a TorchScript archive's code.
+        constants: u64,
+    },
     /// NumPy's arrays have fewer dimensions than a tensor that is to be shown or written as one.
     #[error("it has {found} dimensions, and NumPy arrays have at most {limit}")]
     Dimensions { found: usize, limit: usize },

@@ -61,7 +61,8 @@ pub use steps::cast::{CastReport, Casts};
 pub use steps::cast_options::{Cast, CastFrom, CastOptions, WantedDtype, check_casts};
 pub use steps::complete::Complete;
 pub use steps::dequantize::{
-    Dequantize, DequantizedReport, add_header, encode_descriptions, read_documents, take_documents,
+    Dequantize, DequantizedReport, add_header, encode_descriptions, quantized_method, read_documents,
+    take_documents,
 };
 pub use steps::merge::{ADAPTER_CONFIG, Merge, WeightedPath, config_with_own_head, tensor_file};
 pub use steps::name_patterns::NamePatterns;

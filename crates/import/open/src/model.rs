@@ -75,6 +75,8 @@ pub struct Model {
     pub document: Option<LayoutDocument>,
     /// Names and contents of the documents in a GGUF file, which count like those next to other inputs.
     pub key_documents: Vec<(String, Vec<u8>)>,
+    /// Name of the pre-tokenizer in llama.cpp that a GGUF file names.
+    pub pre_tokenizer: Option<String>,
     /// Documents that describe the quantization of the weights, if it is undone.
     pub quantization: Option<QuantizationDocuments>,
     /// The part that a step takes, if one does.
@@ -128,6 +130,7 @@ impl Model {
             origins: None,
             document: None,
             key_documents: Vec::new(),
+            pre_tokenizer: None,
             quantization: None,
             part: None,
             incomplete: None,

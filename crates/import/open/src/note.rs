@@ -57,6 +57,8 @@ pub enum Note {
         /// Regular expression for the parts; `None` if names would be equal without them.
         pattern: Option<String>,
     },
+    /// Quantized weights are compared as they are stored, with others that are not quantized by this method.
+    ComparedAsStored { method: String },
     /// A pattern of `include` or `exclude` matches no name.
     PatternUnused { pattern: String },
     /// The prefix was removed from the start of names.
@@ -213,6 +215,9 @@ impl fmt::Display for Note {
                     format_things(*of, "name")
                 )?;
                 if pattern.is_none() { f.write_str(", and without it names would be equal") } else { Ok(()) }
+            }
+            Self::ComparedAsStored { method } => {
+                write!(f, "the weights are quantized with {method} and compared as they are stored")
             }
             Self::PatternUnused { pattern } => write!(f, "no name matches `{pattern}`"),
             Self::PrefixRemoved { prefix, names, of } => write_prefix_removed(f, prefix, *names, *of),

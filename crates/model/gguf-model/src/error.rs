@@ -59,8 +59,12 @@ pub enum Problem {
     #[error("llama.cpp does not know the pre-tokenizer of tokenizer.json, whose hash is {hash}")]
     PreTokenizer { hash: String },
     /// A name of a pre-tokenizer that does not exist.
-    #[error("llama.cpp has no pre-tokenizer `{}`", name.escape_debug())]
-    NoPreTokenizer { name: String },
+    #[error("llama.cpp has no pre-tokenizer `{}`{}", name.escape_debug(), meant(*similar))]
+    NoPreTokenizer {
+        name: String,
+        /// Name with the same letters and digits.
+        similar: Option<&'static str>,
+    },
 }
 
 details! {
@@ -70,4 +74,8 @@ details! {
         Option: NoPreTokenizer;
         Damaged: Tokenizer;
     }
+}
+
+fn meant(similar: Option<&str>) -> String {
+    similar.map_or_else(String::new, |name| format!(", but {name}"))
 }

@@ -103,7 +103,11 @@ pub enum Problem {
         plural(names, "input"),
         list_of(names)
     )]
-    UntypedInputs { names: Vec<String> },
+    UntypedInputs {
+        names: Vec<String>,
+        /// Names of the outputs of unknown dtypes and shapes, which come next.
+        outputs: Vec<String>,
+    },
     /// Outputs of unknown dtypes and shapes, which Triton needs.
     #[error(
         "the code does not say the dtype and shape of the {} {}, which Triton needs",

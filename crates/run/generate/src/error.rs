@@ -25,7 +25,7 @@ pub enum Error {
     #[error("the model returned no logits")]
     NoLogits,
     /// No file next to the model is a tokenizer.
-    #[error("misc/ does not contain a tokenizer")]
+    #[error("the model has no tokenizer")]
     NoTokenizer,
     /// A tokenizer format that is not supported.
     #[error("`{file}` is not a tokenizer that can be read here: {reason}")]

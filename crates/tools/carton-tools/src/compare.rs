@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use byte_source::{Blob, Observer, Sink, Source, Window, format_bytes};
 use carton_format::{Carton, EntryTap, MODEL_PT};
 use open::files::ShardPolicy;
-use open::{Context, Model, OpenOptions, Selection, open_model, own_tensors, read_model};
+use open::{Context, Model, Note, OpenOptions, Selection, open_model, own_tensors, read_model};
 use pickle_vm::PickleLimits;
 use tensor::{Budget, RecordChecks, Tensor, Tensors, ViewId};
 
@@ -80,6 +80,7 @@ pub(crate) fn compare_model(
     differences
         .extend(more.iter().map(|name| format!("tensor `{}` is not in the checkpoint", name.escape_debug())));
     let expected = modules(&checkpoint, options.shards(), is_original);
+    notes.extend(as_stored(&checkpoint, &differences));
     let (code, note) = code::compare_code((&model, &found), is_original, expected, observer)?;
     notes.extend(note);
     Ok(ModelComparison { compared: checkpoint.tensors().len(), differences, code, notes })
@@ -121,8 +122,15 @@ pub(crate) fn compare_output(options: &VerifyOptions, observer: &dyn Observer) -
     found.check_unchanged()?;
     expected.check_unchanged()?;
     let count = expected.tensors().len();
-    let notes = expected.notes.into_iter().map(CartonNote::Checkpoint).collect();
+    let as_stored = as_stored(&expected, &differences);
+    let notes = expected.notes.into_iter().map(CartonNote::Checkpoint).chain(as_stored).collect();
     Ok(OutputComparison { compared: count, differences, files: (found.containers.len(), nbytes), notes })
+}
+
+/// Returns the note that the weights of a checkpoint are quantized, which explains why a conversion of them differs.
+fn as_stored(checkpoint: &Model, differences: &[String]) -> Option<CartonNote> {
+    let method = open::quantized_method(checkpoint).filter(|_| !differences.is_empty())?;
+    Some(CartonNote::Checkpoint(Note::ComparedAsStored { method }))
 }
 
 /// Compares pairs of tensors, and remembers the result for each pair of views.

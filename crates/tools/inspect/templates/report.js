@@ -45,7 +45,7 @@ function histogram(stats) {
   const counts = stats.histogram.counts;
   const most = Math.max(...counts, 1);
   const label = "Histogram from " + statistic(stats.histogram.min) + " to " + statistic(stats.histogram.max);
-  return draw("svg", { width: 144, height: 36, viewBox: "0 0 144 36", role: "img", "aria-label": label },
+  return draw("svg", { width: 152, height: 36, viewBox: "0 0 144 36", role: "img", "aria-label": label },
     ...counts.map((count, at) => draw("rect", { class: "bar", x: at * 3, width: 2.6, y: 36 - 35 * count / most, height: 35 * count / most })));
 }
 const span = (stats) => make("div", { class: "span" }, histogram(stats), make("div", { class: "soft" },

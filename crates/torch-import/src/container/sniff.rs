@@ -29,9 +29,6 @@ struct UnreadableFormat {
 /// Hint for a file without tensors.
 const NOT_WEIGHTS_HINT: &str = "pass the file that `torch.save` or safetensors wrote";
 
-/// Hint for a file that was compressed after it was saved.
-const UNPACK_HINT: &str = "unpack it first (`tar xf` for an archive), then pass the checkpoint in it";
-
 /// The letters `ggml`, `ggmf`, `ggjt` and `ggla` as little-endian numbers, with which models and adapters start.
 const BEFORE_GGUF: &[&[u8; 4]] = &[b"lmgg", b"fmgg", b"tjgg", b"algg"];
 
@@ -99,37 +96,37 @@ const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"7z\xbc\xaf\x27\x1c"),
         what: "a 7z archive",
-        hint: UNPACK_HINT,
+        hint: "unpack it first (`7z x`), then pass the checkpoint in it",
         is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"Rar!\x1a\x07"),
         what: "a RAR archive",
-        hint: UNPACK_HINT,
+        hint: "unpack it first (`unrar x`), then pass the checkpoint in it",
         is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"\x1f\x8b"),
         what: "a gzip file",
-        hint: UNPACK_HINT,
+        hint: "unpack it first (`gunzip`, or `tar xf` for an archive), then pass the checkpoint in it",
         is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"BZh"),
         what: "a bzip2 file",
-        hint: UNPACK_HINT,
+        hint: "unpack it first (`bunzip2`, or `tar xf` for an archive), then pass the checkpoint in it",
         is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"\xfd7zXZ\0"),
         what: "an xz file",
-        hint: UNPACK_HINT,
+        hint: "unpack it first (`unxz`, or `tar xf` for an archive), then pass the checkpoint in it",
         is_answer: false,
     },
     UnreadableFormat {
         recognises: |bytes| bytes.starts_with(b"\x28\xb5\x2f\xfd"),
         what: "a zstd file",
-        hint: UNPACK_HINT,
+        hint: "unpack it first (`unzstd`, or `tar xf` for an archive), then pass the checkpoint in it",
         is_answer: false,
     },
     UnreadableFormat {
@@ -218,8 +215,11 @@ pub(crate) fn header_format(head: &[u8]) -> Option<&'static dyn ContainerFormat>
 }
 
 pub(crate) fn unknown_format_error(bytes: &[u8]) -> Error {
-    let hint =
-        if is_text(bytes) { "it is a text, such as a failed download leaves; download it again" } else { "" };
+    let hint = if is_text(bytes) {
+        "it is a text, such as a failed download leaves; download it again"
+    } else {
+        "compare its size and SHA-256 with those of the original; if they are the same, another program reads it"
+    };
     Problem::Format { what: "a file of an unknown kind", hint, first_line: first_line(bytes) }.into()
 }
 

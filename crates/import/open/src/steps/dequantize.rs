@@ -39,6 +39,12 @@ pub fn read_documents(sources: &CheckpointSources) -> Result<QuantizationDocumen
     })
 }
 
+/// Returns the method by which the weights of a model are quantized, if it is known and nothing undoes it.
+pub fn quantized_method(model: &Model) -> Option<String> {
+    let documents = read_documents(&model.sources).ok().filter(|_| model.quantization.is_none())?;
+    quantization::method(&documents, model.tensors())
+}
+
 /// Adds what the header of a file says about the quantization: the values of the checkpoint, by their names.
 pub fn add_header<'v>(
     documents: &mut QuantizationDocuments,

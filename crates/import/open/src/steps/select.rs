@@ -7,8 +7,8 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use serde::{Deserialize, Serialize};
 use tensor::{CompoundTensor, StorageId, Tensor, TensorEntry, Tensors};
 use torch_import::{
-    Checkpoint, CheckpointItem, CompoundItem, CompoundKind, Container, ItemContent, OmissionReason,
-    OmissionTotal,
+    Checkpoint, CheckpointItem, CheckpointNote, CompoundItem, CompoundKind, Container, ItemContent,
+    OmissionReason, OmissionTotal,
 };
 
 use super::name_patterns::{NamePatterns, unused_patterns};
@@ -18,7 +18,7 @@ use crate::weights::find::{WeightChoice, find_weights};
 use crate::weights::key_totals::KeyTotal;
 use crate::weights::optimizers::Optimizers;
 use crate::weights::wrapper_names::wrapper_note;
-use crate::{Context, Model, Note, Problem, Result, Step, StepReport};
+use crate::{Context, Error, Model, Note, Problem, Result, Step, StepReport};
 
 /// Maximum number of keys that an error names.
 const SHOWN: usize = 8;
@@ -96,7 +96,8 @@ impl Selection {
         let mut origins = model.origins.is_some().then(Vec::new);
         let everything = self.names_only_program(model).then(|| self.clone().key(""));
         let selection = everything.as_ref().unwrap_or(self);
-        let tensors = select(selection, &model.checkpoint, &mut model.notes, origins.as_mut())?;
+        let tensors = select(selection, &model.checkpoint, &mut model.notes, origins.as_mut());
+        let tensors = tensors.map_err(|error| with_constants(error, &model.containers))?;
         // A pattern that leaves out a tensor which cannot be read has a use.
         let names_unread = |pattern: &String| {
             let names = |each: &mut dyn FnMut(&str)| unread.iter().for_each(|name| each(name));
@@ -396,9 +397,26 @@ fn cut_to_spans(tensors: &mut Tensors, notes: &mut Vec<Note>) {
     }
 }
 
+/// Adds to the error that there are no tensors how many the code has.
+fn with_constants(error: Error, containers: &[Container]) -> Error {
+    match error.detail() {
+        Some(Problem::NoTensors { .. }) => Problem::NoTensors { constants: constants(containers) }.into(),
+        _ => error,
+    }
+}
+
+/// Returns the number of tensors among the constants of TorchScript archives' code.
+fn constants(containers: &[Container]) -> u64 {
+    let tensors = |note: &CheckpointNote| match note {
+        CheckpointNote::Constants { tensors, .. } => *tensors,
+        _ => 0,
+    };
+    containers.iter().flat_map(Container::notes).map(tensors).fold(0, u64::saturating_add)
+}
+
 fn no_tensors_problem(selection: &Selection, checkpoint: &Checkpoint) -> Problem {
     match &selection.key {
-        _ if checkpoint.tensors().next().is_none() => Problem::NoTensors,
+        _ if checkpoint.tensors().next().is_none() => Problem::NoTensors { constants: 0 },
         Some(key) => {
             let is_tensor = |item: &&CheckpointItem| !matches!(item.content, ItemContent::Value(_));
             let tensors = || checkpoint.items.iter().filter(is_tensor);

@@ -145,7 +145,9 @@ fn name_gguf(model: &mut Model) -> Result<StepReport> {
         let problem = gguf_model::Problem::NoOtherName { tensor, architecture: made.architecture() };
         return Err(Error::from(problem).in_file(model.root()));
     }
-    let KeyDocuments { documents, reason, .. } = key_documents(&gguf_keys(&model.checkpoint));
+    let keys = gguf_keys(&model.checkpoint);
+    let KeyDocuments { documents, reason, .. } = key_documents(&keys);
+    model.pre_tokenizer = keys.get("tokenizer.ggml.pre").and_then(|name| Some(name.text()?.into_owned()));
     let origins = model.origins.take();
     let origins =
         origins.map(|old| made.places.iter().map(|place| old.get(*place).cloned().flatten()).collect());

@@ -131,6 +131,10 @@ pub(crate) fn name_of(tokens: &[u32]) -> Result<&'static str> {
 /// # Errors
 /// When it has not.
 pub(crate) fn given(name: &str) -> Result<&'static str> {
-    let known = ROWS.iter().map(|(_, known)| *known).chain(["default"]).find(|known| *known == name);
-    known.ok_or_else(|| Problem::NoPreTokenizer { name: name.to_owned() }.into())
+    let known = || ROWS.iter().map(|(_, known)| *known).chain(["default"]);
+    let letters = |name: &str| name.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "");
+    known().find(|known| *known == name).ok_or_else(|| {
+        let similar = known().find(|known| letters(known) == letters(name));
+        Problem::NoPreTokenizer { name: name.to_owned(), similar }.into()
+    })
 }

@@ -39,26 +39,26 @@ impl PositionalCall {
         };
         let required = plan.known.iter().filter(|named| !named.optional);
         let names: Vec<String> = required.filter(is_missing).map(NamedLeaf::name_for_messages).collect();
+        let (inputs, outputs) = plan.ports();
+        let has_type = |named: &&NamedLeaf| outputs.iter().any(|port| port.name == named.name);
+        let untyped = plan.outputs.iter().filter(|named| named.is_tensor() && !has_type(named));
+        let mut untyped: Vec<String> = untyped.map(|named| named.name.clone()).collect();
+        if untyped.is_empty() && outputs.is_empty() {
+            untyped.extend(plan.outputs.iter().map(NamedLeaf::name_for_messages));
+        }
         if !names.is_empty() {
-            return Err(Problem::UntypedInputs { names }.into());
+            return Err(Problem::UntypedInputs { names, outputs: untyped }.into());
         }
         if let Some(text) = plan.outputs.iter().find(|named| named.is_text()) {
             return Err(Problem::TextOutput { name: text.name.clone() }.into());
         }
-        let (inputs, outputs) = plan.ports();
         let inputs: Vec<ModulePort> =
             inputs.into_iter().filter(|port| !port.optional || is_declared(&port.name)).collect();
         if let Some(port) = inputs.iter().find(|port| !is_identifier(&port.name) || port.name == "self") {
             return Err(Problem::NotAnArgument { name: port.name.clone() }.into());
         }
-        let has_type = |named: &&NamedLeaf| outputs.iter().any(|port| port.name == named.name);
-        let untyped = plan.outputs.iter().filter(|named| named.is_tensor() && !has_type(named));
-        let mut names: Vec<String> = untyped.map(|named| named.name.clone()).collect();
-        if names.is_empty() && outputs.is_empty() {
-            names.extend(plan.outputs.iter().map(NamedLeaf::name_for_messages));
-        }
-        if !names.is_empty() || outputs.is_empty() {
-            return Err(Problem::UntypedOutputs { names }.into());
+        if !untyped.is_empty() || outputs.is_empty() {
+            return Err(Problem::UntypedOutputs { names: untyped }.into());
         }
         let ports = |ports: Vec<ModulePort>| ports.into_iter().map(PositionalPort::new).collect();
         Ok(Self { inputs: ports(inputs), outputs: ports(outputs) })

@@ -66,12 +66,18 @@ pub fn diff(options: &DiffOptions, observer: &dyn Observer) -> Result<DiffReport
         unlisted,
         a: summary(&a),
         b: summary(&b),
-        notes: notes(&a, &b),
+        notes: notes(options, &a, &b),
     })
 }
 
 /// Returns the notes on both inputs. Those that both have name their file.
-fn notes(a: &OpenedInput, b: &OpenedInput) -> Vec<Note> {
+fn notes(options: &DiffOptions, a: &OpenedInput, b: &OpenedInput) -> Vec<Note> {
+    let [method_a, method_b] = [a, b].map(|input| open::quantized_method(&input.model));
+    let as_stored = |input: &OpenedInput, method: Option<String>| {
+        let method = method.filter(|_| !options.dequantize && method_a != method_b)?;
+        let note = Box::new(Note::ComparedAsStored { method });
+        Some(Note::OfInput { file: input.path.display().to_string(), note })
+    };
     let of = |input: &OpenedInput, other: &OpenedInput| {
         let file = input.path.display().to_string();
         let named = |note: &Note| {
@@ -83,7 +89,10 @@ fn notes(a: &OpenedInput, b: &OpenedInput) -> Vec<Note> {
         };
         input.model.notes.iter().map(named).collect::<Vec<_>>()
     };
-    [of(a, b), of(b, a)].concat()
+    let mut notes = [of(a, b), of(b, a)].concat();
+    notes.extend(as_stored(a, method_a.clone()));
+    notes.extend(as_stored(b, method_b.clone()));
+    notes
 }
 
 impl DiffCounts {
