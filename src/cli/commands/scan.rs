@@ -12,7 +12,7 @@ use super::scan_text;
 use crate::cli::args::Scan;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::stdin;
-use crate::cli::ui::terminal::BOLD;
+use crate::cli::ui::terminal::{self, BOLD};
 
 pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
     let mut options = args.options.clone();
@@ -66,6 +66,11 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
         print_total(&summary, &mut out)?;
     }
     out.flush()?;
+    if !(quiet || args.json || args.sarif) && summary.unknown > 0 && summary.unsafe_files == 0 {
+        terminal::note(
+            "unknown names are of code that Python would import; --allow 'MODULE.*' takes those that you trust for known",
+        );
+    }
     Ok(ExitCode::from(status))
 }
 

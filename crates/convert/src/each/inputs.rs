@@ -71,9 +71,9 @@ impl EachInput {
     }
 }
 
-/// Returns the files of each checkpoint among the inputs. A file is one input, but a zip archive of checkpoints stands for those in it. A folder is searched with its subfolders, but
-/// without links to folders: a set of files that belong together by their names or an index is one checkpoint, and so is every other
-/// file. An input without a checkpoint is kept, so that its error is reported.
+/// Returns the files of each checkpoint among the inputs. A file is one input, but a zip archive of checkpoints stands for those in
+/// it. A folder is searched with its subfolders, but without links to folders: a set of files that belong together by their names or
+/// an index is one checkpoint, and so is every other file. An input without a checkpoint is kept, so that its error is reported.
 pub(crate) fn expand_inputs(options: &ConvertOptions) -> EachInputs {
     let mut all = EachInputs::default();
     let ConvertOptions { inputs, stores, .. } = options;

@@ -7,6 +7,7 @@ use std::path::Path;
 use byte_source::{Error, Place, RecordDamaged, details};
 use carton_format::DocumentProblems;
 use tensor::{Dtype, Tensors};
+use torch_import::{CheckpointNote, Container};
 
 use crate::AdapterOverview;
 use crate::error_text::{key_list, with_tensors_under};
@@ -237,6 +238,23 @@ pub fn in_carton(path: &Path) -> impl Fn(Error) -> Error + '_ {
         }
         _ => error.in_file(path),
     }
+}
+
+/// Adds to the error that there are no tensors how many the code has.
+pub(crate) fn with_constants(error: Error, containers: &[Container]) -> Error {
+    match error.detail() {
+        Some(Problem::NoTensors { .. }) => Problem::NoTensors { constants: constants(containers) }.into(),
+        _ => error,
+    }
+}
+
+/// Returns the number of tensors among the constants of TorchScript archives' code.
+fn constants(containers: &[Container]) -> u64 {
+    let tensors = |note: &CheckpointNote| match note {
+        CheckpointNote::Constants { tensors, .. } => *tensors,
+        _ => 0,
+    };
+    containers.iter().flat_map(Container::notes).map(tensors).fold(0, u64::saturating_add)
 }
 
 /// Adds the name of the first tensor that reads the damaged record, if the error is about damage and names no tensor yet.

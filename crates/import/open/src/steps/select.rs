@@ -7,18 +7,19 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use serde::{Deserialize, Serialize};
 use tensor::{CompoundTensor, StorageId, Tensor, TensorEntry, Tensors};
 use torch_import::{
-    Checkpoint, CheckpointItem, CheckpointNote, CompoundItem, CompoundKind, Container, ItemContent,
-    OmissionReason, OmissionTotal,
+    Checkpoint, CheckpointItem, CompoundItem, CompoundKind, Container, ItemContent, OmissionReason,
+    OmissionTotal,
 };
 
 use super::name_patterns::{NamePatterns, unused_patterns};
 use super::rename::same_name;
 use super::twins::{SelectedTwins, original_name};
+use crate::error::with_constants;
 use crate::weights::find::{WeightChoice, find_weights};
 use crate::weights::key_totals::KeyTotal;
 use crate::weights::optimizers::Optimizers;
 use crate::weights::wrapper_names::wrapper_note;
-use crate::{Context, Error, Model, Note, Problem, Result, Step, StepReport};
+use crate::{Context, Model, Note, Problem, Result, Step, StepReport};
 
 /// Maximum number of keys that an error names.
 const SHOWN: usize = 8;
@@ -395,23 +396,6 @@ fn cut_to_spans(tensors: &mut Tensors, notes: &mut Vec<Note>) {
     if saved > 0 {
         notes.push(Note::UnusedBytes { bytes: saved });
     }
-}
-
-/// Adds to the error that there are no tensors how many the code has.
-fn with_constants(error: Error, containers: &[Container]) -> Error {
-    match error.detail() {
-        Some(Problem::NoTensors { .. }) => Problem::NoTensors { constants: constants(containers) }.into(),
-        _ => error,
-    }
-}
-
-/// Returns the number of tensors among the constants of TorchScript archives' code.
-fn constants(containers: &[Container]) -> u64 {
-    let tensors = |note: &CheckpointNote| match note {
-        CheckpointNote::Constants { tensors, .. } => *tensors,
-        _ => 0,
-    };
-    containers.iter().flat_map(Container::notes).map(tensors).fold(0, u64::saturating_add)
 }
 
 fn no_tensors_problem(selection: &Selection, checkpoint: &Checkpoint) -> Problem {
