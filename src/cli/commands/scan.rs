@@ -20,7 +20,10 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
     let mut sarif = SarifResults::default();
     // Findings come last, where a reader sees them.
     let mut findings = Vec::new();
+    let mut has_unknown_globals = false;
     let mut print = |file: &FileScan| {
+        has_unknown_globals |=
+            file.verdict == Verdict::Unknown && matches!(file.outcome, ScanOutcome::Scanned(_));
         let mut shown = file.file.display().to_string();
         stdin::restore_typed_path(&mut shown);
         let renamed = (shown == "-").then(|| {
@@ -66,7 +69,7 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
         print_total(&summary, &mut out)?;
     }
     out.flush()?;
-    if !(quiet || args.json || args.sarif) && summary.unknown > 0 && summary.unsafe_files == 0 {
+    if !(quiet || args.json || args.sarif) && has_unknown_globals && summary.unsafe_files == 0 {
         terminal::note(
             "unknown names are of code that Python would import; --allow 'MODULE.*' takes those that you trust for known",
         );
