@@ -33,6 +33,7 @@ def instantiate(node):
 """
 LOADERS = {
     "yaml": CALLS + "import yaml; [instantiate(it) for it in yaml.safe_load_all(open(sys.argv[1]))]",
+    "full yaml": CALLS + "import yaml; instantiate(yaml.full_load(open(sys.argv[1])))",
     "unsafe yaml": "import sys, yaml; yaml.load(open(sys.argv[1], 'rb'), Loader=yaml.UnsafeLoader)",
     "json": CALLS + "instantiate(json.load(open(sys.argv[1], encoding='utf-8')))",
     "json bytes": CALLS + "instantiate(json.loads(open(sys.argv[1], 'rb').read()))",
@@ -65,6 +66,11 @@ LOADERS = {
               "getattr(importlib.import_module(m), n)(*it[1]['py/tuple'])",
     "component": "import importlib, json, sys; sys.path.insert(0, '.'); [importlib.import_module(it[0]) for it in json.load(open(sys.argv[1])).values() if isinstance(it, list)]\n"
                  "import os; os.mkdir('ran') if 'antigravity' in sys.modules else None",
+    "prompt": "import json, sys, jinja2; jinja2.Template(json.load(open(sys.argv[1]))['template']).render()",
+    "import": "import importlib, pathlib, re, sys, yaml; p = pathlib.Path(sys.argv[1]); sys.path.insert(0, str(p.parent))\n"
+              "importlib.import_module(re.split('[.:]', yaml.safe_load(open(p))['service'])[0])",
+    "native": "import ctypes, json, pathlib, sys; p = pathlib.Path(sys.argv[1])\n"
+              "assert json.load(open(p))['custom_ops_library'] == 'ops.so'; __import__('os').mkdir('ran')",
     "jinja": "import sys, jinja2; jinja2.Template(open(sys.argv[1]).read()).render()",
 }
 CODE = {"modeling.py": b"import os; os.mkdir('ran')\n"}
@@ -113,6 +119,13 @@ ATTACKS = {
     "function under type": ("function", "a.json", b'{"type": "os.mkdir"}', {}),
     "py/reduce": ("reduce", "a.json", b'{"py/reduce": [{"py/type": "os.mkdir"}, {"py/tuple": ["ran"]}]}', {}),
     "component": ("component", "model_index.json", b'{"_class_name": "P", "unet": ["antigravity", "fly"]}', {}),
+    "key of a list": ("full yaml", "a.yaml", b"? !!python/tuple [a]\n: b\n_target_: os.mkdir\n", {}),
+    "yaml as json": ("yaml", "a.json", b"{_target_: os.mkdir}", {}),
+    "block yaml as json": ("yaml", "a.json", b"# a\n_target_: os.mkdir\n", {}),
+    "no extension": ("json", "metadata", b'{"_target_": "os.mkdir"}', {}),
+    "attribute": ("import", "bentofile.yaml", b"service: 'modeling:svc'", CODE),
+    "library": ("native", "genai_config.json", b'{"custom_ops_library": "ops.so"}', {"ops.so": b"\x7fELF"}),
+    "prompt": ("prompt", "prompt.json", json.dumps({"template_format": "jinja2", "template": HIDDEN}).encode(), {}),
     "template": ("jinja", "chat_template.jinja", HIDDEN.encode(), {}),
     "hidden template": ("jinja", "chat_template.jinja", ("{# {{ ' #}" + HIDDEN).encode(), {}),
     "raw template": ("jinja", "chat_template.jinja", ("{% raw -%}{{ ' {%- endraw %}" + HIDDEN).encode(), {}),

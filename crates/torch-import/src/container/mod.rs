@@ -10,6 +10,7 @@ pub(crate) mod line_ends;
 pub(crate) mod pickled_part;
 pub(crate) mod sniff;
 pub(crate) mod tar_members;
+mod tar_paths;
 
 use std::ops::Range;
 use std::path::Path;

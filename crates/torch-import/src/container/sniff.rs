@@ -88,7 +88,7 @@ const UNREADABLE_FORMATS: &[UnreadableFormat] = &[
         is_answer: false,
     },
     UnreadableFormat {
-        recognises: |bytes| bytes.starts_with(b"\x89HDF\r\n"),
+        recognises: is_hdf5,
         what: "an HDF5 file",
         hint: "Keras and PyTables write these; load it in Python and save its arrays with `torch.save`",
         is_answer: false,
@@ -245,6 +245,13 @@ pub(crate) fn reject_unreadable_formats(bytes: &[u8]) -> Result<()> {
 /// checkpoint.
 pub(crate) fn starts_with_pickles(bytes: &[u8]) -> bool {
     !zip::recognises(bytes) && !tar::recognises(bytes) && header_format(bytes).is_none()
+}
+
+/// Recognises HDF5, before which a file may have anything else.
+pub(crate) fn is_hdf5(bytes: &[u8]) -> bool {
+    let mut starts = [0].into_iter().chain((9..usize::BITS).map(|bits| 1_usize << bits));
+    let mut rests = starts.by_ref().map_while(|start| bytes.get(start..));
+    rests.any(|rest| rest.starts_with(b"\x89HDF\r\n\x1a\n"))
 }
 
 /// Recognises a msgpack map (small, or with a 16-bit length) whose first key is a short text.

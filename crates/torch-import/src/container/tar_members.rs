@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 
+use super::tar_paths::{LinkTarget, TarPaths};
 use crate::{Error, Problem};
 
 const BLOCK: usize = 512;
@@ -42,6 +43,14 @@ pub(crate) struct TarMembers {
     has_only_files: bool,
 }
 
+/// What extension headers say about the next member.
+#[derive(Default)]
+struct ExtendedFields {
+    name: Option<String>,
+    link: Option<String>,
+    size: Option<u64>,
+}
+
 impl TarMembers {
     /// Reads the headers of an archive of `len` bytes.
     pub(crate) fn read(reader: impl Read + Seek, len: u64) -> Self {
@@ -62,9 +71,8 @@ impl TarMembers {
     }
 
     fn read_headers(&mut self, mut reader: impl Read + Seek, len: u64) -> Result<(), Error> {
-        let (mut at, mut names) = (0_u64, HashSet::new());
-        let mut long_name: Option<String> = None;
-        let mut long_size: Option<u64> = None;
+        let (mut at, mut names, mut paths) = (0_u64, HashSet::new(), TarPaths::default());
+        let mut extended = ExtendedFields::default();
         while at < len {
             let mut block = [0; BLOCK];
             read_exactly(&mut reader, at, &mut block, len)?;
@@ -78,7 +86,9 @@ impl TarMembers {
             header.oddity().into_iter().for_each(|oddity| self.add_oddity(format!("{oddity} at byte {at}")));
             let start = at.saturating_add(BLOCK as u64);
             let kind = header.kind();
-            let size = match (header.number(SIZE), long_size.take()) {
+            let is_extension = matches!(kind, b'L' | b'K' | b'x' | b'g');
+            let fields = if is_extension { ExtendedFields::default() } else { std::mem::take(&mut extended) };
+            let size = match (header.number(SIZE), fields.size) {
                 (Some(size), None) => size,
                 (Some(size), Some(long)) => {
                     if size != 0 && size != long {
@@ -92,7 +102,8 @@ impl TarMembers {
                     return Err(damaged(format!("the size of the member at byte {at} is not a number")));
                 }
             };
-            let name = long_name.take().unwrap_or_else(|| header.name());
+            let name = fields.name.unwrap_or_else(|| header.name());
+            let link = fields.link.unwrap_or_else(|| text_until_nul(header.field(157..257)));
             let end = start.checked_add(size);
             let Some(end) = end.filter(|end| *end <= len) else {
                 let missing = end.map_or(u64::MAX, |end| end.saturating_sub(len));
@@ -106,6 +117,11 @@ impl TarMembers {
             };
             at = end.next_multiple_of(BLOCK as u64);
             self.has_only_files &= matches!(kind, b'0' | 0);
+            let target = LinkTarget { path: &link, is_symbolic: kind == b'2' };
+            let target = Some(&target).filter(|_| matches!(kind, b'1' | b'2'));
+            if let Some(oddity) = paths.add(&name, target).filter(|_| !is_extension) {
+                self.add_oddity(format!("member `{}` {oddity}", name.escape_debug()));
+            }
             match kind {
                 b'0' | 0 if !name.ends_with('/') => {
                     let position = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
@@ -129,19 +145,16 @@ impl TarMembers {
                         self.add_oddity(format!("the link `{}` has bytes", name.escape_debug()));
                     }
                 }
-                b'L' | b'K' | b'x' | b'g' => {
+                _ if is_extension => {
                     if size > EXTENSION_MAX {
                         return Err(damaged(format!("an extension header has {size} bytes")));
                     }
                     let mut text = vec![0; usize::try_from(size).unwrap_or_default()];
                     read_exactly(&mut reader, start, &mut text, len)?;
                     match kind {
-                        b'L' => long_name = Some(text_until_nul(&text)),
-                        b'K' => {}
-                        _ => {
-                            let extension = self.read_extension(&text, kind == b'g', start);
-                            (long_name, long_size) = (extension.0.or(long_name), extension.1);
-                        }
+                        b'L' => extended.name = Some(text_until_nul(&text)),
+                        b'K' => extended.link = Some(text_until_nul(&text)),
+                        _ => self.read_extension(&text, kind == b'g', start, &mut extended),
                     }
                 }
                 kind => self.add_oddity(format!(
@@ -171,9 +184,8 @@ impl TarMembers {
         Ok(())
     }
 
-    /// Reads an extension header of POSIX: the name and the size that it gives to the next member.
-    fn read_extension(&mut self, text: &[u8], is_global: bool, at: u64) -> (Option<String>, Option<u64>) {
-        let (mut name, mut size) = (None, None);
+    /// Reads an extension header of POSIX.
+    fn read_extension(&mut self, text: &[u8], is_global: bool, at: u64, fields: &mut ExtendedFields) {
         let mut rest = text;
         while !rest.is_empty() {
             let Some((key, value, after)) = extension_record(rest) else {
@@ -186,10 +198,10 @@ impl TarMembers {
                 .any(|known| key == *known || (known.ends_with('.') && key.starts_with(known)));
             match key {
                 _ if is_harmless => {}
-                "path" if !is_global => name = Some(value.to_owned()),
-                "linkpath" if !is_global => {}
+                "path" if !is_global => fields.name = Some(value.to_owned()),
+                "linkpath" if !is_global => fields.link = Some(value.to_owned()),
                 "size" if !is_global && value.bytes().all(|byte| byte.is_ascii_digit()) => {
-                    size = value.parse().ok();
+                    fields.size = value.parse().ok();
                 }
                 _ => self.add_oddity(format!(
                     "the {}extension header at byte {at} sets `{}`",
@@ -198,7 +210,6 @@ impl TarMembers {
                 )),
             }
         }
-        (name, size)
     }
 
     fn add_oddity(&mut self, text: String) {

@@ -9,18 +9,18 @@ use zip_format::{CompressionMethod, Entry, Survey};
 
 use super::documents::DocumentKind;
 use super::record_names::{
-    Numbers, archive_root, find_other_case, is_apple_double, is_compiled, is_named, is_native_library,
-    is_package, is_pickle,
+    Numbers, archive_root, find_other_case, is_apple_double, is_compiled, is_hdf5, is_named,
+    is_native_library, is_package, is_pickle,
 };
 use super::scan_format::{NPY_MAGIC, names_extra_state};
 use super::scanner::{ScanItem, Scanner};
-use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
+use super::{PicklePlace, PlaceStep, compressed, msgpack, pickle, script, zip_detection};
 use crate::Problem;
 use crate::container::formats::{legacy, tar, zip_archive};
-use crate::container::{inflate, tar_members};
+use crate::container::{inflate, sniff, tar_members};
 use crate::scan::budget::ScanBudget;
 use crate::script_modules::ScriptModules;
-use crate::script_modules::{has_extension, is_code, is_python};
+use crate::script_modules::{is_code, is_python};
 
 /// Bytes of a record that are read to recognise its format.
 const PEEK: u64 = 512;
@@ -179,11 +179,6 @@ impl<'a> Scanner<'a, '_> {
                 format!("{place}native code ({libraries} records), which runs when the compiled model is loaded, is not scanned")
             });
         }
-        let arrays =
-            entries.iter().filter(|entry| ["h5", "hdf5"].iter().any(|it| has_extension(&entry.name, it)));
-        for entry in arrays {
-            self.add_missed(|| format!("{place}`{}`, HDF5, is not scanned", entry.name.escape_debug()));
-        }
         let compiled = entries.iter().filter(|entry| is_compiled(&entry.name)).count();
         if compiled > 0 {
             self.add_missed(|| {
@@ -217,10 +212,12 @@ impl<'a> Scanner<'a, '_> {
         let is_code = is_code(&entry.name);
         let numbers = Numbers::of(&entry.name, is_checkpoint, is_exported);
         let holds_numbers = numbers != Numbers::None;
-        let document = DocumentKind::in_archive(&entry.name, || content_start(&stored, entry.method))
+        let document = DocumentKind::with_content(&entry.name, || content_start(&stored, entry.method))
             .filter(|_| !holds_numbers);
-        let is_scanned =
-            pickle || is_code || self.may_have_scannable_format(&record, (&stored, entry.method), numbers);
+        let is_scanned = pickle
+            || is_code
+            || is_hdf5(&entry.name)
+            || self.may_have_scannable_format(&record, (&stored, entry.method), numbers);
         if !is_scanned && document.is_none() {
             return;
         }
@@ -280,6 +277,7 @@ impl<'a> Scanner<'a, '_> {
             || legacy::recognises(&start)
             || is_packed
             || tar::recognises(&start)
+            || !holds_numbers && (sniff::is_hdf5(&start) || msgpack::may_be_msgpack(&start, method))
             || numbers != Numbers::Storage && (tar_members::is_header(&start) || names_extra_state(&start))
         {
             return true;

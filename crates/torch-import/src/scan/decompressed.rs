@@ -16,7 +16,6 @@ impl Scanner<'_, '_> {
         depth: usize,
         expected: bool,
     ) {
-        self.has_content = true;
         let unpacked = packed.decompress_up_to(bytes, self.unpack_budget);
         let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
         if let Some(cut) = unpacked.incomplete_reason {

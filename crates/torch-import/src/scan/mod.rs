@@ -17,6 +17,7 @@ mod extra_state;
 mod global_uses;
 mod in_part;
 pub(crate) mod joblib;
+mod msgpack;
 mod nested;
 mod numpy;
 pub(crate) mod operators;

@@ -83,7 +83,7 @@ pub(super) fn find_nested<'p>(
 }
 
 /// Returns true for bytes that `torch.load` may unpickle.
-fn is_pickle(bytes: &[u8]) -> bool {
+pub(super) fn is_pickle(bytes: &[u8]) -> bool {
     matches!(bytes, [0x80, 0..=5, ..])
         || zip_detection::is_archive(bytes)
         || legacy::recognises(bytes)

@@ -13,7 +13,7 @@ const PYTORCH_NAMESPACES: &str = "_native _quantized aten cuda inductor inductor
 
 /// Operators that read or write files or call into Python, and classes that open files and connections.
 const DANGEROUS_OPERATORS: &[(&str, &str)] = &[
-    ("aten", ATEN_FILE_OPERATORS),
+    ("aten", "from_file save"),
     ("prim", "IgnoredPythonOp PythonOp"),
     ("debugprims", "load_tensor"),
     ("dist_c10d", "FileStore HashStore PrefixStore ProcessGroup Store TCPStore"),
@@ -24,9 +24,6 @@ const DANGEROUS_OPERATORS: &[(&str, &str)] = &[
         "sox_effects_apply_effects_file sox_io_get_info sox_io_load_audio_file sox_io_save_audio_file",
     ),
 ];
-
-/// File operators of `aten`, which are also methods of every value.
-const ATEN_FILE_OPERATORS: &str = "from_file save";
 
 /// Returns the risk of running an operator, or of creating an object of a class.
 pub(crate) fn operator_risk(namespace: &str, name: &str) -> Risk {
@@ -41,7 +38,7 @@ pub(crate) fn operator_risk(namespace: &str, name: &str) -> Risk {
     }
 }
 
-/// Returns true if a method of this name reads or writes a file, for any receiver.
-pub(super) fn is_file_method(name: &str) -> bool {
-    ATEN_FILE_OPERATORS.split(' ').any(|other| other == name)
+/// Returns true if a method of this name reads or writes a file, for any receiver: the file operators of `aten` are methods, too.
+pub(super) fn is_file_method(name: &[u8]) -> bool {
+    matches!(name, b"from_file" | b"save")
 }

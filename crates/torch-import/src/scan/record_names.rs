@@ -2,6 +2,7 @@
 
 use zip_format::Entry;
 
+use super::{PicklePlace, PlaceStep};
 use crate::container::formats::zip_archive;
 use crate::script_modules::{has_extension, is_code, is_python};
 
@@ -83,9 +84,18 @@ pub(super) fn is_named(entry: &str, name: &str) -> bool {
     })
 }
 
-/// Returns true for a shared library, such as those in the `.pt2` archives of `AOTInductor`.
+/// Returns true for a shared library, such as those in the `.pt2` archives of `AOTInductor`, and for bytecode of Python.
 pub(super) fn is_native_library(name: &str) -> bool {
-    ["so", "dylib", "dll", "pyd"].iter().any(|extension| has_extension(name, extension))
+    ["so", "dylib", "dll", "pyc", "pyd"].iter().any(|extension| has_extension(name, extension))
+}
+
+/// Returns true for a record with the extension of HDF5, before which it may have anything.
+pub(super) fn is_hdf5_record(record: &PicklePlace) -> bool {
+    matches!(record.0.last(), Some(PlaceStep::Record(name)) if is_hdf5(name))
+}
+
+pub(super) fn is_hdf5(name: &str) -> bool {
+    ["h5", "hdf5"].iter().any(|extension| has_extension(name, extension))
 }
 
 /// Returns true if an archive brings Python modules, as those of `torch.package` do: the globals of its pickles may be its own.

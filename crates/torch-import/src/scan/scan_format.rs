@@ -6,7 +6,7 @@ use safetensors_format::{Header, is_safetensors};
 use super::budget::ScanBudget;
 use super::compressed::CompressionFormat;
 use super::documents::pickled::EXTRA_STATE;
-use super::{compressed, pickle, zip_detection};
+use super::{compressed, msgpack, pickle, zip_detection};
 use crate::Result;
 use crate::container::formats::{PICKLE, legacy, tar, zip};
 use crate::container::{sniff, tar_members};
@@ -26,6 +26,8 @@ pub(super) enum ScanFormat {
     Packed(&'static CompressionFormat),
     /// Mobile model of PyTorch in flatbuffers.
     Flatbuffer,
+    Hdf5,
+    Msgpack,
 }
 
 impl ScanFormat {
@@ -62,6 +64,12 @@ impl ScanFormat {
         if is_flatbuffer(bytes) {
             return Ok(Self::Flatbuffer);
         }
+        if sniff::is_hdf5(bytes) {
+            return Ok(Self::Hdf5);
+        }
+        if msgpack::is_msgpack(bytes) {
+            return Ok(Self::Msgpack);
+        }
         sniff::reject_unreadable_formats(bytes)?;
         Err(sniff::unknown_format_error(bytes))
     }
@@ -92,7 +100,18 @@ impl ScanFormat {
             Self::Numpy => "npy",
             Self::Packed(packed) => packed.name,
             Self::Flatbuffer => "flatbuffer",
+            Self::Hdf5 => "hdf5",
+            Self::Msgpack => "msgpack",
         }
+    }
+}
+
+/// Describes a file of a format that holds others, if nothing in it is read.
+pub(super) fn name_without_content(format: &str) -> Option<&'static str> {
+    match format {
+        "zip" | "tar" => Some("an archive in which nothing is a model or a pickle"),
+        "gzip" | "zlib" | "zstd" => Some("a compressed file that is neither a model nor a pickle"),
+        _ => None,
     }
 }
 

@@ -16,11 +16,11 @@ use super::documents::document_kind::{DocumentKind, METADATA_MAX};
 use super::documents::pickled::EXTRA_STATE;
 use super::documents::python_records::PythonRecords;
 use super::nested::NestedBytes;
-use super::pickle;
+use super::record_names::is_hdf5_record;
 use super::scan_format::ScanFormat;
 use super::scan_format::{NPY_MAGIC, names_extra_state};
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle};
-use super::{compressed, scan_format, zip_detection};
+use super::{compressed, msgpack, pickle, scan_format, zip_detection};
 use crate::container::formats::{self, legacy, tar, zip};
 use crate::container::{sniff, tar_members, to_u64_range};
 use crate::script_modules::ScriptModules;
@@ -34,6 +34,8 @@ const LISTED_MAX: usize = 1 << 10;
 /// Bytes to which the parts of one file may be decompressed together: a multiple of its length, plus a constant.
 const UNPACKED_PER_BYTE: u64 = 32;
 const UNPACKED_BASE: u64 = 64 << 20;
+/// What is said about HDF5.
+const HDF5: &str = "HDF5, in which Keras has layers that run code and PyTables pickles, is not scanned";
 
 /// A byte range to scan, and its location.
 pub(super) struct ScanItem<'a> {
@@ -106,9 +108,12 @@ impl<'a, 'o> Scanner<'a, 'o> {
         if self.has_extra_state {
             self.scan_extra_states(file);
         }
-        let is_archive = matches!(self.scan.format, "zip" | "tar");
-        if is_archive && !self.has_content && self.scan.findings.is_empty() && self.scan.is_fully_read() {
-            let (what, hint) = ("an archive in which nothing is a model or a pickle", "unpack it");
+        if let Some(what) = scan_format::name_without_content(self.scan.format)
+            && !self.has_content
+            && self.scan.findings.is_empty()
+            && self.scan.is_fully_read()
+        {
+            let hint = "unpack it";
             return Err(Problem::Format { what, hint, first_line: String::new() }.into());
         }
         Ok(self.scan)
@@ -147,6 +152,13 @@ impl<'a, 'o> Scanner<'a, 'o> {
             }
             self.add_missed(|| "the code of a mobile model in flatbuffers is not scanned".to_owned());
         }
+        if sniff::is_hdf5(bytes) {
+            // The first member of a tar archive begins where HDF5 may begin.
+            if !matches!(kind, ScanFormat::Hdf5 | ScanFormat::Tar | ScanFormat::Archive) {
+                self.add_finding("polyglot", || "the file is HDF5 and something else".to_owned());
+            }
+            self.add_missed(|| HDF5.to_owned());
+        }
         let item = |part: &'static str, bytes: &'a [u8], expected| ScanItem {
             record: PicklePlace(vec![PlaceStep::Part(part)]),
             bytes: bytes.into(),
@@ -172,7 +184,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
                 self.scan_document(&record, DocumentKind::Gguf, metadata, 0, &|_| false);
             }
             ScanFormat::Header(_) if names_extra_state(bytes) => self.has_extra_state = true,
-            ScanFormat::Header(_) | ScanFormat::Archive | ScanFormat::Flatbuffer => {}
+            ScanFormat::Msgpack => self.scan_msgpack(&PicklePlace::default(), bytes, 0),
+            ScanFormat::Header(_) | ScanFormat::Archive | ScanFormat::Flatbuffer | ScanFormat::Hdf5 => {}
         }
         if zip_detection::is_archive(bytes) {
             self.scan_archive(&PicklePlace::default(), bytes, 0);
@@ -234,7 +247,9 @@ impl<'a, 'o> Scanner<'a, 'o> {
     fn scan_bytes(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize, expected: bool) {
         // `root` has already scanned the file itself as an archive.
         let inside = depth > 0;
-        self.has_content |= inside && ScanFormat::of_signature(bytes).is_some();
+        let signature = || ScanFormat::of_signature(bytes);
+        self.has_content |=
+            inside && matches!(signature(), Some(ScanFormat::Pickles | ScanFormat::Header(_)));
         if zip_detection::is_archive(bytes) && (inside || expected) {
             self.scan_archives(record, bytes, depth);
         }
@@ -252,6 +267,12 @@ impl<'a, 'o> Scanner<'a, 'o> {
             let nested = self.scan_arrays(record, bytes);
             return self.queue_nested(record, nested, depth);
         }
+        if inside && (sniff::is_hdf5(bytes) || is_hdf5_record(record)) {
+            self.add_missed(|| format!("{record}: {HDF5}"));
+        }
+        if inside && msgpack::is_msgpack(bytes) {
+            self.scan_msgpack(record, bytes, depth);
+        }
         let (is_named, outer) =
             (inside && names_extra_state(bytes), std::mem::take(&mut self.has_extra_state));
         // The first pickle of a legacy checkpoint is a number.
@@ -266,7 +287,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         self.queue_nested(record, nested, depth);
     }
 
-    fn queue_nested(&mut self, record: &PicklePlace, nested: Vec<NestedBytes<'a>>, depth: usize) {
+    pub(super) fn queue_nested(&mut self, record: &PicklePlace, nested: Vec<NestedBytes<'a>>, depth: usize) {
         let depth = depth.saturating_add(1);
         for NestedBytes { at, bytes, is_loaded } in nested {
             let record = record.join_step(PlaceStep::Bytes(at));

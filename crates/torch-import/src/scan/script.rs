@@ -38,19 +38,17 @@ pub(super) fn uses_in_code(code: &[u8], budget: &mut ScanBudget<'_>) -> Vec<Glob
             }
             CodeToken::Dot if !chain.names.is_empty() && !chain.ends_in_dot => chain.ends_in_dot = true,
             token => {
-                let last = std::mem::take(&mut chain);
-                if last.names == ["getattr"] && !last.after_dot {
-                    lookups.begin(last.offset);
+                if chain.is_lookup() {
+                    lookups.begin(chain.offset);
                 } else {
-                    spotted.add_chain(&last, code);
+                    spotted.add_chain(&chain, code);
                 }
+                chain.after_dot = after_dot && chain.names.is_empty();
+                chain.names.clear();
+                chain.ends_in_dot = false;
                 if let CodeToken::Name(name) = token {
-                    chain = NameChain {
-                        offset,
-                        after_dot: after_dot && last.names.is_empty(),
-                        names: vec![name],
-                        ends_in_dot: false,
-                    };
+                    chain.offset = offset;
+                    chain.names.push(name);
                 }
             }
         }
@@ -59,7 +57,7 @@ pub(super) fn uses_in_code(code: &[u8], budget: &mut ScanBudget<'_>) -> Vec<Glob
         }
         after_dot = token == CodeToken::Dot;
     }
-    if chain.names == ["getattr"] && !chain.after_dot {
+    if chain.is_lookup() {
         lookups.begin(chain.offset);
     }
     if let Some(offset) = lookups.open.first() {
@@ -105,7 +103,7 @@ impl AttributeLookups {
             | (LookupState::Receiver, CodeToken::Name(_) | CodeToken::Dot) => LookupState::Receiver,
             (LookupState::Receiver, CodeToken::Other(b',')) => LookupState::Literal,
             (LookupState::Literal, CodeToken::Text(text))
-                if !(text.contains(&b'\\') || names_file_method(text)) =>
+                if !(text.contains(&b'\\') || is_file_method(text)) =>
             {
                 LookupState::End
             }
@@ -151,8 +149,9 @@ pub(super) fn uses_in_bytecode(bytes: &[u8], budget: &mut ScanBudget<'_>) -> Vec
 
 const CLASS_PREFIX: &str = "__torch__.torch.classes.";
 
-fn names_file_method(text: &[u8]) -> bool {
-    std::str::from_utf8(text).is_ok_and(is_file_method)
+/// Names are ASCII.
+fn text(name: &[u8]) -> &str {
+    std::str::from_utf8(name).unwrap_or_default()
 }
 
 /// A chain of names joined by dots.
@@ -161,8 +160,14 @@ struct NameChain<'t> {
     offset: u64,
     /// True if a dot precedes the first name, as in `f(x).save`.
     after_dot: bool,
-    names: Vec<&'t str>,
+    names: Vec<&'t [u8]>,
     ends_in_dot: bool,
+}
+
+impl NameChain<'_> {
+    fn is_lookup(&self) -> bool {
+        !self.after_dot && matches!(self.names.as_slice(), [b"getattr"])
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -181,32 +186,35 @@ struct OperatorUses<'b, 'o> {
 impl OperatorUses<'_, '_> {
     fn add_chain(&mut self, chain: &NameChain<'_>, code: &[u8]) {
         let at = CodeLocation { offset: chain.offset, code };
-        match chain.names.as_slice() {
-            ["__torch__", "torch", "classes", namespace, name, ..] if !chain.after_dot => {
-                self.add_class(namespace, name, at);
+        let names = chain.names.as_slice();
+        match names {
+            _ if chain.after_dot => self.add_methods(names, at),
+            [b"__torch__", b"torch", b"classes", namespace, name, ..] => {
+                self.add_class(text(namespace), text(name), at);
             }
             // An alias of a namespace, whose names may be looked up later.
-            names @ ([_] | [_, "torch"] | [_, "torch", "classes"] | [_, "torch", "classes", _])
-                if !chain.after_dot && names.first() == Some(&"__torch__") =>
-            {
-                self.add_use(LANGUAGE, &names.join("."), Risk::Dangerous, at);
+            [b"__torch__"]
+            | [b"__torch__", b"torch"]
+            | [b"__torch__", b"torch", b"classes"]
+            | [b"__torch__", b"torch", b"classes", _] => {
+                self.add_use(LANGUAGE, text(&names.join(&b'.')), Risk::Dangerous, at);
             }
-            ["__torch__", ..] if !chain.after_dot => {}
-            ["ops", namespace, name @ "autograd", ..] if !chain.after_dot => {
-                self.add_use(&format!("torch.ops.{namespace}"), name, Risk::Dangerous, at);
+            [b"__torch__", ..] => {}
+            [b"ops", namespace, name @ b"autograd", ..] => {
+                self.add_use(&format!("torch.ops.{}", text(namespace)), text(name), Risk::Dangerous, at);
             }
-            ["ops", namespace, name, ..] if !chain.after_dot => self.add_operator(namespace, name, at),
-            ["ops", namespace] if !chain.after_dot => {
-                self.add_use("torch.ops", namespace, Risk::Dangerous, at);
-            }
-            ["ops"] if !chain.after_dot => self.add_use("torch", "ops", Risk::Dangerous, at),
-            ["torch"] if !chain.after_dot => self.add_use(LANGUAGE, "torch", Risk::Dangerous, at),
-            names => {
-                let methods = names.iter().skip(usize::from(!chain.after_dot));
-                for name in methods.filter(|name| is_file_method(name)) {
-                    self.add_operator("aten", name, at);
-                }
-            }
+            [b"ops", namespace, name, ..] => self.add_operator(text(namespace), text(name), at),
+            [b"ops", namespace] => self.add_use("torch.ops", text(namespace), Risk::Dangerous, at),
+            [b"ops"] => self.add_use("torch", "ops", Risk::Dangerous, at),
+            [b"torch"] => self.add_use(LANGUAGE, "torch", Risk::Dangerous, at),
+            [_, methods @ ..] => self.add_methods(methods, at),
+            [] => {}
+        }
+    }
+
+    fn add_methods(&mut self, names: &[&[u8]], at: CodeLocation<'_>) {
+        for name in names.iter().filter(|name| is_file_method(name)) {
+            self.add_operator("aten", text(name), at);
         }
     }
 

@@ -4,7 +4,7 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CodeToken<'t> {
-    Name(&'t str),
+    Name(&'t [u8]),
     Dot,
     /// Text between quotes, with its escapes.
     Text(&'t [u8]),
@@ -59,7 +59,7 @@ impl<'t> Iterator for CodeTokens<'t> {
                     if word == b"is" && hides_name(b" not") || word == b"not" && hides_name(b" in") {
                         (len, Some(CodeToken::Odd))
                     } else {
-                        (len, Some(CodeToken::Name(std::str::from_utf8(word).unwrap_or_default())))
+                        (len, Some(CodeToken::Name(word)))
                     }
                 }
                 byte if OPERATORS.contains(&byte) => (1, Some(CodeToken::Other(byte))),

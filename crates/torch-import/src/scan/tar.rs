@@ -38,7 +38,7 @@ impl<'a> Scanner<'a, '_> {
             let bytes = bytes.get(range).unwrap_or_default();
             let between_numbers = has_pickle && matches!(without_dot_slash(&name), "storages" | "tensors");
             let expected = matches!(without_dot_slash(&name), "pickle" | "sys_info");
-            let document = DocumentKind::in_archive(&name, || bytes.into()).filter(|_| !between_numbers);
+            let document = DocumentKind::with_content(&name, || bytes.into()).filter(|_| !between_numbers);
             let name_inside = without_dot_slash(&name).to_owned();
             let record = record.join_step(PlaceStep::Record(name));
             if let Some(kind) = document {

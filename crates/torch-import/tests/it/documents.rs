@@ -195,7 +195,9 @@ fn pickles_and_code_in_texts_are_found() {
             "{\"chat_template\": [{\"name\": \"a\", \"template\": \"{{ x['__class__'] }}\"}]}".to_owned(),
             "template",
         ),
-        ("{\"chat_template\": \"{{ x }}\", \"other\": \"{{ x.__class__ }}\"}".to_owned(), "clean"),
+        ("{\"chat_template\": \"{{ x }}\", \"other\": \"{{ x }} __class__\"}".to_owned(), "clean"),
+        ("{\"template_format\": \"jinja2\", \"template\": \"{{ x.__class__ }}\"}".to_owned(), "template"),
+        ("{\"session_options\": {\"custom_ops_library\": \"a.SO\"}}".to_owned(), "missed"),
         ("{\"model\": {\"handler\": \"handler.py:run\"}}".to_owned(), "missed"),
         ("{\"model\": {\"handler\": \"os:system\"}}".to_owned(), "dangerous os.system"),
         ("{\"attn_implementation\": \"sdpa\"}".to_owned(), "clean"),
@@ -380,6 +382,23 @@ fn weights_of_an_exported_program_that_pytorch_unpickles_are_scanned() {
         ("m/data/constants/tensor_0", &hidden),
     ]);
     assert_eq!(worst(&scan(archive).expect("an archive")), "dangerous os.system");
+}
+
+/// jsonargparse reads JSON as YAML, and maps have any keys in YAML.
+#[test]
+fn what_only_readers_of_yaml_accept_is_read() {
+    for (name, text, expected) in [
+        ("a.json", "{class_path: os.system}", "dangerous os.system"),
+        ("a.json", "# a\nclass_path: os.system\n", "dangerous os.system"),
+        ("a.json", "{\"a\": 1}\n{\"_target_\": \"os.system\"}\n", "dangerous os.system"),
+        ("a.json", "{\"a\": 1}\n{\"b\": 2}\n", "clean"),
+        ("a.json", "{\"a\": 1", "missed"),
+        ("a.yaml", "? [a]\n: b\n_target_: os.system\n", "dangerous os.system"),
+        ("a.yaml", "? {a: b}\n: {c: d}\n_target_: mine.C\n", "unknown mine.C"),
+        ("a.yaml", "x: &x [a]\n*x : b\n_target_: os.system\n", "dangerous os.system"),
+    ] {
+        assert_eq!(found(name, text.as_bytes()), expected, "{text}");
+    }
 }
 
 #[test]

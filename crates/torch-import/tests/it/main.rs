@@ -12,6 +12,7 @@ mod pickled;
 mod rebuilds;
 mod scan;
 mod scan_edges;
+mod scan_formats;
 mod scan_loaders;
 mod scan_sequences;
 mod uses;

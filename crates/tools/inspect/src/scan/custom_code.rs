@@ -9,7 +9,7 @@
 //! `custom_pipeline`, `foreign_class` of `SpeechBrain`, Triton's Python backend, which needs no `config.pbtxt`, Hugging Face's
 //! inference endpoints, and the containers of `SageMaker`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,15 +19,20 @@ use torch_import::{DocumentKind, Scan};
 
 /// Python code that replaces `generate` of a model.
 const GENERATE: &str = "custom_generate/generate.py";
+/// Extensions of modules that Python imports without their source.
+const CODE: [&str; 3] = ["pyc", "pyd", "so"];
+/// Bytes by which a document without an extension is recognised.
+const START: u64 = 64;
 /// Modules of a dotted name whose files are looked for.
 const PARTS_MAX: usize = 8;
 
 /// Files of Python code that a program finds by their names, the program, and the file or folder that is next to them then.
-const BY_NAME: [(&str, &str, &str); 4] = [
+const BY_NAME: [(&str, &str, &str); 5] = [
     ("hubconf.py", "torch.hub", "."),
     ("pipeline.py", "diffusers", "model_index.json"),
     ("custom.py", "speechbrain", "hyperparams.yaml"),
     ("handler.py", "endpoint", "config.json"),
+    ("model.py", "djl-serving", "serving.properties"),
 ];
 
 /// Class in Python code that a configuration names.
@@ -55,8 +60,8 @@ impl CustomClass {
     }
 }
 
-/// Names of the files of Python code, without their extension, and of the folders in each folder.
-pub(crate) type Neighbours = HashMap<PathBuf, HashSet<String>>;
+/// Modules of Python in each folder, by their names: their files, or the folders of packages.
+pub(crate) type Neighbours = HashMap<PathBuf, HashMap<String, String>>;
 
 /// Scans a document, and returns the classes in Python code that it names, if the code is there or in another repository. Returns
 /// also the code itself that a program finds by its name, and `None` for other files. `opened` is the file, if it is open.
@@ -66,17 +71,18 @@ pub(crate) fn scan_document(
     neighbours: &mut Neighbours,
     observer: &dyn Observer,
 ) -> Option<Result<(Scan, Vec<CustomClass>), Error>> {
-    let Some(kind) = DocumentKind::of(&file.path().file_name()?.to_string_lossy()) else {
+    let name = file.path().file_name()?.to_string_lossy();
+    let Some(kind) = DocumentKind::with_content(&name, || first_bytes(file, opened).into()) else {
         return code_by_name(file).map(|code| Ok((Scan::default(), vec![code])));
     };
     let folder = file.parent();
     let near = neighbours.entry(folder.path().to_owned()).or_insert_with(|| names_in(&folder));
-    let has_generate = file.path().ends_with("config.json") && near.contains("custom_generate");
+    let has_generate = file.path().ends_with("config.json") && near.contains_key("custom_generate");
     let source = opened.cloned().map_or_else(|| file.open(), Ok);
     Some(source.and_then(|source| {
-        let (scan, references) = Scan::document(&source, kind, &|name| near.contains(name), observer)?;
+        let (scan, references) = Scan::document(&source, kind, &|name| near.contains_key(name), observer)?;
         let has_file = |inside: &Path| folder.join(inside).is_file();
-        let classes = references.iter().filter_map(|it| custom_class(&has_file, &it.key, &it.text));
+        let classes = references.iter().filter_map(|it| custom_class(&has_file, near, &it.key, &it.text));
         let generate = (has_generate && has_file(Path::new(GENERATE))).then(|| CustomClass {
             key: "custom_generate".to_owned(),
             class: "generate".to_owned(),
@@ -104,6 +110,8 @@ fn code_by_name(file: &Location) -> Option<CustomClass> {
         {
             "triton"
         }
+        // `evaluate.load` and `datasets.load_dataset` with the folder.
+        None if folder_name == module => "evaluate",
         None if folder_name == "code" && name == "inference.py" => "sagemaker",
         None => return None,
     };
@@ -111,21 +119,43 @@ fn code_by_name(file: &Location) -> Option<CustomClass> {
     Some(CustomClass { key: (*key).to_owned(), class, file, repository: None })
 }
 
-/// Returns no name if the folder has no listing.
-fn names_in(folder: &Location) -> HashSet<String> {
-    let Ok(Folder { listing, .. }) = folder.list() else { return HashSet::new() };
-    let code = listing.files.iter().filter_map(|name| name.strip_suffix(".py"));
-    code.chain(listing.folders.iter().map(String::as_str)).map(str::to_owned).collect()
+/// Returns the first bytes of a file; none if it cannot be read.
+fn first_bytes(file: &Location, opened: Option<&Arc<dyn Source>>) -> Vec<u8> {
+    let source = opened.cloned().map_or_else(|| file.open(), Ok);
+    let start = source.and_then(|source| Ok(source.read_range(0..source.len().min(START))?.to_vec()));
+    start.unwrap_or_default()
 }
 
-fn custom_class(has_file: &dyn Fn(&Path) -> bool, key: &str, reference: &str) -> Option<CustomClass> {
+/// Returns no name if the folder has no listing.
+fn names_in(folder: &Location) -> HashMap<String, String> {
+    let Ok(Folder { listing, .. }) = folder.list() else { return HashMap::new() };
+    let module = |name: &String| {
+        let (_, extension) = name.rsplit_once('.')?;
+        // `NAME.cpython-311-x86_64-linux-gnu.so`
+        let module = name.split('.').next().filter(|_| CODE.contains(&extension))?;
+        Some((module.to_owned(), name.clone()))
+    };
+    let mut modules: HashMap<String, String> = listing.files.iter().filter_map(module).collect();
+    let sources =
+        listing.files.iter().filter_map(|name| Some((name.strip_suffix(".py")?.to_owned(), name.clone())));
+    modules.extend(sources);
+    modules.extend(listing.folders.into_iter().map(|name| (name.clone(), name)));
+    modules
+}
+
+fn custom_class(
+    has_file: &dyn Fn(&Path) -> bool,
+    near: &HashMap<String, String>,
+    key: &str,
+    reference: &str,
+) -> Option<CustomClass> {
     let (repository, class) = match reference.split_once("--") {
         Some((repository, class)) => (Some(repository.to_owned()), class),
         None => (None, reference),
     };
     let file = match repository {
         Some(_) => None,
-        None => Some(python_file(has_file, class)?),
+        None => Some(python_file(has_file, class).or_else(|| compiled_file(near, class))?),
     };
     Some(CustomClass { key: key.to_owned(), class: class.to_owned(), file, repository })
 }
@@ -142,6 +172,13 @@ fn python_file(has_file: &dyn Fn(&Path) -> bool, class: &str) -> Option<String> 
         files.map(PathBuf::from).filter(|_| class.rsplit_once('.').is_none_or(|(_, last)| last != "py"));
     let is_inside = |file: &Path| file.components().all(|part| matches!(part, Component::Normal(_)));
     files.find(|file| is_inside(file) && has_file(file)).map(|file| file.display().to_string())
+}
+
+/// Returns the file of a compiled module next to a configuration.
+fn compiled_file(near: &HashMap<String, String>, class: &str) -> Option<String> {
+    let is_code = |name: &str| name.rsplit_once('.').is_some_and(|(_, end)| CODE.contains(&end));
+    let (module, _) = class.split_once('.').filter(|_| !is_code(class))?;
+    near.get(module).filter(|file| is_code(file)).cloned()
 }
 
 #[cfg(test)]
@@ -206,6 +243,9 @@ mod tests {
             ("m/1/other.py", "m/config.pbtxt", Some("triton other.py")),
             ("m/v/model.py", "m/v/model.py", None),
             ("code/inference.py", "code/inference.py", Some("sagemaker inference.py")),
+            ("model.py", "serving.properties", Some("djl-serving model.py")),
+            ("metric/metric.py", "metric/README.md", Some("evaluate metric.py")),
+            ("metric/app.py", "metric/README.md", None),
         ] {
             assert_eq!(by_name(name, near).as_deref(), expected, "{name} next to {near}");
         }
@@ -224,6 +264,20 @@ mod tests {
         ] {
             assert_eq!(found("any.json", text).len(), 1, "{text}");
         }
+        for name in ["compiled.pyc", "native.cpython-311-x86_64-linux-gnu.so", "x.json.so"] {
+            fs::write(folder.path().join(name), "").expect("a file");
+        }
+        for (text, expected) in [
+            ("service: modeling_x:svc", "service modeling_x.svc modeling_x.py"),
+            ("predict: 'modeling_x.py:P'", "predict modeling_x.py.P modeling_x.py"),
+            ("type: compiled.C", "type compiled.C compiled.pyc"),
+            ("type: native.C", "type native.C native.cpython-311-x86_64-linux-gnu.so"),
+        ] {
+            assert_eq!(found("a.yaml", text), [expected], "{text}");
+        }
+        assert!(found("a.yaml", "a: compiled.pyc\nb: x.json.so").is_empty(), "names of files");
+        // The content says that it is a document.
+        assert_eq!(found("metadata", "{\"key\": \"modeling_x.X\"}").len(), 1);
         assert_eq!(found("a.yaml", "x: &a modeling_x.X\nkey: *a\n"), ["x modeling_x.X modeling_x.py"]);
         for text in [r#"["modeling_x.py", "modeling_y.X", "modeling_x"]"#, r#"[["code", "X"], "code.X"]"#] {
             assert!(found("any.json", text).is_empty(), "{text}");

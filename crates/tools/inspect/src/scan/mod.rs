@@ -21,8 +21,15 @@ use crate::{Observer, Result};
 
 pub use report::{FileScan, ScanOutcome, ScanSummary, Verdict};
 
-/// File extensions of files that a loader may run, besides those of container formats.
-const EXTENSIONS: [&str; 7] = ["joblib", "distcp", "h5", "hdf5", "keras", "mar", "pb"];
+/// File extensions of files that a loader may run, besides those of container formats: those of joblib, `torch.distributed.checkpoint`,
+/// Keras, `TorchServe` and TensorFlow, gin's configurations, which import and call, the engines of TensorRT, and what Julia and R
+/// deserialize.
+const EXTENSIONS: [&str; 17] = [
+    "bson", "cpb", "distcp", "engine", "gin", "h5", "hdf5", "jls", "joblib", "keras", "mar", "pb", "plan",
+    "rda", "rdata", "rds", "trt",
+];
+/// Name of a graph of TensorFlow as text, whose operators write files.
+const TEXT_GRAPH: &str = "saved_model.pbtxt";
 
 /// Largest number of files that are not on this machine and open at the same time.
 const OPENED_MAX: usize = 8;
@@ -335,9 +342,10 @@ fn is_triton_backend(path: &Path) -> bool {
 
 fn is_named_as_checkpoint(file: &Path) -> bool {
     let extension = file.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-    extension.is_some_and(|extension| {
-        EXTENSIONS.contains(&extension.as_str()) || is_checkpoint_extension(&extension)
-    })
+    file.ends_with(TEXT_GRAPH)
+        || extension.is_some_and(|extension| {
+            EXTENSIONS.contains(&extension.as_str()) || is_checkpoint_extension(&extension)
+        })
 }
 
 /// Adds what the scan of a file as a document found to the scan of the same file in another format.

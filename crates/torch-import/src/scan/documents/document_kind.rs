@@ -38,8 +38,9 @@ impl DocumentKind {
         }
     }
 
-    /// Returns the kind of a record of an archive. `start` returns its first bytes: stable-baselines3 calls a document `data`.
-    pub(in crate::scan) fn in_archive<'b>(name: &str, start: impl FnOnce() -> Cow<'b, [u8]>) -> Option<Self> {
+    /// Returns the kind of a file or of a record of an archive. `start` returns its first bytes: stable-baselines3 calls a document
+    /// `data`.
+    pub fn with_content<'b>(name: &str, start: impl FnOnce() -> Cow<'b, [u8]>) -> Option<Self> {
         let base = name.rsplit('/').next().unwrap_or_default();
         let is_json = || {
             let start = start();

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::judge::Judge;
 
-/// Reads a document, or several in a row. Returns false if Python's reader refuses it.
+/// Reads a document, or several in a row, as in JSON Lines. Returns false if Python's reader refuses one.
 pub(super) fn read(bytes: &[u8], judge: &mut Judge<'_>) -> bool {
     let text = super::decode_text(bytes);
     let mut reader = Reader { text: &text, at: 0 };
@@ -15,7 +15,7 @@ pub(super) fn read(bytes: &[u8], judge: &mut Judge<'_>) -> bool {
     loop {
         // A value, or the end of a container that has none yet.
         reader.skip_blanks();
-        let Some(first) = reader.peek() else { return documents == 1 && levels.is_empty() };
+        let Some(first) = reader.peek() else { return documents > 0 && levels.is_empty() };
         match first {
             b'{' | b'[' => {
                 reader.at = reader.at.saturating_add(1);
@@ -205,6 +205,7 @@ mod tests {
             b"\"\\ud800 \\u00e9 \\/\"",
             b"\xff\xfe[\0]\0",
             &deep,
+            b"[1] [2]\n",
         ] {
             assert!(read(text), "{}", text.escape_ascii());
         }
@@ -220,7 +221,6 @@ mod tests {
             "nan",
             "\"\\x\"",
             "\"\\u12g4\"",
-            "[1] [2]",
             "[1}",
             "'a'",
         ] {

@@ -55,6 +55,8 @@ const SYMBOL_OPERATORS: &str = "_operator.add _operator.and_ _operator.eq _opera
 #[derive(Default)]
 struct Level {
     is_map: bool,
+    /// True if the container is a key of a map, as only YAML has it.
+    is_key: bool,
     /// Key under which this container stands.
     outer: String,
     /// Last key of a map; `None` if a key is expected.
@@ -104,13 +106,15 @@ impl<'n> Judge<'n> {
             || matches!(outer.as_str(), "auto_map" | "custom_pipelines");
         let has_layers = self.levels.last().is_some_and(|level| level.has_layers)
             || !is_map && matches!(outer.as_str(), "backbone" | "head");
-        self.levels.push(Level { is_map, outer, names_code, has_layers, ..Level::default() });
+        let is_key = self.levels.last().is_some_and(|level| level.is_map && level.key.is_none());
+        self.levels.push(Level { is_map, is_key, outer, names_code, has_layers, ..Level::default() });
         true
     }
 
     /// Leaves a map or a list.
     pub(super) fn close(&mut self, at: u64) {
         let Some(level) = self.levels.pop() else { return };
+        let is_key = level.is_key;
         let components = level.components.iter().filter(|_| level.is_pipeline);
         for (library, class) in components {
             let target = [library.as_str(), ".", class].concat();
@@ -129,7 +133,7 @@ impl<'n> Judge<'n> {
                 self.add_target("class_name", &Callable::new(&target), at);
             }
         }
-        self.end_value();
+        if is_key { self.other() } else { self.end_value() }
     }
 
     /// Takes a value that is not a text.
@@ -259,8 +263,6 @@ impl<'n> Judge<'n> {
                 self.found.texts.push(text.to_owned());
             }
             ":serialized:" => self.add_pickle(text, at, true),
-            "chat_template" => self.template(text),
-            "template" if outer == "chat_template" => self.template(text),
             // For the whole model, or for each part of it.
             _ if [key, outer].iter().any(|it| it.ends_with("attn_implementation")) && text.contains('/') => {
                 self.add_target(key, &Callable::unknown(text), at);
@@ -316,6 +318,12 @@ impl<'n> Judge<'n> {
                 format!("the text `{}`, which YOLO evaluates, calls something else than a layer", shown(text))
             });
         }
+        if text.contains("{{") || text.contains("{%") {
+            self.template(text);
+        }
+        if names_native_code(text) {
+            self.add_missed(|| format!("the native code `{}`, which a program may load", shown(text)));
+        }
         if interpolation::evaluates(text) {
             self.add_target(key, &Callable::unknown(text), at);
         }
@@ -354,9 +362,10 @@ impl<'n> Judge<'n> {
         let names_code = level.is_some_and(|level| level.names_code);
         let first = level.filter(|level| !level.is_map).and_then(|level| level.first.as_deref());
         let is_near = |name: &str| is_identifier(name) && (self.is_near)(name);
-        let is_dotted = text.split_once('.').is_some_and(|(module, _)| is_near(module));
+        // `NAME:ATTRIBUTE`, as BentoML and Ray write it.
+        let is_dotted = text.split_once(['.', ':']).is_some_and(|(module, _)| is_near(module));
         let reference = match first {
-            _ if names_code || is_dotted => text.to_owned(),
+            _ if names_code || is_dotted => text.replace(':', "."),
             // `["MODULE", "CLASS"]`, next to the document or in the folder of the component.
             Some(first) if is_identifier(text) && is_near(first) => [first, ".", text].concat(),
             Some(first) if is_identifier(text) && is_identifier(first) && is_near(outer) => {
@@ -388,11 +397,11 @@ impl<'n> Judge<'n> {
         }
     }
 
-    /// Takes the text of a template.
+    /// Judges the text of a template.
     pub(super) fn template(&mut self, text: &str) {
         if let Some(name) = template::find_hidden_attribute(text) {
             self.add_finding("template", || {
-                format!("a chat template uses `{}`, with which templates leave their sandbox", shown(&name))
+                format!("a template uses `{}`, with which templates leave their sandbox", shown(&name))
             });
         }
     }
@@ -462,6 +471,12 @@ fn is_python_text(text: &str) -> bool {
 /// Returns true for the address of a file on a web server. Python can't run such a text.
 fn is_address(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// Returns true for the name of a library, as ONNX Runtime loads those of `custom_ops_library`.
+fn names_native_code(text: &str) -> bool {
+    let extension = text.rsplit_once('.').map_or("", |(_, extension)| extension);
+    ["so", "dylib", "dll", "pyd"].iter().any(|it| extension.eq_ignore_ascii_case(it))
 }
 
 /// Returns true for the path of a shard that is not in the folder of its index or below it.

@@ -129,12 +129,13 @@ impl Scanner<'_, '_> {
         self.has_content = true;
         let mut judge = Judge::new(is_near);
         match kind {
-            DocumentKind::Json => {
-                json::read(bytes, &mut judge);
-            }
-            DocumentKind::Yaml => {
+            // Some programs read all documents as YAML, such as jsonargparse.
+            DocumentKind::Json if json::read(bytes, &mut judge) => {}
+            DocumentKind::Json | DocumentKind::Yaml => {
+                judge.restart();
                 if let Err(reason) = yaml::read(bytes, &mut judge) {
-                    self.add_missed(|| format!("{record}: not read as YAML: {reason}"));
+                    let names = if kind == DocumentKind::Json { "JSON or YAML" } else { "YAML" };
+                    self.add_missed(|| format!("{record}: not read as {names}: {reason}"));
                 }
             }
             DocumentKind::Gguf => {
