@@ -17,7 +17,7 @@ use crate::container::sniff;
 /// Types of the extensions in which Flax keeps numbers.
 const FLAX_EXTENSIONS: [u8; 3] = [1, 2, 3];
 
-/// Returns true for bytes that begin with a map or an array of msgpack and are msgpack to their end.
+/// Returns true for maps and arrays of msgpack, to the end of the bytes. Most bytes are a number of msgpack, which no file consists of.
 pub(super) fn is_msgpack(bytes: &[u8]) -> bool {
     starts_as_msgpack(bytes) && Tokens { bytes, at: 0, pending: 0 }.all(|token| token.is_some())
 }
@@ -115,6 +115,9 @@ impl<'m> Tokens<'m> {
 
     fn read(&mut self) -> Option<Token<'m>> {
         let at = self.at;
+        if self.pending == 0 && !starts_as_msgpack(self.bytes.get(at..)?) {
+            return None;
+        }
         self.pending = self.pending.saturating_sub(1);
         let marker = self.number(1)?;
         let (mut inside, mut len, mut extension) = (0, 0, None);
@@ -134,8 +137,7 @@ impl<'m> Tokens<'m> {
                 len = 1 << marker.wrapping_sub(0xd4);
             }
             0xca | 0xcb => drop(self.take(4 << (marker & 1))?),
-            0xcc..=0xcf => drop(self.take(1 << (marker & 3))?),
-            0xd0..=0xd3 => drop(self.take(1 << (marker & 3))?),
+            0xcc..=0xd3 => drop(self.take(1 << (marker & 3))?),
             0xdc | 0xdd => inside = self.number(2 << (marker & 1))?,
             0xde | 0xdf => inside = self.number(2 << (marker & 1))?.saturating_mul(2),
             _ => return None,
@@ -181,6 +183,7 @@ mod tests {
             (b"\x95\xce1234\xcf12345678\xd0x\xd2xxxx\xd3xxxxxxxx", &[]),
             (b"\x93\xc7\x02\x01ab\xc7\x02\x05cd\xd5\x7fef", &[b"cd", b"ef"]),
             (b"\x91\xc3\x91\xe0", &[]),
+            (b"\x80\x81\xa1a\xa1b", &[b"a", b"b"]),
         ] {
             assert!(is_msgpack(bytes), "{}", bytes.escape_ascii());
             assert_eq!(found(bytes), expected, "{}", bytes.escape_ascii());
@@ -190,9 +193,16 @@ mod tests {
         {
             assert_eq!(is_object_dtype(dtype.as_bytes()), expected, "{dtype}");
         }
-        for bytes in
-            [&b""[..], b"\x01", b"\x91", b"\x91\xc1", b"\x81\xa1a", b"\xdd\xff\xff\xff\xff\0", b"\x91\xa5abc"]
-        {
+        for bytes in [
+            &b""[..],
+            b"\x80\x02}.",
+            b"\x01",
+            b"\x91",
+            b"\x91\xc1",
+            b"\x81\xa1a",
+            b"\xdd\xff\xff\xff\xff\0",
+            b"\x91\xa5abc",
+        ] {
             assert!(!is_msgpack(bytes), "{}", bytes.escape_ascii());
         }
     }

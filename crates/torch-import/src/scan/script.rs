@@ -199,7 +199,7 @@ impl OperatorUses<'_, '_> {
             | [b"__torch__", b"torch", b"classes", _] => {
                 self.add_use(LANGUAGE, text(&names.join(&b'.')), Risk::Dangerous, at);
             }
-            [b"__torch__", ..] => {}
+            [b"__torch__", ..] | [] => {}
             [b"ops", namespace, name @ b"autograd", ..] => {
                 self.add_use(&format!("torch.ops.{}", text(namespace)), text(name), Risk::Dangerous, at);
             }
@@ -208,7 +208,6 @@ impl OperatorUses<'_, '_> {
             [b"ops"] => self.add_use("torch", "ops", Risk::Dangerous, at),
             [b"torch"] => self.add_use(LANGUAGE, "torch", Risk::Dangerous, at),
             [_, methods @ ..] => self.add_methods(methods, at),
-            [] => {}
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{Observer, Result};
 pub use report::{FileScan, ScanOutcome, ScanSummary, Verdict};
 
 /// File extensions of files that a loader may run, besides those of container formats: those of joblib, `torch.distributed.checkpoint`,
-/// Keras, `TorchServe` and TensorFlow, gin's configurations, which import and call, the engines of TensorRT, and what Julia and R
+/// Keras, `TorchServe` and TensorFlow, gin's configurations, which import and call, the engines of `TensorRT`, and what Julia and R
 /// deserialize.
 const EXTENSIONS: [&str; 17] = [
     "bson", "cpb", "distcp", "engine", "gin", "h5", "hdf5", "jls", "joblib", "keras", "mar", "pb", "plan",
