@@ -6,7 +6,7 @@ use std::io::Write;
 use anstyle::{AnsiColor, Style};
 use byte_source::Detail;
 
-use super::invocation::{UsageError, typed_command};
+use super::invocation::UsageError;
 use super::located_advice::{self, is_address_error};
 #[cfg(feature = "serve")]
 use super::serve_advice;
@@ -66,11 +66,7 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
         return Some(located_advice::located_text(error));
     }
     if let Some(error) = cause.downcast_ref::<generate::Error>() {
-        let advice = match error {
-            generate::Error::NoTokenizer => no_tokenizer_advice(),
-            error => advice_table::advice_on(error.code()).to_owned(),
-        };
-        return Some(format!("{error}{advice}"));
+        return Some(format!("{error}{}", advice_table::advice_on(error.code())));
     }
     if let Some(error) = cause.downcast_ref::<remote_source::Error>() {
         return Some(remote_advice::remote_text(error));
@@ -80,12 +76,6 @@ fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
         return Some(serve_advice::serve_text(error));
     }
     None
-}
-
-/// Returns advice on a model without a tokenizer, which only `run` can do without.
-fn no_tokenizer_advice() -> String {
-    let ids = if typed_command().ends_with(" run") { ", or give token ids with --tokens" } else { "" };
-    format!("; copy its tokenizer.json or tokenizer.model next to the weights{ids}")
 }
 
 /// Returns true if an argument is wrong, rather than a file.

@@ -90,6 +90,9 @@ fn advice(error: &Error) -> String {
             }
             command => format!("; `{command} {member}` reads one"),
         }
+    } else if let Some(generate::Error::NoTokenizer) = error.detail() {
+        let ids = if typed_command().ends_with(" run") { ", or give token ids with --tokens" } else { "" };
+        format!("; copy its tokenizer.json or tokenizer.model next to the weights{ids}")
     } else if let Some(torch_import::Problem::EqualShards { file, .. }) = error.detail() {
         format!("; download or copy {file} again")
     } else if let Some(
