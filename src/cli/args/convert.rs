@@ -63,7 +63,7 @@ pub(crate) struct Convert {
     /// Print one JSON object per output
     #[arg(long)]
     pub(crate) json: bool,
-    /// Convert each FILE, and each checkpoint below a folder or in a zip archive, on its own
+    /// Convert each FILE, or each checkpoint in a folder or zip, on its own
     ///
     /// A failure does not end the work
     #[arg(long, conflicts_with = "name")]
