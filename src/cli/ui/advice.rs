@@ -238,11 +238,11 @@ fn option_text(option: &InvalidOption) -> String {
             format!("{option}; load the checkpoint in Python, and export the model there")
         }
         InvalidOption::ForeignOutput { kind: ForeignKind::NumPy, .. } => format!(
-            "{option}; `torch2carton inspect FILE TENSOR -o x.npy` writes one tensor, and of `-o x.safetensors` \
-             Python's `safetensors.numpy.load_file` makes all arrays"
+            "{option}; `torch2carton inspect FILE TENSOR -o x.npy` writes one tensor, and `-o x.safetensors` a file from \
+             which `safetensors.numpy.load_file` of Python reads all arrays"
         ),
         InvalidOption::ForeignOutput { kind: ForeignKind::Hdf5, .. } => format!(
-            "{option}; of `-o x.safetensors` Python's `safetensors.numpy.load_file` makes the arrays that h5py writes"
+            "{option}; `-o x.safetensors` writes a file from which `safetensors.numpy.load_file` of Python reads arrays for h5py"
         ),
         InvalidOption::ForeignOutput { kind: ForeignKind::Pickle, .. } => {
             format!("{option}; `-o x.pth` writes a file for `torch.load`")
