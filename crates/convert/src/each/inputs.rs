@@ -10,6 +10,7 @@ use carton_format::Config;
 use open::files::{CheckpointSources, Problem};
 use output::{RemoteAddress, is_own_output, parent_folder, shown_path};
 
+use super::input::EachInput;
 use super::pipeline::PipelineInput;
 use crate::output_path::{self, OutputNaming};
 use crate::{ConvertOptions, InvalidOption, OutputFormat, PlannedConversion, Result};
@@ -22,53 +23,6 @@ const FOLDERS_MAX: usize = 100_000;
 pub(crate) struct EachInputs {
     pub(crate) checkpoints: Vec<EachInput>,
     pub(crate) pipelines: Vec<PipelineInput>,
-}
-
-/// One checkpoint of a batch.
-#[derive(Debug)]
-pub(crate) struct EachInput {
-    /// Its files, or the zip archive in which it is.
-    pub(crate) files: Vec<Location>,
-    /// Name in the archive.
-    member: Option<String>,
-    /// Folder of the output below that of all outputs, for one that was found in a folder or an archive.
-    below: Option<PathBuf>,
-}
-
-impl EachInput {
-    fn given(input: Location) -> Self {
-        Self { files: vec![input], member: None, below: None }
-    }
-
-    fn below(files: Vec<Location>, below: PathBuf) -> Self {
-        Self { files, member: None, below: Some(below) }
-    }
-
-    /// Returns the path that the user sees: that of the first file, with the name in it if it is an archive.
-    pub(crate) fn shown(&self) -> PathBuf {
-        let path = self.files.first().map_or_else(PathBuf::new, |file| shown_path(file.path()));
-        match &self.member {
-            Some(member) => format!("{}::{member}", path.display()).into(),
-            None => path,
-        }
-    }
-
-    /// Returns the absolute folder of its files.
-    fn folder(&self) -> PathBuf {
-        clean_absolute(parent_folder(&self.shown()))
-    }
-
-    /// Returns the folder of its output, if it is not next to the input.
-    fn output_folder(&self, options: &ConvertOptions) -> Option<PathBuf> {
-        let below = self.below.as_deref().filter(|_| !options.target.output().is_repository());
-        match (&options.output, below) {
-            (Some(output), below) => Some(output.join(below.unwrap_or(Path::new("")))),
-            (None, Some(below)) if self.member.is_some() => {
-                self.files.first().map(|archive| archive.path().with_file_name(below))
-            }
-            (None, _) => None,
-        }
-    }
 }
 
 /// Returns the files of each checkpoint among the inputs. A file is one input, but a zip archive of checkpoints stands for those in

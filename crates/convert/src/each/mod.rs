@@ -1,5 +1,6 @@
 //! Conversion of many checkpoints, several at a time.
 
+mod input;
 pub(crate) mod inputs;
 pub(crate) mod made_from;
 pub(crate) mod output;

@@ -7,7 +7,7 @@ use open::files::{Pipeline, PipelineDocuments};
 use output::{CommitTarget, OutputFiles, file_name, shown_path};
 use serde::Serialize;
 
-use super::inputs::EachInput;
+use super::input::EachInput;
 use crate::{ConvertOptions, Result};
 
 /// Version of the fields of [`PipelineReport`].

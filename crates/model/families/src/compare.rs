@@ -130,7 +130,7 @@ impl Numbered {
 pub(crate) fn parse(name: &str, pattern: &mut String) -> Numbered {
     pattern.clear();
     let mut numbered = Numbered { numbers: [0; NUMBERS_MAX], count: 0 };
-    // Most parts are no numbers, and are copied with those next to them.
+    // Most parts are not numbers. Adjacent ones are copied together.
     let (mut copied, mut start) = (0, 0);
     let text = |range: Range<usize>| name.get(range).unwrap_or_default();
     loop {

@@ -6,7 +6,7 @@ use gguf_format::GgufValue;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
-use crate::from_gguf::{GgufKeys, json_of};
+use crate::keys::{GgufKeys, json_of};
 
 /// Levels of lists and maps that are kept.
 const LEVELS_MAX: usize = 8;

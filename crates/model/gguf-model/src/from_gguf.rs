@@ -3,7 +3,7 @@
 //! Each rule is that of the way out, undone: rows of queries and keys are permuted back, 1 is taken from norms, and the experts of a
 //! layer are numbered. What no key says has the value that the class of `transformers` has by default.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::num::NonZeroU64;
 
 use byte_source::Result;
@@ -14,6 +14,7 @@ use tensor::Tensor;
 
 use crate::Problem;
 use crate::architecture::{Architecture, JoinedTensor, of_name};
+use crate::keys::{GgufKeys, json_of};
 use crate::names::{ModuleNames, bare_end};
 use crate::rope::{llama3_factors, numbers};
 use crate::tensors::shifted;
@@ -22,9 +23,6 @@ use crate::xielu;
 
 /// Tensors of a file, by their names.
 type ByName<'t> = HashMap<&'t str, &'t Tensor>;
-
-/// Keys of a file, by their names.
-pub type GgufKeys = BTreeMap<String, GgufValue>;
 
 /// A model in the names of `transformers`.
 #[derive(Debug)]
@@ -184,19 +182,6 @@ fn set_sizes(config: &mut Map<String, Value>, model_type: &str, tensors: &ByName
         }
         _ => {}
     }
-}
-
-/// Converts a number, in the shortest form of its digits.
-pub(crate) fn json_of(value: &GgufValue) -> Option<Value> {
-    Some(match value {
-        GgufValue::UInt32(number) => json!(number),
-        GgufValue::Int32(number) => json!(number),
-        GgufValue::UInt64(number) => json!(number),
-        GgufValue::Bool(is_set) => json!(is_set),
-        GgufValue::Float32(number) => json!(number.to_string().parse::<f64>().ok()?),
-        GgufValue::Text(_) => Value::String(value.text()?.into_owned()),
-        _ => return None,
-    })
 }
 
 fn config(keys: &GgufKeys, architecture: &Architecture, class: Option<ConfigClass>) -> Map<String, Value> {

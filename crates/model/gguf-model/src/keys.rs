@@ -1,10 +1,29 @@
-//! Keys of a file in their order. A key that is set again keeps its place.
+//! Keys of a file: those that were read, by their names, and those that are written, in their order. A key that is set again keeps its
+//! place.
+
+use std::collections::BTreeMap;
 
 use byte_source::Result;
 use gguf_format::{GgufArray, GgufValue};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::{GgufConfig, invalid};
+
+/// Keys of a file, by their names.
+pub type GgufKeys = BTreeMap<String, GgufValue>;
+
+/// Converts a number, in the shortest form of its digits.
+pub(crate) fn json_of(value: &GgufValue) -> Option<Value> {
+    Some(match value {
+        GgufValue::UInt32(number) => json!(number),
+        GgufValue::Int32(number) => json!(number),
+        GgufValue::UInt64(number) => json!(number),
+        GgufValue::Bool(is_set) => json!(is_set),
+        GgufValue::Float32(number) => json!(number.to_string().parse::<f64>().ok()?),
+        GgufValue::Text(_) => Value::String(value.text()?.into_owned()),
+        _ => return None,
+    })
+}
 
 #[derive(Debug)]
 pub(crate) struct Keys {

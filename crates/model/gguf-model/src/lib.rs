@@ -46,7 +46,8 @@ pub use documents::{Documents, ReadDocument};
 pub use encode::encode_blocks;
 pub use error::Problem;
 pub use file_type::{FILE_TYPES, FileType};
-pub use from_gguf::{GgufKeys, HuggingFaceModel, hugging_face_model};
+pub use from_gguf::{HuggingFaceModel, hugging_face_model};
+pub use keys::GgufKeys;
 pub use vocabulary::{EncodeText, KeyDocuments, PreTokenizer, key_documents};
 
 use about::About;

@@ -8,8 +8,7 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::Problem;
 use crate::config::GgufConfig;
-use crate::from_gguf::GgufKeys;
-use crate::keys::Keys;
+use crate::keys::{GgufKeys, Keys};
 use crate::rope::numbers;
 
 /// Key, name in a layer, and shape of each number.

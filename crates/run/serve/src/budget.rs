@@ -58,7 +58,7 @@ impl MemoryBudget {
         Charge { account: self.0.clone(), bytes: 0 }
     }
 
-    /// Grants the memory with which a text starts; `None` if the text does not fit into the budget beside the others.
+    /// Reserves the memory that a text needs at first; `None` if the budget has no room for it.
     pub(crate) fn claim(&self, need: Need) -> Option<Claim> {
         let mut claims = self.0.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let others = claims.all.iter().map(|(_, need)| *need);

@@ -18,6 +18,7 @@ mod global_uses;
 mod in_part;
 pub(crate) mod joblib;
 mod msgpack;
+mod msgpack_reader;
 mod nested;
 mod numpy;
 pub(crate) mod operators;

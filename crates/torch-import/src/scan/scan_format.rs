@@ -6,7 +6,7 @@ use safetensors_format::{Header, is_safetensors};
 use super::budget::ScanBudget;
 use super::compressed::CompressionFormat;
 use super::documents::pickled::EXTRA_STATE;
-use super::{compressed, msgpack, pickle, zip_detection};
+use super::{compressed, msgpack_reader, pickle, zip_detection};
 use crate::Result;
 use crate::container::formats::{PICKLE, legacy, tar, zip};
 use crate::container::{sniff, tar_members};
@@ -67,7 +67,7 @@ impl ScanFormat {
         if sniff::is_hdf5(bytes) {
             return Ok(Self::Hdf5);
         }
-        if msgpack::is_msgpack(bytes) {
+        if msgpack_reader::is_msgpack(bytes) {
             return Ok(Self::Msgpack);
         }
         sniff::reject_unreadable_formats(bytes)?;

@@ -20,7 +20,7 @@ use super::record_names::is_hdf5_record;
 use super::scan_format::ScanFormat;
 use super::scan_format::{NPY_MAGIC, names_extra_state};
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle};
-use super::{compressed, msgpack, pickle, scan_format, zip_detection};
+use super::{compressed, msgpack_reader, pickle, scan_format, zip_detection};
 use crate::container::formats::{self, legacy, tar, zip};
 use crate::container::{sniff, tar_members, to_u64_range};
 use crate::script_modules::ScriptModules;
@@ -34,7 +34,7 @@ const LISTED_MAX: usize = 1 << 10;
 /// Bytes to which the parts of one file may be decompressed together: a multiple of its length, plus a constant.
 const UNPACKED_PER_BYTE: u64 = 32;
 const UNPACKED_BASE: u64 = 64 << 20;
-/// What is said about HDF5.
+/// Why an HDF5 file is reported as not scanned.
 const HDF5: &str = "HDF5, in which Keras has layers that run code and PyTables pickles, is not scanned";
 
 /// A byte range to scan, and its location.
@@ -270,7 +270,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         if inside && (sniff::is_hdf5(bytes) || is_hdf5_record(record)) {
             self.add_missed(|| format!("{record}: {HDF5}"));
         }
-        if inside && msgpack::is_msgpack(bytes) {
+        if inside && msgpack_reader::is_msgpack(bytes) {
             self.scan_msgpack(record, bytes, depth);
         }
         let (is_named, outer) =

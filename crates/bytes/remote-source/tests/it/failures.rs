@@ -215,7 +215,7 @@ fn a_file_that_changes_is_an_error() {
 
 #[test]
 fn a_stall_and_a_drip_end() {
-    // What drips are no bytes of the file, but the head of a chunk.
+    // The server sends the head of a chunk byte by byte, and never any bytes of the file.
     let (_, opened) = misbehaving(|_, _, stream| {
         let head = "Content-Range: bytes 0-999/1000\r\nTransfer-Encoding: chunked\r\n";
         write!(stream, "HTTP/1.1 206 P\r\n{head}\r\n9;")?;

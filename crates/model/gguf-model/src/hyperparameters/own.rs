@@ -52,8 +52,8 @@ pub(super) fn gpt2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Resu
     Ok(())
 }
 
-/// Sets the keys of GPT-NeoX, which has none for the type.
-pub(super) fn gpt_neox(keys: &mut Keys, config: &GgufConfig, _: u32) -> Result<()> {
+/// Sets the sizes with which GPT-NeoX and `StableLM` begin.
+fn neox_sizes(keys: &mut Keys, config: &GgufConfig) -> Result<()> {
     for (key, name) in [
         (".context_length", "max_position_embeddings"),
         (".embedding_length", "hidden_size"),
@@ -62,6 +62,12 @@ pub(super) fn gpt_neox(keys: &mut Keys, config: &GgufConfig, _: u32) -> Result<(
     ] {
         keys.needed(key, config, name)?;
     }
+    Ok(())
+}
+
+/// Sets the keys of GPT-NeoX, which has none for the type.
+pub(super) fn gpt_neox(keys: &mut Keys, config: &GgufConfig, _: u32) -> Result<()> {
+    neox_sizes(keys, config)?;
     let head_dim = config.size("hidden_size")?.checked_div(config.heads()?).unwrap_or_default();
     keys.number_of(".rope.dimension_count", ("hidden_size", &rotated(config, head_dim)?.into()))?;
     keys.needed(".attention.head_count", config, "num_attention_heads")?;
@@ -115,14 +121,7 @@ pub(super) fn phimoe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Re
 }
 
 pub(super) fn stablelm(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
-    for (key, name) in [
-        (".context_length", "max_position_embeddings"),
-        (".embedding_length", "hidden_size"),
-        (".block_count", "num_hidden_layers"),
-        (".feed_forward_length", "intermediate_size"),
-    ] {
-        keys.needed(key, config, name)?;
-    }
+    neox_sizes(keys, config)?;
     let heads = config.count("num_attention_heads")?;
     let head_dim = config.size("hidden_size")?.checked_div(heads).unwrap_or_default();
     keys.number_of(".rope.dimension_count", ("hidden_size", &rotated(config, head_dim)?.into()))?;

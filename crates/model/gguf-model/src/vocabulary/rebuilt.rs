@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::splits::{PreTokenizerRow, Split};
 use crate::about::SAMPLING;
 use crate::card::write_card;
-use crate::from_gguf::{GgufKeys, json_of};
+use crate::keys::{GgufKeys, json_of};
 
 /// Largest number of tokens; four times that of any model.
 const TOKENS_MAX: usize = 1 << 20;
