@@ -60,9 +60,11 @@ fn missing_text(error: &clap::Error, command: &str) -> String {
     format!("{names} {verb} missing, as in `{usage}`{reason}; `{command} --help` has examples")
 }
 
-/// Returns arguments as they are typed, such as `A B` for `<A> <B>...`.
+/// Returns arguments as they are typed, such as `A B` for `<A> <B>...`; of several kinds that one may have, the first.
 fn plain(arguments: &str) -> String {
-    arguments.replace(['<', '>', '[', ']'], "").replace("...", "").replace('|', " ")
+    let plain = arguments.replace(['<', '>', '[', ']'], "").replace("...", "");
+    let words: Vec<&str> = plain.split(' ').filter_map(|word| word.split('|').next()).collect();
+    words.join(" ")
 }
 
 fn value_text(error: &clap::Error, argument: &str, value: &str) -> String {
