@@ -151,6 +151,9 @@ fn near_misses_say_what_is_meant() {
         &["inspect", "--json", "text.pth"],
         &["inspect", "--json", "a.pht"],
         &["digest", "--json", "a.pht"],
+        &["digest", "-c", "SUMS"],
+        &["scan", "--policy", "policy.toml", "a.pth"],
+        &["serve", "a.pth", "--api-key-file", "keys"],
     ] {
         texts.extend(["--- ", &arguments.join(" "), "\n", &run(root, arguments).1]);
     }

@@ -3,7 +3,8 @@
 
     tests/platforms/run.py x86_64-pc-windows-gnu             under wine
     tests/platforms/run.py aarch64-unknown-linux-gnu.2.17    under qemu
-    tests/platforms/run.py x86_64-unknown-linux-musl         in an empty root (as the super user)
+    tests/platforms/run.py x86_64-unknown-linux-musl
+    tests/platforms/run.py x86_64-unknown-linux-gnu --cpu Nehalem --program target/debug/torch2carton
 
 The program is built by deploy/cross, unless --program names it; --native is the program of this machine. Exit status, standard output,
 messages, outputs and statements are the same, apart from the spelling of paths, and the other system verifies the statements of this one.
@@ -13,6 +14,7 @@ messages, outputs and statements are the same, apart from the spelling of paths,
 import argparse
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -58,8 +60,7 @@ class Windows:
         return "Z:" + str(path).replace("/", "\\")
 
     def plain(self, text):
-        lines = (line for line in text.splitlines(keepends=True) if not line.startswith("wine:"))
-        return Emulated.plain(self, "".join(lines).replace("\r\n", "\n")).replace("Z:/", "/")
+        return Emulated.plain(self, text.replace("\r\n", "\n")).replace("Z:/", "/")
 
 
 class Emulated:
@@ -67,21 +68,23 @@ class Emulated:
 
     environment = os.environ
 
-    def __init__(self, program, folder):
-        self.prefix = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu", program]
+    def __init__(self, program, cpu):
+        native = [f"qemu-{platform.machine()}-static", "-cpu", cpu]
+        self.prefix = [*(native if cpu else ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"]), program]
 
     def command(self, words):
         return [*self.prefix, *words]
 
     def plain(self, text):
+        own = (line for line in text.splitlines(keepends=True) if not line.startswith(("wine:", "qemu-")))
         # Systems have their own quotes.
-        return re.sub(r"\\+", "/", text).replace('"', "'")
+        return re.sub(r"\\+", "/", "".join(own)).replace('"', "'")
 
 
 class Bare(Emulated):
     """A static program, without a system around it."""
 
-    def __init__(self, program, folder):
+    def __init__(self, program):
         self.prefix = [program]
 
 
@@ -121,15 +124,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("target")
     parser.add_argument("--program", type=Path)
+    parser.add_argument("--cpu", help="a processor that qemu knows, such as Nehalem (SSSE3), Haswell (AVX2) or qemu64 (neither)")
     parser.add_argument("--native", type=Path, default=ROOT / "target/debug/torch2carton")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--only", choices=["computed", "files"])
     args = parser.parse_args()
     program = (args.program or build(args.target)).resolve()
-    kind = Windows if "windows" in args.target else Emulated if args.target.startswith("aarch64") else Bare
     counts = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        foreign, own = kind(program, Path(folder)), Bare(args.native.resolve(), None)
+        own = Bare(args.native.resolve())
+        if "windows" in args.target:
+            foreign = Windows(program, Path(folder))
+        elif args.cpu or args.target.startswith("aarch64"):
+            foreign = Emulated(program, args.cpu)
+        else:
+            foreign = Bare(program)
         for words in runs(args, Path(folder), own):
             expected, found = (run(system, words, Path(folder) / "out") for system in (own, foreign))
             different = [what for what in expected if expected[what] != found[what]]

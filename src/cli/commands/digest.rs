@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
-use byte_source::format_things;
+use anyhow::{Result, bail};
+use byte_source::{Error, FileError, format_things};
 use inspect::DigestReport;
 use serde_json::json;
 
@@ -71,7 +71,8 @@ fn check(args: &Digest, list: &Path, quiet: bool) -> Result<ExitCode> {
     let text = if list == Path::new("-") {
         stdin::input_text()?
     } else {
-        std::fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?
+        std::fs::read_to_string(list)
+            .map_err(|reason| Error::from(FileError::Read { path: list.to_owned(), reason }))?
     };
     let (mut files, mut different, mut unread, mut malformed) = (0_usize, 0_usize, 0_usize, 0_usize);
     for line in text.lines().filter(|line| !line.is_empty()) {

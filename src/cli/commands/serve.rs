@@ -10,7 +10,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
-use byte_source::{Location, Observer, Stores};
+use byte_source::{Error, FileError, Location, Observer, Stores};
 use carton_format::Carton;
 use runtime::RunnableOptions;
 use serve::{
@@ -127,8 +127,9 @@ fn api_keys(args: &Serve) -> Result<ApiKeys> {
     if let Some(path) = &args.api_key_file {
         let shown = path.display();
         let mut text = String::new();
-        let file = fs::File::open(path).with_context(|| format!("cannot read {shown}"))?;
-        file.take(KEYS_MAX).read_to_string(&mut text).with_context(|| format!("cannot read {shown}"))?;
+        fs::File::open(path)
+            .and_then(|file| file.take(KEYS_MAX).read_to_string(&mut text))
+            .map_err(|reason| Error::from(FileError::Read { path: path.clone(), reason }))?;
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let before = keys.len();
         keys.extend(lines.map(str::to_owned));

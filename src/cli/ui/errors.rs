@@ -12,6 +12,7 @@ use super::located_advice::{self, is_address_error};
 use super::serve_advice;
 use super::stdin;
 use super::terminal::escape_hidden;
+use super::verb_options::with_verb;
 use super::{advice_table, remote_advice, run_advice};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
@@ -60,8 +61,13 @@ fn stdout_error_text(error: &anyhow::Error, cause: &(dyn StdError + 'static)) ->
     is_alone.then(|| format!("cannot write to standard output: {cause}"))
 }
 
-/// Returns the full text of an error of our libraries, with advice if there is any; `None` for other errors.
+/// Returns the full text of an error of our libraries, with advice that fits the typed verb if there is any; `None` for other
+/// errors.
 fn library_error_text(cause: &(dyn StdError + 'static)) -> Option<String> {
+    advised_text(cause).map(with_verb)
+}
+
+fn advised_text(cause: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<byte_source::Error>() {
         return Some(located_advice::located_text(error));
     }

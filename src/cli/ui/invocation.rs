@@ -26,6 +26,11 @@ pub(crate) fn typed_command() -> String {
     TYPED_COMMAND.with_borrow(Clone::clone)
 }
 
+/// Returns the subcommand as typed; `None` for the default one.
+pub(crate) fn typed_verb() -> Option<String> {
+    typed_command().strip_prefix(PROGRAM)?.strip_prefix(' ').map(str::to_owned)
+}
+
 /// Records the typed subcommand; `None` for the default one.
 pub(crate) fn record_subcommand(subcommand: Option<&str>) {
     let text = subcommand.map_or_else(|| PROGRAM.to_owned(), |name| format!("{PROGRAM} {name}"));

@@ -25,3 +25,4 @@ pub(crate) mod table;
 pub(crate) mod terminal;
 pub(crate) mod usage;
 pub(crate) mod value_text;
+mod verb_options;

@@ -41,16 +41,26 @@ impl CheckpointSources {
         let inputs: Vec<Location> = inputs.iter().cloned().map(Into::into).collect();
         let [input] = inputs.as_slice() else { return find_shard_set(&inputs) };
         match input.stat()? {
-            Some(Stat::Folder) => {
-                let mut found = crate::files::folder::find(input)?;
-                found.folder = Some(input.clone());
-                Ok(found)
-            }
+            Some(Stat::Folder) => find_of_folder(input),
             None => Err(Problem::NotFound { path: input.path().to_owned() }.into()),
             // What is wrong with a pipe or a dangling link, the system says when it is opened.
+            Some(Stat::File(_) | Stat::Other) if stands_for_folder(input) => find_of_folder(&input.parent()),
             Some(Stat::File(_) | Stat::Other) => find_of_file(input, shards),
         }
     }
+}
+
+fn find_of_folder(folder: &Location) -> Result<CheckpointSources> {
+    let mut found = crate::files::folder::find(folder)?;
+    found.folder = Some(folder.clone());
+    Ok(found)
+}
+
+/// Returns true for a file without which its folder is no checkpoint, and which has no tensors of its own.
+fn stands_for_folder(file: &Location) -> bool {
+    let name = file_name(file.path());
+    name == ".metadata"
+        || (name == PICKLE && file.parent().list().is_ok_and(|folder| is_unpacked(&folder.listing)))
 }
 
 /// Resolves a file to the files of one checkpoint.
@@ -59,12 +69,6 @@ fn find_of_file(file: &Location, shards: ShardPolicy) -> Result<CheckpointSource
     let name = file_name(path);
     if whole_of_index(&name).is_some() {
         return read_indexed_set(file);
-    }
-    if name == ".metadata" {
-        return crate::files::folder::find(&file.parent());
-    }
-    if name == PICKLE && file.parent().list().is_ok_and(|folder| is_unpacked(&folder.listing)) {
-        return crate::files::folder::find(&file.parent());
     }
     if TrainerArchive::is_one(path) {
         return CheckpointSources::archive(file);

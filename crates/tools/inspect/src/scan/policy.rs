@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use byte_source::FileError;
 use open::InvalidOption;
 use serde::{Deserialize, Serialize};
 use torch_import::{Risk, Scan};
@@ -62,7 +63,9 @@ impl Policy {
         let of_option = |pattern: &String| Rule { pattern: pattern.clone(), reason: None, date: None };
         let mut rules: Vec<Rule> = options.allow.iter().map(of_option).collect();
         if let Some(path) = &options.policy {
-            let document = read_document(path, options).map_err(|reason| InvalidOption::Value {
+            let place =
+                path.canonicalize().map_err(|reason| FileError::Read { path: path.clone(), reason })?;
+            let document = read_document(&place, options).map_err(|reason| InvalidOption::Value {
                 name: "policy".to_owned(),
                 reason: format!("{}: {reason}", path.display()),
             })?;
@@ -106,8 +109,8 @@ impl Policy {
     }
 }
 
-fn read_document(path: &Path, options: &ScanOptions) -> std::result::Result<PolicyDocument, String> {
-    let place = path.canonicalize().map_err(|error| error.to_string())?;
+/// Reads the policy at `place`, a path without links.
+fn read_document(place: &Path, options: &ScanOptions) -> std::result::Result<PolicyDocument, String> {
     let folders = options.inputs.iter().filter(|input| input.is_local()).map(byte_source::Location::path);
     for folder in folders.filter(|folder| folder.is_dir()) {
         if folder.canonicalize().is_ok_and(|folder| place.starts_with(folder)) {
@@ -121,7 +124,7 @@ fn read_document(path: &Path, options: &ScanOptions) -> std::result::Result<Poli
     if len > POLICY_MAX {
         return Err(format!("it has {len} bytes, and a policy at most {POLICY_MAX}"));
     }
-    let text = std::fs::read_to_string(&place).map_err(|error| error.to_string())?;
+    let text = std::fs::read_to_string(place).map_err(|error| error.to_string())?;
     let document: PolicyDocument = toml::from_str(&text).map_err(|error| {
         let line = error.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.matches('\n').count().saturating_add(1));
         let found = error.message();

@@ -123,7 +123,7 @@ fn the_files_of_ranks_are_one_checkpoint() {
         assert!(sources.notes.is_empty(), "{name}: {:?}", sources.notes);
     }
     let sources = find(&trainer_folder("dcp").join(".metadata")).expect("it stands for its folder");
-    assert!(sources.is_of_trainer());
+    assert!(sources.is_of_trainer() && sources.folder().is_some());
     let sources = Folder::with(&["model.safetensors"]).find().expect("one file");
     assert!(!sources.is_of_trainer() && sources.trainer_pickle().is_none());
 }
