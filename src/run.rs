@@ -7,7 +7,7 @@ use byte_source::{Location, Observer};
 use carton_format::Carton;
 use decoder::Detected;
 use open::files::ShardPolicy;
-use open::{Context, Dequantize, Model, OpenOptions, Step, TargetLayout, Translate};
+use open::{Context, Dequantize, Model, OpenOptions, Selection, TargetLayout, Translate};
 use runtime::{Runnable, RunnableOptions, SelfTestOptions, SelfTestReport};
 use tensor::Tensor;
 
@@ -118,15 +118,13 @@ pub(crate) fn checkpoint_documents(path: &Path, observer: &dyn Observer) -> Resu
 }
 
 fn open_checkpoint(path: &Path, options: &RunnableOptions, observer: &dyn Observer) -> Result<Runnable> {
-    let reading = OpenOptions::reading(vec![path.to_owned().into()], ShardPolicy::RequireAll);
+    let mut reading = OpenOptions::reading(vec![path.to_owned().into()], ShardPolicy::RequireAll);
+    reading.dequantize = true;
     let mut model = Model::open(&reading, observer)?;
-    let steps: Vec<Box<dyn Step>> = match model.format() {
-        "gguf" => vec![
-            Box::new(Dequantize::new(Vec::new(), true)),
-            Box::new(Translate::new(TargetLayout::HuggingFace)),
-        ],
-        _ => Vec::new(),
-    };
+    let mut steps = Dequantize::new(Vec::new(), true).with_selection(Selection::default());
+    if model.format() == "gguf" {
+        steps.push(Box::new(Translate::new(TargetLayout::HuggingFace)));
+    }
     model.apply(&steps, &Context::new(observer))?;
     let sources = Arc::clone(&model.sources);
     let failed = |error| open::in_checkpoint(error, &sources);

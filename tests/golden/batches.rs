@@ -201,13 +201,16 @@ fn each_file_of_a_folder_is_a_checkpoint_unless_names_say_otherwise() {
     }
     write(root.join("downloads/hf/config.json"), "{}");
     write(root.join("downloads/g.safetensors"), "not one");
+    write_pth(&root.join("downloads/sub/h.weights"), &weights);
     let (status, text) = run(root, &["--each", "downloads", "-o", "out", "--to", "safetensors"]);
     assert_eq!(status, Some(1), "{text}");
     assert!(
         text.contains("7 converted, 1 failed") && text.contains("error: downloads/g.safetensors: "),
         "{text}"
     );
-    assert!(text.contains("note: f.pth is not used"), "{text}");
+    assert!(text.contains("note: downloads/hf: f.pth is not used"), "{text}");
+    let left_out = "note: left out because of its name: downloads/sub/h.weights; `torch2carton downloads/sub/h.weights` converts one\n";
+    assert!(text.contains(left_out), "{text}");
     for output in ["a", "b", "c", "d", "hf/f", "sub/e"] {
         assert!(root.join(format!("out/{output}.safetensors")).is_file(), "{output}: {text}");
     }

@@ -213,7 +213,9 @@ fn adapters_of_other_programs_are_named() {
             run(root, &["base.safetensors", "--merge", "other.safetensors", "-o", "y.safetensors"]);
         assert_eq!(status, Some(1), "{text}");
         assert!(
-            text.contains(&format!("it is {form}, and only adapters in the folders of peft can be merged")),
+            text.contains(&format!(
+                "it is {form}; expected the folder of an adapter of peft, with its adapter_config.json"
+            )),
             "{text}"
         );
     }

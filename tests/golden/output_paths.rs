@@ -127,3 +127,21 @@ fn a_name_says_what_is_written_or_to_does() {
     ok(root, &["a.pth", "-q", "-o", "one"]);
     assert!(root.join("one").is_file());
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_default_output_of_another_input_is_kept() {
+    let scratch = scratch();
+    let root = scratch.path();
+    for name in ["a.pth", "a.pt"] {
+        write_pth(&root.join(name), &dict(&[("w", tensor(3))]));
+    }
+    ok(root, &["a.pth"]);
+    ok(root, &["a.pth"]);
+    let (status, text) = run(root, &["a.pt"]);
+    assert_eq!(status, Some(1), "{text}");
+    let wanted = "cannot replace a.carton: it was made from a.pth; -o chooses another path, --force replaces it anyway";
+    assert!(text.contains(wanted), "{text}");
+    ok(root, &["a.pt", "-o", "a.carton"]);
+    ok(root, &["a.pt"]);
+}

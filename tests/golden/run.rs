@@ -422,3 +422,48 @@ fn checkpoints_run_in_place() {
     assert_eq!(status, Some(1), "{text}");
     assert!(text.contains("params.json"), "{text}");
 }
+
+#[test]
+fn quantized_weights_run_in_place() {
+    let scratch = scratch();
+    let root = scratch.path();
+    model(root, &[]);
+    ok(root, &["consolidated.00.pth", "-q", "--names", "hf", "-o", "hf/"]);
+    let listed: Value = serde_json::from_str(&ok(root, &["inspect", "--json", "hf"])).expect("JSON");
+    let mut tensors = Vec::new();
+    for row in listed["tensors"].as_array().expect("rows") {
+        let name = row["name"].as_str().expect("a name").to_owned();
+        let shape: Vec<usize> = row["shape"]
+            .as_array()
+            .expect("a shape")
+            .iter()
+            .map(|it| it.as_u64().and_then(|size| usize::try_from(size).ok()).expect("a size"))
+            .collect();
+        let count: usize = shape.iter().product();
+        let codes = (0_u8..=0xbf).step_by(5).cycle().take(count);
+        if name.ends_with("proj.weight") {
+            let scales: Vec<usize> = shape.iter().map(|size| size.div_ceil(128)).collect();
+            let scale = 0.03_f32.to_le_bytes().repeat(scales.iter().product());
+            tensors.push((name.clone() + "_scale_inv", "F32", scales, scale));
+            tensors.push((name, "F8_E4M3", shape, codes.collect()));
+        } else {
+            // The upper half of a number from 0.5 to 1.
+            let bytes = codes.flat_map(|code| [code, 0x3f]).collect();
+            tensors.push((name, "BF16", shape, bytes));
+        }
+    }
+    let tensors = tensors.iter().map(|(name, dtype, shape, bytes)| (name, *dtype, shape, bytes.clone()));
+    write(root.join("hf/model.safetensors"), test_support::safetensors(tensors));
+    let mut config: Value =
+        serde_json::from_str(&std::fs::read_to_string(root.join("hf/config.json")).expect("it was written"))
+            .expect("JSON");
+    config["quantization_config"] = json!({"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]});
+    write(root.join("hf/config.json"), config.to_string());
+    ok(root, &["hf", "-q", "--dequantize", "--to", "safetensors", "-o", "numbers/"]);
+    let stdout = |file: &str| {
+        let (status, stdout, stderr) = output(root, &["run", file, "--tokens", "1,2", "-n", "9"]);
+        assert_eq!(status, Some(0), "{stderr}");
+        stdout
+    };
+    assert_eq!(stdout("hf"), stdout("numbers"));
+}

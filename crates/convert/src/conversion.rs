@@ -11,7 +11,7 @@ use open::{
     ADAPTER_CONFIG, CartonInput, CheckpointSum, check_renames, find_sources, take_documents, take_part,
     tensor_file,
 };
-use output::{file_name, is_given_as_folder};
+use output::{IfExists, file_name, is_given_as_folder};
 use quantization::QuantizationDocuments;
 use safetensors_format::ModelLibrary;
 use serde_json::Value as Json;
@@ -118,6 +118,12 @@ impl PlannedConversion {
             (None, None) => default(),
         };
         let is_given = folder.is_some() || options.output.is_some();
+        if !is_given && options.if_exists == IfExists::ReplaceOwn {
+            let origin = output::noted_origin(&output).filter(|origin| *origin != file_name(&sources.path));
+            if let Some(input) = origin {
+                return Err(output::Problem::OfAnotherInput { path: output, input }.into());
+            }
+        }
         let given = Some(&output).filter(|_| is_given).map(PathBuf::as_path);
         let is_folder = match folder {
             // In the folder of a batch, an output has the same form as without the folder.

@@ -18,6 +18,7 @@ use crate::input::{from_carton, misc};
 use crate::note_collector::NoteCollector;
 use crate::options::output_format;
 use crate::statement::write::convert_with_statement;
+use crate::tokenizer_documents::tokenizer_documents;
 use crate::write::{OutputParts, write_output};
 use crate::{ConvertOptions, ConvertReport, Error, Note, PlannedConversion, Problem, Result, torch_save};
 
@@ -175,10 +176,15 @@ impl PlannedConversion {
             Some(document) => Some((document.file(), document.text(tensors))),
             None => self.changed_config(&model, &misc)?,
         };
+        let output = self.options.target.output();
+        let is_described =
+            output.is_for_llama_cpp() || output.requested_layout() == Some(TargetLayout::HuggingFace);
+        let tokenizer = if is_described { tokenizer_documents(&model, &misc)? } else { Vec::new() };
         let is_known = keeps_code || model.decoder.is_some();
         let quantized = if is_known { None } else { self.quantized_method(tensors) };
         let kept = NonTensorParts { script: code.into_module(), values, metadata };
-        Ok((model, OutputParts { kept, values: value_count, document, misc, quantized, omitted }))
+        let values = value_count;
+        Ok((model, OutputParts { kept, values, document, tokenizer, misc, quantized, omitted }))
     }
 
     /// Returns the names of the documents that a folder would have, and a single file has not: those next to the checkpoint,

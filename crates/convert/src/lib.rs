@@ -53,6 +53,7 @@ mod options {
 mod output_path;
 mod report;
 mod statement;
+mod tokenizer_documents;
 pub mod torch_save;
 mod write;
 

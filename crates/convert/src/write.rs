@@ -42,6 +42,8 @@ pub(crate) struct OutputParts {
     pub(crate) values: usize,
     /// File name and text of the generated document that replaces the documents next to the checkpoint.
     pub(crate) document: Option<(&'static str, String)>,
+    /// Names and contents of the documents that describe a tokenizer of Meta.
+    pub(crate) tokenizer: Vec<(&'static str, Vec<u8>)>,
     /// Files to keep with the tensors.
     pub(crate) misc: Vec<Companion>,
     /// Method that quantized the weights, if they are written as they are stored.
@@ -89,7 +91,7 @@ pub(crate) fn write_output(
     (is_ready, observer): (&dyn Fn() -> Result<()>, &dyn Observer),
 ) -> Result<ConvertReport> {
     let PlannedConversion { options, output, .. } = conversion;
-    let OutputParts { kept, values, document, misc, quantized, omitted } = parts;
+    let OutputParts { kept, values, document, tokenizer, misc, quantized, omitted } = parts;
     let StepReports { dequantized, sum, merged, casts } = steps.into();
     let origins = model.origins.take().filter(|_| options.dry_run).unwrap_or_default();
     let model = &*model;
@@ -106,6 +108,7 @@ pub(crate) fn write_output(
         misc: &misc,
         tensors,
         document,
+        tokenizer: &tokenizer,
         values,
         digest: digest.clone(),
     };
@@ -135,6 +138,9 @@ pub(crate) fn write_output(
         commit(files, target, &check_inputs, observer)
             .map_err(|error| open::name_damaged_tensor(error, tensors))?
     };
+    if !written_files.is_empty() && !conversion.is_folder {
+        output::note_origin(output, &output::file_name(&conversion.sources.path));
+    }
     let made = report();
     notes.extend(casts.iter().flat_map(Casts::notes));
     notes.extend(quantized.map(|method| Note::Quantized { method }));

@@ -58,7 +58,9 @@ pub use byte_source::{Error, Result};
 pub use checkpoint::{Checkpoint, TwinName};
 pub use compound::CompoundItem;
 pub use container::formats::zip::archive_member;
-pub use container::formats::{CONTAINERS, containers, is_checkpoint_extension, register_container};
+pub use container::formats::{
+    CONTAINERS, containers, is_checkpoint_extension, register_container, starts_as_checkpoint,
+};
 pub use container::{
     Container, ContainerContents, ContainerFormat, ExportedModel, GraphArgument, GraphSignature,
 };

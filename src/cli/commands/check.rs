@@ -133,5 +133,11 @@ fn print(report: &CheckReport, file: &Path, all: bool, out: &mut dyn Write) -> i
             writeln!(out, "  {kind}: {} more, which --all lists", lines.len().saturating_sub(shown))?;
         }
     }
+    if let Some(prefix) = report.prefix {
+        writeln!(
+            out,
+            "  all names begin with `{prefix}`, which convert's --strip-prefix {prefix} takes away"
+        )?;
+    }
     Ok(())
 }

@@ -41,7 +41,7 @@ pub(crate) fn convert(args: &Convert, quiet: bool) -> Result<ExitCode> {
     if args.json {
         super::write_report_line(&mut io::stdout().lock(), &report, &args.remote)?;
     } else {
-        print_report(&report, quiet)?;
+        print_report(&report, quiet, false)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -17,11 +17,14 @@ use crate::cli::ui::errors;
 use crate::cli::ui::escapes::{EscapingJsonFormatter, escape_hidden};
 use crate::cli::ui::invocation::UsageError;
 use crate::cli::ui::progress::Progress;
+use crate::cli::ui::shell::shell_quoted_path;
 use crate::cli::ui::table::truncate_cell;
 use crate::cli::ui::terminal::{self, BOLD, DIM};
 
 /// Maximum number of bytes of a list of files.
 const LIST_MAX: u64 = 256 << 20;
+/// Number of the files left out that are named.
+const NAMES_MAX: usize = 5;
 /// Maximum number of conversions that run at the same time without `--jobs`.
 const JOBS_MAX: usize = 4;
 
@@ -36,12 +39,17 @@ pub(super) fn convert_each(args: &Convert, quiet: bool) -> Result<ExitCode> {
     let batch = batch_options(args);
     let mut results = args.results.as_deref().map(ResultsFile::open).transpose()?;
     let progress = Progress::new(quiet || args.json || batch.jobs > NonZeroUsize::MIN);
+    let mut left_out = Vec::new();
     let report = convert::convert_each(&options, batch, &progress, &mut |item| {
         progress.clear();
+        if let BatchItem::LeftOut { input } = &item {
+            left_out.push(input.clone());
+        }
         let reported = report_item(args, quiet, item, results.as_mut());
         reported.map_err(|reason| FileError::Output { what: "the listing", reason }.into())
     })?;
     if !quiet {
+        print_left_out(&left_out);
         let skipped = if args.resume { format!(", {} skipped", report.skipped) } else { String::new() };
         terminal::summary(format_args!(
             "{BOLD}{} converted{skipped}, {} failed{BOLD:#}",
@@ -73,7 +81,7 @@ fn report_item(
         BatchItem::Converted(report) => {
             let object = is_listed.then(|| serde_json::to_value(&report)).transpose()?;
             if !args.json {
-                print_report(&report, quiet)?;
+                print_report(&report, quiet, true)?;
             }
             object
         }
@@ -90,6 +98,9 @@ fn report_item(
             let (file, output) = (input.display().to_string(), output.display().to_string());
             Some(json!({ "schema_version": 1, "file": file, "output": output, "skipped": true }))
         }
+        BatchItem::LeftOut { input } => {
+            Some(json!({ "schema_version": 1, "file": input.display().to_string(), "left_out": true }))
+        }
         BatchItem::Failed { input, error } => {
             let (code, error) = (error.kind().name(), with_advice(error, args));
             errors::print_error(&error);
@@ -105,6 +116,20 @@ fn report_item(
         super::write_json_line(&mut io::stdout().lock(), &object)?;
     }
     results.map_or(Ok(()), |results| results.append(&object))
+}
+
+/// Prints the first files that are not named like checkpoints.
+fn print_left_out(files: &[PathBuf]) {
+    let Some(first) = files.first() else { return };
+    let names: Vec<String> = files.iter().take(NAMES_MAX).map(|file| escape_hidden(file.display())).collect();
+    let rest = files.len().saturating_sub(names.len());
+    let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+    let reason = if files.len() == 1 { "its name" } else { "their names" };
+    terminal::note(format!(
+        "left out because of {reason}: {}{rest}; `torch2carton {}` converts one",
+        names.join(", "),
+        shell_quoted_path(first)
+    ));
 }
 
 /// Prints what of a pipeline is next to its models, and what is not.

@@ -92,12 +92,14 @@ fn hyperparameter_flags(args: &Convert, facts: &[HyperparameterKind]) -> String 
     format!("{arch}{}{keep}{to}{output}", numbers.collect::<String>())
 }
 
-pub(super) fn print_report(report: &ConvertReport, quiet: bool) -> io::Result<()> {
+pub(super) fn print_report(report: &ConvertReport, quiet: bool, is_of_several: bool) -> io::Result<()> {
     if quiet {
         return Ok(());
     }
     print_listing(&report.listing)?;
-    report.notes.iter().for_each(|note| terminal::note(advice::note_text(note, &report.file)));
+    let of = if is_of_several { format!("{}: ", report.file) } else { String::new() };
+    let texts = report.notes.iter().map(|note| advice::note_text(note, &report.file));
+    texts.for_each(|text| terminal::note(format!("{of}{text}")));
     print_summary(report);
     Ok(())
 }

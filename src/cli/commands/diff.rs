@@ -164,7 +164,7 @@ fn elements_text(change: &ElementChange) -> String {
     }
     let mut parts = vec![format!("{} of {} elements", format_count(*count), format_count(*numel))];
     if *max_abs > 0.0 {
-        parts.push(format!("max {} ({} of the element)", short(*max_abs), percent(*max_rel)));
+        parts.push(format!("max {}, max relative {}", short(*max_abs), percent(*max_rel)));
         parts.push(format!("mean {}", short(*mean_abs)));
         parts.push(format!("norm {} ({})", short(*norm), percent(*relative_norm)));
         parts.extend(change.cosine.map(|cosine| format!("cosine {cosine:.6}")));

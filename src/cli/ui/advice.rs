@@ -27,6 +27,9 @@ pub(crate) fn open_advice(problem: &open::Problem, place: &Place) -> String {
     use open::Problem;
     let file = place.path.as_deref();
     match problem {
+        Problem::NotWhole { prefix: Some(prefix), .. } => {
+            format!("; --strip-prefix {prefix} takes away how its names begin")
+        }
         Problem::AdapterAlone { .. } => file.map_or_else(String::new, adapter_advice),
         Problem::DangerousGlobal { .. } => {
             format!(
@@ -57,6 +60,9 @@ pub(crate) fn open_advice(problem: &open::Problem, place: &Place) -> String {
 /// Returns advice on a problem of inspecting, scanning, tracing or comparing; empty if there is none.
 pub(crate) fn inspect_advice(problem: &inspect::Problem, file: Option<&Path>) -> String {
     match problem {
+        inspect::Problem::NoSuchName { name, is_group: true, .. } => {
+            format!("; --include {} lists the tensors below it", shell_quoted(&format!("{name}.*")))
+        }
         inspect::Problem::NoSuchName { similar: None, .. } => names_advice(file),
         problem => advice_on(problem.code()).to_owned(),
     }

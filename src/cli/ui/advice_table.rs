@@ -77,6 +77,7 @@ const ADVICE: &[(&str, &str)] = &[
     ("output::IsFolder", "; name a file in it"),
     ("output::NotAFile", ", and a carton is a file"),
     ("output::NotOwnOutput", "; --force replaces it anyway, -o chooses another path"),
+    ("output::OfAnotherInput", "; -o chooses another path, --force replaces it anyway"),
     ("output::RemoteOutput", "; write it to a local path, and copy it from there"),
     ("output::SameFile", "; choose another path with -o"),
     ("quantization::NotQuantized", "; convert it without --dequantize"),

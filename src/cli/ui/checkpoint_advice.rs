@@ -178,13 +178,18 @@ fn is_conversion() -> bool {
 /// Returns the commands that convert the candidate checkpoints, at most four.
 fn conversion_commands(candidates: &[CheckpointCandidate]) -> String {
     const SHOWN: usize = 4;
-    let command = |candidate: &CheckpointCandidate| {
-        format!("`{} {}`", typed_command(), shell_arguments(&candidate.paths))
+    let typed = typed_command();
+    // Of two inputs, the other one is as it was given.
+    let takes_two = typed.ends_with(" diff");
+    let command = |candidate: &CheckpointCandidate| match shell_arguments(&candidate.paths) {
+        paths if takes_two => paths,
+        paths => format!("`{typed} {paths}`"),
     };
     let commands: Vec<String> = candidates.iter().take(SHOWN).map(command).collect();
+    let verb = if takes_two { "pass" } else { "run" };
     match commands.as_slice() {
-        [one] => format!("run {one}"),
-        several => format!("run one of {}", several.join(", ")),
+        [one] => format!("{verb} {one}"),
+        several => format!("{verb} one of {}", several.join(", ")),
     }
 }
 

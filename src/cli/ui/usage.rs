@@ -10,7 +10,7 @@ use convert::{InvalidOption, Target};
 
 use super::argument_errors::argument_text;
 use super::errors;
-use super::invocation::{PROGRAM, UsageError, typed_command};
+use super::invocation::{PROGRAM, UsageError, typed_command, typed_verb};
 use super::shell::shell_quoted;
 use super::terminal::is_broken_pipe;
 
@@ -147,10 +147,18 @@ pub(crate) fn report(error: &clap::Error, program: &clap::Command) -> ExitCode {
             let text = argument_text(error, &full_command());
             let foreign = clap_context(error, ContextKind::InvalidValue).filter(|value| is_foreign(value));
             let hint = foreign.map(|kind| format!("; `-o x.{kind}` says which program writes it"));
-            errors::print_error(&anyhow::Error::new(UsageError(text + &hint.unwrap_or_default())));
+            // The first word was meant as a path.
+            let path = typed_verb().filter(|verb| is_missing(error) && Path::new(verb).exists());
+            let path = path.map(|verb| format!("; the path of that name here is ./{verb}"));
+            let hint = hint.or(path).unwrap_or_default();
+            errors::print_error(&anyhow::Error::new(UsageError(text + &hint)));
         }
     }
     ExitCode::from(2)
+}
+
+fn is_missing(error: &clap::Error) -> bool {
+    error.kind() == ErrorKind::MissingRequiredArgument
 }
 
 /// Returns true for the extension of a format that only other programs write.

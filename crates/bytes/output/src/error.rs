@@ -57,6 +57,13 @@ pub enum Problem {
     /// An output exists without a mark that this program wrote it.
     #[error("cannot replace {}: it was not written by torch2carton, or was changed or copied since", path.display())]
     NotOwnOutput { path: PathBuf },
+    /// The default output of an input is the output of another one.
+    #[error("cannot replace {}: it was made from {input}", path.display())]
+    OfAnotherInput {
+        path: PathBuf,
+        /// File name of the other input.
+        input: String,
+    },
     /// Windows allows no file with the name of a part of the output's path.
     #[error("cannot write {}: Windows does not allow the file name {name:?}", path.display())]
     WindowsName {
@@ -100,7 +107,7 @@ details! {
     Problem => Problem::place {
         Input: Remote, RemoteOutput;
         Option: SameFile;
-        Io: NoFolder, IsFolder, NotAFile, Exists, NotOwnOutput, WindowsName, CreateIn, NoSpace;
+        Io: NoFolder, IsFolder, NotAFile, Exists, NotOwnOutput, OfAnotherInput, WindowsName, CreateIn, NoSpace;
         [reason]: ReadInputs, Sync, FreeSpace;
     }
 }
@@ -116,6 +123,7 @@ impl Problem {
         | Self::SameFile { output: path, .. }
         | Self::Exists { path }
         | Self::NotOwnOutput { path }
+        | Self::OfAnotherInput { path, .. }
         | Self::WindowsName { path, .. }
         | Self::CreateIn { folder: path, .. }
         | Self::Sync { folder: path, .. }

@@ -62,7 +62,7 @@ pub use local::{Scratch, check_target, free_space, require_free_space, sync_fold
 pub use location::{
     file_name, is_given_as_folder, parent_folder, refuse_remote, refuse_remote_output, shown_path,
 };
-pub use mark::is_own_output;
+pub use mark::{is_own_output, note_origin, noted_origin};
 pub use output_file::OutputFile;
 pub use records::{FileRecord, OutputRecord, OutputRecords, RECORDS_NAME, WrittenFile};
 pub use remote::{RemoteAddress, UrlScheme};

@@ -14,11 +14,17 @@ use std::time::UNIX_EPOCH;
 use crate::records::{Access, FileRecord, OutputRecord, OutputRecords, open_regular};
 use crate::{file_name, parent_folder};
 
+/// Names of the attributes, in the `user` namespace: the mark, and the name of the input.
+const MARK: &str = "user.torch2carton";
+const ORIGIN: &str = "user.torch2carton.input";
+/// Longest name of a file, in bytes.
+const NAME_MAX: usize = 255;
+
 /// Writes the mark of this program to `file`, whose contents are complete. Returns false if the filesystem has no extended
 /// attributes.
 pub(crate) fn mark_own_output(file: &File) -> bool {
     let value = file.metadata().ok().as_ref().and_then(attribute_value);
-    value.is_some_and(|value| attribute::write(file, value.as_bytes()).is_ok())
+    value.is_some_and(|value| attribute::write(file, MARK, value.as_bytes()).is_ok())
 }
 
 /// Records the output at `path` in its folder, on a filesystem without extended attributes.
@@ -42,11 +48,27 @@ pub fn is_own_output(path: &Path) -> bool {
     has_attribute(&file, &metadata) || is_recorded(path, &metadata)
 }
 
+/// Notes at an output the name of the input that it was made from. Best effort: a filesystem may have no extended attributes.
+pub fn note_origin(path: &Path, input: &str) {
+    if let Ok(file) = open_regular(path, Access::Read) {
+        let _ = attribute::write(&file, ORIGIN, input.as_bytes());
+    }
+}
+
+/// Returns the name of the input that an output was made from, if this program wrote it and noted that.
+pub fn noted_origin(path: &Path) -> Option<String> {
+    let file = open_regular(path, Access::Read).ok().filter(|_| is_own_output(path))?;
+    let mut name = vec![0; NAME_MAX];
+    let len = attribute::read(&file, ORIGIN, &mut name).ok()?;
+    name.truncate(len);
+    String::from_utf8(name).ok()
+}
+
 fn has_attribute(file: &File, metadata: &Metadata) -> bool {
     let Some(value) = attribute_value(metadata) else { return false };
     // One byte more than expected, so that a longer attribute value does not compare equal.
     let mut found = vec![0; value.len().saturating_add(1)];
-    let len = attribute::read(file, &mut found).unwrap_or(0);
+    let len = attribute::read(file, MARK, &mut found).unwrap_or(0);
     found.get(..len) == Some(value.as_bytes())
 }
 
@@ -71,16 +93,13 @@ mod attribute {
 
     use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 
-    /// Attribute name, in the `user` namespace.
-    const NAME: &str = "user.torch2carton";
-
-    pub(super) fn write(file: &File, value: &[u8]) -> io::Result<()> {
-        Ok(fsetxattr(file, NAME, value, XattrFlags::empty())?)
+    pub(super) fn write(file: &File, name: &str, value: &[u8]) -> io::Result<()> {
+        Ok(fsetxattr(file, name, value, XattrFlags::empty())?)
     }
 
     /// Reads the attribute into `value` and returns its length in bytes.
-    pub(super) fn read(file: &File, value: &mut [u8]) -> io::Result<usize> {
-        Ok(fgetxattr(file, NAME, value)?)
+    pub(super) fn read(file: &File, name: &str, value: &mut [u8]) -> io::Result<usize> {
+        Ok(fgetxattr(file, name, value)?)
     }
 }
 
@@ -90,11 +109,11 @@ mod attribute {
     use std::fs::File;
     use std::io;
 
-    pub(super) fn write(_: &File, _: &[u8]) -> io::Result<()> {
+    pub(super) fn write(_: &File, _: &str, _: &[u8]) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn read(_: &File, _: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(_: &File, _: &str, _: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
@@ -146,13 +165,15 @@ mod tests {
         let mut file = File::create(&path).expect("a temporary folder");
         file.write_all(b"abc").expect("a temporary folder");
         assert!(!is_own_output(&path));
-        if attribute::write(&file, b"3 1").is_err() {
+        if attribute::write(&file, MARK, b"3 1").is_err() {
             // The filesystem has no extended attributes, such as tmpfs before Linux 6.6.
             return;
         }
         assert!(!is_own_output(&path), "another time");
         mark_own_output(&file);
-        assert!(is_own_output(&path));
+        assert!(is_own_output(&path) && noted_origin(&path).is_none());
+        note_origin(&path, "a.pth");
+        assert_eq!(noted_origin(&path).as_deref(), Some("a.pth"));
         let renamed = folder.path().join("y");
         std::fs::rename(&path, &renamed).expect("there");
         assert!(is_own_output(&renamed));

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use byte_source::Source;
 use gguf_format::{GgufArchive, GgufOutput, GgufValue};
 use gguf_model::{Documents, FileType, GgufModel, ModelFiles, PreTokenizer, gguf_model};
-use open::files::DOCUMENT_MAX;
 use open::{WantedDtype, size_text};
 use output::{OutputFiles, PlannedFile};
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,7 @@ use super::{INCOMPLETE_KEY, NonTensorParts, Output, OutputJob, OutputPlan, outpu
 use crate::error::at;
 use crate::note_collector::NoteCollector;
 use crate::report::file_names_line;
+use crate::tokenizer_documents::read_file;
 use crate::{InvalidOption, Note, OutputFormat, OutputReport, Problem, Result};
 
 pub(crate) static GGUF: OutputFormat =
@@ -236,50 +236,15 @@ fn read_document(job: &OutputJob<'_>, name: &str) -> Result<Option<Vec<u8>>> {
     if name == "config.json" {
         return Ok(documents.config()?.map(|text| text.as_bytes().to_vec()));
     }
-    let companion = |name: &str| {
-        let found = job.misc.iter().find(|(known, _)| known == name);
-        found.map(|(_, path)| read_file(path)).transpose()
-    };
-    if let Some(bytes) = companion(name)? {
-        let is_pieces = name != "tokenizer.model" || tiktoken_json(&bytes)?.is_none();
-        return Ok(Some(bytes).filter(|_| is_pieces));
-    }
-    if ["tokenizer.json", "tokenizer_config.json"].contains(&name)
-        && let Some(bytes) = companion("tokenizer.model")?
-        && let Some(json) = tiktoken_json(&bytes)?
-    {
-        let text = if name == "tokenizer.json" { json } else { TIKTOKEN_CONFIG.to_owned() };
-        return Ok(Some(text.into_bytes()));
+    if let Some((_, path)) = job.misc.iter().find(|(known, _)| known == name) {
+        // Llama 3's file of this name is no SentencePiece model.
+        let is_made =
+            name == "tokenizer.model" && job.made_documents().any(|(made, _)| made == "tokenizer.json");
+        return if is_made { Ok(None) } else { read_file(path).map(Some) };
     }
     if name == "README.md" {
         return Ok(documents.read(name)?.map(String::into_bytes));
     }
-    Ok(None)
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>> {
-    let io = |error: std::io::Error| at(path)(error);
-    let len = path.metadata().map_err(io)?.len();
-    if len > DOCUMENT_MAX {
-        let path = path.to_owned();
-        return Err(open::files::Problem::DocumentTooLarge { path, len, limit: DOCUMENT_MAX }.into());
-    }
-    std::fs::read(path).map_err(io)
-}
-
-/// The `tokenizer_config.json` of Llama 3's `tokenizer.model`, which has none next to it.
-const TIKTOKEN_CONFIG: &str = r#"{"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}"#;
-
-/// Returns the `tokenizer.json` of Llama 3's `tokenizer.model`; `None` for a `SentencePiece` model.
-#[cfg(feature = "tokenizer")]
-fn tiktoken_json(bytes: &[u8]) -> Result<Option<String>> {
-    let failed = |error: generate::Error| Problem::PreTokenizer { reason: error.to_string() };
-    Ok(generate::Tokenizer::json_of_tiktoken(bytes).map_err(failed)?)
-}
-
-#[cfg(not(feature = "tokenizer"))]
-#[expect(clippy::unnecessary_wraps, reason = "reading a tokenizer can fail")]
-fn tiktoken_json(_: &[u8]) -> Result<Option<String>> {
     Ok(None)
 }
 

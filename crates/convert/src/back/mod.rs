@@ -178,6 +178,8 @@ pub struct OutputJob<'j> {
     pub(crate) tensors: &'j Tensors,
     /// File name and text of the generated document that replaces the documents next to the checkpoint.
     pub(crate) document: Option<(&'static str, String)>,
+    /// Names and contents of the documents that describe a tokenizer of Meta.
+    pub(crate) tokenizer: &'j [(&'static str, Vec<u8>)],
     /// Number of values in the checkpoint that are not tensors and are worth a note.
     pub(crate) values: usize,
     /// Digest of the tensors in hexadecimal, if it is asked for. It is set before files are written.
@@ -331,7 +333,8 @@ impl<'j> OutputJob<'j> {
     pub(crate) fn made_documents(&self) -> impl Iterator<Item = (&str, Vec<u8>)> {
         let made = self.document.iter().map(|(name, text)| (*name, text.clone().into_bytes()));
         let of_keys = self.model.key_documents.iter().filter(|_| !open::files::has_tokenizer(self.misc));
-        made.chain(of_keys.map(|(name, contents)| (name.as_str(), contents.clone())))
+        let of_tokenizer = self.tokenizer.iter().map(|(name, contents)| (*name, contents.clone()));
+        made.chain(of_keys.map(|(name, contents)| (name.as_str(), contents.clone()))).chain(of_tokenizer)
     }
 
     /// Returns true if the output has a tokenizer.

@@ -7,8 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use batch::clean_absolute;
 use byte_source::{Error, Location};
 use carton_format::Config;
-use open::files::{CheckpointSources, Problem};
+use open::files::{CheckpointSources, Problem, is_checkpoint};
 use output::{RemoteAddress, is_own_output, parent_folder, shown_path};
+use torch_import::starts_as_checkpoint;
 
 use super::input::EachInput;
 use super::pipeline::PipelineInput;
@@ -17,12 +18,16 @@ use crate::{ConvertOptions, InvalidOption, OutputFormat, PlannedConversion, Resu
 
 /// Maximum number of folders that are searched for checkpoints below one input.
 const FOLDERS_MAX: usize = 100_000;
+/// Bytes at the start of a file that show what it is.
+const HEAD_LEN: u64 = 64 << 10;
 
 /// Inputs of a batch, found in its folders.
 #[derive(Debug, Default)]
 pub(crate) struct EachInputs {
     pub(crate) checkpoints: Vec<EachInput>,
     pub(crate) pipelines: Vec<PipelineInput>,
+    /// Files in the folders that start as checkpoints do, and are not named like one.
+    pub(crate) left_out: Vec<PathBuf>,
 }
 
 /// Returns the files of each checkpoint among the inputs. A file is one input, but a zip archive of checkpoints stands for those in
@@ -116,6 +121,10 @@ impl EachInputs {
                 continue;
             }
             let found = CheckpointSources::find(std::slice::from_ref(&folder), options.shards());
+            let is_of_trainer = found.as_ref().is_ok_and(CheckpointSources::is_of_trainer);
+            if !is_of_trainer && !is_in_model {
+                self.left_out.extend(unnamed_checkpoints(&folder));
+            }
             let mut is_model = false;
             match found.map_err(byte_source::Error::downcast) {
                 Err(Ok(Problem::SeveralCheckpoints { candidates, .. })) => {
@@ -151,6 +160,18 @@ impl EachInputs {
             }
         }
     }
+}
+
+/// Returns the files of a local folder that start as checkpoints do, and are not named like one.
+fn unnamed_checkpoints(folder: &Location) -> Vec<PathBuf> {
+    let Ok(listing) = folder.store().list(folder.path()) else { return Vec::new() };
+    let is_unnamed = |name: &&String| !name.starts_with('.') && !is_checkpoint(name) && folder.is_local();
+    let files = listing.files.iter().filter(is_unnamed).map(|name| folder.join(name));
+    let is_one = |file: &Location| {
+        let head = file.open().and_then(|file| file.read_range(0..file.len().min(HEAD_LEN)));
+        head.is_ok_and(|head| starts_as_checkpoint(&head)) && !is_own_output(file.path())
+    };
+    files.filter(is_one).map(|file| shown_path(file.path())).collect()
 }
 
 /// Returns true if an error is about a folder below another one.

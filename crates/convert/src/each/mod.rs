@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use ::output::{OutputRecord, shown_path};
+use ::output::{OutputRecord, is_given_as_folder, shown_path};
 use batch::{
     ExistingOutput, Job, JobLimits, JobOutput as _, RecordsNextToOutputs, ResultOrder, Resume,
     check_existing, run_jobs,
@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use self::inputs::{EachInputs, NamedInput, TakenOutputs};
 use self::pipeline::PipelineReport;
-use crate::{BatchOutput, ConvertOptions, ConvertReport, Error, InvalidOption, Result};
+use crate::{BatchOutput, ConvertOptions, ConvertReport, Error, InvalidOption, OutputFormat, Result};
 
 /// Version of the fields of [`BatchReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -40,6 +40,10 @@ pub enum BatchItem {
         input: PathBuf,
         error: Error,
     },
+    /// A file in a folder that starts as a checkpoint does, and is not named like one.
+    LeftOut {
+        input: PathBuf,
+    },
 }
 
 /// Counts of the results of a batch.
@@ -54,6 +58,8 @@ pub struct BatchReport {
     pub skipped: usize,
     /// Number of inputs that could not be converted.
     pub failed: usize,
+    /// Number of files in folders that start as checkpoints do, and are not named like one.
+    pub left_out: usize,
 }
 
 impl BatchReport {
@@ -62,6 +68,7 @@ impl BatchReport {
             BatchItem::Converted(_) => &mut self.converted,
             BatchItem::Skipped { .. } => &mut self.skipped,
             BatchItem::Failed { .. } => &mut self.failed,
+            BatchItem::LeftOut { .. } => &mut self.left_out,
             BatchItem::Pipeline(_) => return,
         };
         *count = count.saturating_add(1);
@@ -127,13 +134,14 @@ pub fn convert_each(
     if let Some(folder) = options.output.as_ref().filter(|_| !options.dry_run)
         && options.destination.store_of(folder)?.is_none()
     {
-        if folder.exists() && !folder.is_dir() {
+        let is_named_as_file = !is_given_as_folder(folder) && OutputFormat::from_path(folder).is_some();
+        if is_named_as_file || (folder.exists() && !folder.is_dir()) {
             return Err(InvalidOption::NotAFolder { path: folder.clone() }.into());
         }
         std::fs::create_dir_all(folder)
             .map_err(|reason| byte_source::FileError::Create { path: folder.clone(), reason })?;
     }
-    let EachInputs { checkpoints: inputs, pipelines } = inputs;
+    let EachInputs { checkpoints: inputs, pipelines, left_out } = inputs;
     let mut pipelines: Vec<_> =
         pipelines.iter().map(|pipeline| (pipeline, pipeline.models(&inputs))).collect();
     let jobs = batch.jobs.min(NonZeroUsize::new(inputs.len()).unwrap_or(NonZeroUsize::MIN));
@@ -164,6 +172,11 @@ pub fn convert_each(
             Ok(Some(report)) => BatchItem::Pipeline(report),
             Err(error) => BatchItem::Failed { input, error },
         };
+        report.count(&item);
+        done(item)?;
+    }
+    for input in left_out {
+        let item = BatchItem::LeftOut { input };
         report.count(&item);
         done(item)?;
     }

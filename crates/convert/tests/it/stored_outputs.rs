@@ -119,6 +119,7 @@ fn run(options: &ConvertOptions, resume: Resume) -> String {
             BatchItem::Pipeline(_) => 'p',
             BatchItem::Skipped { .. } => 's',
             BatchItem::Failed { .. } => 'f',
+            BatchItem::LeftOut { .. } => 'l',
         });
         Ok(())
     };

@@ -23,7 +23,7 @@ pub enum Problem {
     )]
     NoAdapter,
     /// A file that should be merged is an adapter in a form that is not read.
-    #[error("it is {form}, and only adapters in the folders of peft can be merged")]
+    #[error("it is {form}; expected the folder of an adapter of peft, with its adapter_config.json")]
     AdapterForm {
         /// The form, with its article.
         form: &'static str,
@@ -167,7 +167,11 @@ pub enum Problem {
     InTwoLayouts { first: String, second: String },
     /// Tensors are not those that the configuration asks for.
     #[error("it is not whole: {comparison}")]
-    NotWhole { comparison: Box<families::ModelComparison> },
+    NotWhole {
+        comparison: Box<families::ModelComparison>,
+        /// Start of all names, without which they are those of the model.
+        prefix: Option<&'static str>,
+    },
     /// Tensors of a part that is taken are not those that its configuration asks for.
     #[error("its text model is not whole: {comparison}")]
     PartNotWhole { comparison: Box<families::ModelComparison> },

@@ -73,7 +73,7 @@ pub use steps::sum::{CheckpointSum, Sum};
 pub use steps::translate::{
     TargetLayout, Translate, documents_in, hugging_face_of, in_checkpoint, lone_shard,
 };
-pub use steps::whole::{ModelPurpose, RequireWhole};
+pub use steps::whole::{ModelPurpose, RequireWhole, other_prefix};
 pub use steps::{Context, Step, StepReport};
 pub use totals::Totals;
 pub use values::array_text::array_text;

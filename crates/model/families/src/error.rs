@@ -8,6 +8,9 @@ pub enum Error {
     Json(serde_json::Error),
     #[error("it has no `model_type`, which says what tensors a model needs")]
     NoModelType,
+    /// The configuration of a model of `diffusers`.
+    #[error("it is of a `{class}` of diffusers, whose tensors are not known")]
+    OfDiffusers { class: String },
     #[error("it has the model type `{model_type}`, which is not one of those that are known: {known}")]
     UnknownModelType {
         model_type: String,

@@ -75,7 +75,11 @@ impl Model {
     /// value that the model needs.
     pub fn from_config(text: &str) -> Result<Self> {
         let map = parse(text)?;
-        let model_type = map.get("model_type").and_then(Value::as_str).ok_or(Error::NoModelType)?.to_owned();
+        let no_type = || match map.get("_class_name").and_then(Value::as_str) {
+            Some(class) => Error::OfDiffusers { class: class.to_owned() },
+            None => Error::NoModelType,
+        };
+        let model_type = map.get("model_type").and_then(Value::as_str).ok_or_else(no_type)?.to_owned();
         let class = map.get("architectures").and_then(|classes| classes.get(0)?.as_str()).unwrap_or_default();
         let absent = RefCell::new(None);
         let unknown = || Error::UnknownModelType { model_type: model_type.clone(), known: known() };

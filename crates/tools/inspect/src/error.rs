@@ -23,10 +23,15 @@ pub enum Problem {
         name: String,
         /// Most similar name of a tensor or value.
         similar: Option<String>,
+        /// True if several names begin with it and a dot.
+        is_group: bool,
     },
     /// Nothing says what tensors an input needs.
     #[error("it has no config.json, which says what tensors its model has")]
     NoConfiguration,
+    /// The models of a pipeline are of no family that is known.
+    #[error("it is a pipeline of diffusers, and the tensors of its models are not known")]
+    Pipeline,
     /// A configuration does not say what tensors its model has.
     #[error("{reason}")]
     Configuration { reason: families::Error },
@@ -39,7 +44,7 @@ details! {
     Problem => Problem::place {
         Option: SeveralPickles, NoNameMatches, NoSuchName;
         Input: NoConfiguration;
-        Unsupported: Configuration;
+        Unsupported: Configuration, Pipeline;
         {pickle_kind => reason}: Pickle;
     }
 }
@@ -51,6 +56,7 @@ impl Problem {
             Self::NoNameMatches
             | Self::NoSuchName { .. }
             | Self::NoConfiguration
+            | Self::Pipeline
             | Self::Configuration { .. } => Place::default(),
             Self::Pickle { reason } => Place::offset(reason.offset),
         }

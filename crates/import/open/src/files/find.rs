@@ -84,6 +84,18 @@ fn find_of_file(file: &Location, shards: ShardPolicy) -> Result<CheckpointSource
     if neighbours.as_ref().is_err_and(|reason| reason.kind() == io::ErrorKind::Unsupported) {
         return Ok(found);
     }
+    // As in llama.cpp, the first file of a split stands for all of them.
+    if let (Some(first), Ok(folder)) = (&numbered, &neighbours)
+        && shards == ShardPolicy::RequireAll
+        && file.path().extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
+        && shard_number(file).is_some_and(|shard| shard.number == 1)
+    {
+        let members = folder.listing.files.iter().filter_map(|name| {
+            let other = NumberedFileName::parse_file_name(name)?;
+            (other.set_key() == first.set_key()).then(|| (other, folder.location.join(name)))
+        });
+        return check_numbered_set(members.collect());
+    }
     if shards == ShardPolicy::RequireAll {
         if let Some(what) = part {
             return Err(Problem::RankPart { path: path.to_owned(), what }.into());

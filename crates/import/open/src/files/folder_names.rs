@@ -70,9 +70,11 @@ fn is_index(name: &str) -> bool {
     whole_of_index(name).is_some_and(|whole| is_checkpoint(&whole))
 }
 
-pub(crate) fn is_checkpoint(name: &str) -> bool {
+/// Returns true for the name of a checkpoint, of which a folder may have several. The state of a training is none.
+pub fn is_checkpoint(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
     let mut ends = name.match_indices('.').filter_map(|(dot, _)| name.get(dot..)?.strip_prefix('.'));
-    !name.starts_with('.') && ends.any(is_checkpoint_extension) && !is_training_state(name)
+    !name.starts_with('.') && ends.any(is_checkpoint_extension) && !is_training_state(&name)
 }
 
 /// Returns true if the file name is that of training state.
@@ -121,7 +123,7 @@ mod tests {
         }
         assert!(!is_checkpoint("mp_rank_00_model_states.pt"));
         assert!(!is_checkpoint("training_args.bin"));
-        assert!(is_checkpoint("net.pth.tar"));
+        assert!(is_checkpoint("net.pth.tar") && is_checkpoint("NET.PTH"));
         assert!(!is_checkpoint("tokenizer.model"));
     }
 }

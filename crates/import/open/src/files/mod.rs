@@ -59,6 +59,7 @@ pub use document_cache::{DOCUMENT_MAX, DocumentCache, read_document};
 pub use error::{CheckpointCandidate, Problem};
 pub use find::ShardPolicy;
 pub(crate) use folder_names::checkpoints;
+pub use folder_names::is_checkpoint;
 pub use note::FilesNote;
 pub use numbering::ShardNumber;
 pub use pipeline::{Pipeline, PipelineDocuments};

@@ -78,6 +78,7 @@ impl FromStr for WeightedPath {
                 Ok(Self { path: PathBuf::from(path), weight })
             }
             Ok(_) => Err("expected PATH or PATH=WEIGHT with a finite number"),
+            Err(_) if Path::new(path).exists() => Err("expected a number after the last `=`, such as 0.5"),
             Err(_) => Ok(whole()),
         }
     }

@@ -6,12 +6,13 @@ use crate::{Context, Error, Model, Note, Problem, Result, Step, StepReport};
 /// Starts of names that wrappers and a second saving add.
 const PREFIXES: &[&str] = &["module.", "_orig_mod.", "base_model.model.", "model."];
 
-/// Returns true for tensors of a model whose names all have a prefix that a loader does not expect.
-fn has_other_prefix(model: &families::Model, tensors: &[(&str, &[u64])]) -> bool {
-    PREFIXES.iter().any(|prefix| {
-        let inner = tensors.iter().map(|(name, shape)| Some((name.strip_prefix(prefix)?, *shape)));
+/// Returns the prefix of all names of a model's tensors that a loader does not expect.
+pub fn other_prefix(model: &families::Model, tensors: &[(&str, &[u64])]) -> Option<&'static str> {
+    let is_other = |prefix: &&&str| {
+        let inner = tensors.iter().map(|(name, shape)| Some((name.strip_prefix(**prefix)?, *shape)));
         inner.collect::<Option<Vec<_>>>().is_some_and(|inner| is_of(model, &inner))
-    })
+    };
+    (!is_of(model, tensors)).then(|| PREFIXES.iter().find(is_other).copied())?
 }
 
 /// Refuses a model of which tensors are missing, or that has others than its configuration says. A model that is not known passes.
@@ -52,8 +53,9 @@ impl Step for RequireWhole {
         };
         let runs = !known.is_quantized && decoder::architectures().any(|runs| runs == known.model_type);
         let tensors = shapes(model.tensors());
+        let prefix = other_prefix(&known, &tensors);
         let is_known = if self.purpose == ModelPurpose::Decoder {
-            runs && (is_of(&known, &tensors) || has_other_prefix(&known, &tensors))
+            runs && (prefix.is_some() || is_of(&known, &tensors))
         } else {
             is_of(&known, &tensors)
         };
@@ -69,7 +71,7 @@ impl Step for RequireWhole {
         }
         if !self.passes_incomplete {
             let comparison = Box::new(comparison);
-            return Err(Error::from(Problem::NotWhole { comparison }).in_file(model.root()));
+            return Err(Error::from(Problem::NotWhole { comparison, prefix }).in_file(model.root()));
         }
         model.notes.push(Note::NotWhole { differences: comparison.to_string() });
         model.incomplete = Some(comparison);

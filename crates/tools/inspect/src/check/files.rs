@@ -13,9 +13,12 @@ use safetensors_format::{Header, INDEX_FILE, SINGLE_MODEL_FILE, is_model_file, i
 use tensor::Tensor;
 
 use super::index::Index;
+use crate::Problem;
 
 /// Name of the configuration.
 const CONFIG: &str = "config.json";
+/// Document of a pipeline of `diffusers`, whose models are in folders below.
+const PIPELINE_INDEX: &str = "model_index.json";
 
 /// A file with tensors.
 pub(super) struct CheckedFile {
@@ -118,11 +121,20 @@ impl CheckedFiles {
             let is_checkpoint = |name: &str| {
                 [".bin", ".pt", ".pth", ".safetensors", ".gguf"].iter().any(|end| name.ends_with(end))
             };
-            if names(&is_checkpoint).is_empty() {
+            let is_of_trainer = || {
+                let found = CheckpointSources::find(std::slice::from_ref(location), ShardPolicy::RequireAll);
+                found.is_ok_and(|found| found.is_of_trainer())
+            };
+            if names(&is_checkpoint).is_empty() && !is_of_trainer() {
+                if folder.listing.has_file(PIPELINE_INDEX) && config.0.is_none() {
+                    return Err(Error::from(Problem::Pipeline).in_file(location.path()));
+                }
                 return Ok(Self { config, files: Vec::new(), tensors: Vec::new(), index, gguf: None });
             }
             let opened = Self::opened(location, observer)?;
-            return Ok(if opened.gguf.is_some() { opened } else { Self { config, ..opened } });
+            // Of the documents above a trainer's step, its own count first.
+            let is_own = opened.gguf.is_none() && config.0.is_some();
+            return Ok(if is_own { Self { config, ..opened } } else { opened });
         }
         let tensors = read.unwrap_or_else(|| read_headers(&shards))?;
         let has_index = folder.listing.has_file(INDEX_FILE) && !index.is_empty();

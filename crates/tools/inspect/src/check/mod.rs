@@ -73,6 +73,8 @@ pub struct CheckReport {
     pub unindexed: Vec<UnindexedFile>,
     /// Names of the index that are not in the file that it gives.
     pub stale: Vec<String>,
+    /// Start of all names, without which they are those of the model.
+    pub prefix: Option<&'static str>,
 }
 
 /// A tensor that is there several times.
@@ -138,6 +140,7 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         .into_iter()
         .map(|name| RepeatedTensor { name: name.to_owned(), files: files_of(name) })
         .collect();
+    let prefix = if missing.is_empty() { None } else { open::other_prefix(&model, &distinct.shapes) };
     let unindexed = unindexed_files(&files, &tensors);
     let named = unexpected.iter().chain(missing.iter().map(|tensor| &tensor.name));
     let named: HashSet<&str> = named.map(String::as_str).collect();
@@ -170,6 +173,7 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         twice,
         unindexed,
         stale,
+        prefix,
     })
 }
 

@@ -90,8 +90,9 @@ pub fn find_named(
             let tensors = checkpoint.tensors();
             let mut known: Vec<String> = tensors.map(|(name, _)| name.into_owned()).collect();
             known.extend(values().map(|(name, _)| name.to_owned()));
-            let similar = most_similar(name, &known);
-            let problem = Problem::NoSuchName { name: name.clone(), similar };
+            let is_group = known.iter().filter(|known| is_below(known)).nth(1).is_some();
+            let similar = if is_group { None } else { most_similar(name, &known) };
+            let problem = Problem::NoSuchName { name: name.clone(), similar, is_group };
             return Err(Error::from(problem).in_file(options.input.path()));
         }
     }

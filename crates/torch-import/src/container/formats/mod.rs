@@ -56,6 +56,11 @@ pub(crate) fn recognise(head: &[u8]) -> Option<&'static dyn ContainerFormat> {
     with_signature().find(|format| format.recognises(head))
 }
 
+/// Returns true if a file starts as one of a format of checkpoints. `head` is all of the file, or at least its first 64 KiB.
+pub fn starts_as_checkpoint(head: &[u8]) -> bool {
+    recognise(head).is_some()
+}
+
 /// Returns true if the names of checkpoints end with this extension, written without its dot.
 pub fn is_checkpoint_extension(extension: &str) -> bool {
     containers().any(|format| format.extensions().contains(&extension))
