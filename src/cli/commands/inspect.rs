@@ -207,7 +207,7 @@ fn print_tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {
             };
             let shape: Vec<String> = row.shape().iter().map(u64::to_string).collect();
             let shape = format!("[{}]", shape.join(", "));
-            [row.name.clone(), row.dtype.to_owned(), shape, format_bytes(row.nbytes), shared]
+            [row.name.clone(), row.dtype.to_owned(), shape, format_bytes(row.stored_nbytes()), shared]
         })
         .collect();
     let is_shared = cells.iter().any(|[.., shared]| !shared.is_empty());

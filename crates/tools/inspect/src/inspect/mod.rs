@@ -303,7 +303,7 @@ fn add_tensors(
     match options.sort {
         None => {}
         Some(TensorSort::Name) => report.tensors.sort_by(|first, second| first.name.cmp(&second.name)),
-        Some(TensorSort::Size) => report.tensors.sort_by_key(|row| std::cmp::Reverse(row.nbytes)),
+        Some(TensorSort::Size) => report.tensors.sort_by_key(|row| std::cmp::Reverse(row.stored_nbytes())),
     }
     if options.statistics {
         let (file, nbytes) = (options.input.path(), report.nbytes);

@@ -17,6 +17,8 @@ pub struct RowQuantization {
     pub scheme: String,
     /// Stored bits for each element, scales and zero points included.
     pub bits: f64,
+    /// Size of the stored tensors in bytes.
+    pub nbytes: u64,
     /// Names of the stored tensors; the first one has the codes.
     pub stored: Vec<String>,
 }
@@ -74,12 +76,13 @@ pub(crate) fn replace_stored_parts(
     let mut dropped = HashSet::new();
     for quantized in &model.tensors {
         let Ok(numbers) = quantized.tensor(configured.unwrap_or(quantized.default_dtype)) else { continue };
-        let stored = quantized.stored.iter().filter_map(|position| tensors.get_index(*position));
+        let stored = || quantized.stored.iter().filter_map(|position| tensors.get_index(*position));
         let scheme = RowQuantization {
             method: model.method.clone(),
             scheme: quantized.scheme.clone(),
             bits: quantized.bits(),
-            stored: stored.map(|(name, _)| name.to_owned()).collect(),
+            nbytes: stored().fold(0, |sum: u64, (_, part)| sum.saturating_add(part.nbytes())),
+            stored: stored().map(|(name, _)| name.to_owned()).collect(),
         };
         schemes.insert(quantized.name.clone(), scheme);
         let mut parts = quantized.stored.iter().filter_map(|position| places.get(*position).copied());

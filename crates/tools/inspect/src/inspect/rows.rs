@@ -63,6 +63,11 @@ impl TensorRow {
         }
     }
 
+    /// Returns the bytes of the elements, or of the stored parts of quantized ones.
+    pub fn stored_nbytes(&self) -> u64 {
+        self.quantization.as_ref().map_or(self.nbytes, |quantization| quantization.nbytes)
+    }
+
     /// Returns the stored elements, or the bytes that they are packed in; `None` if the row is not a single view.
     pub fn stored(&self) -> Option<&Tensor> {
         match &self.view {
