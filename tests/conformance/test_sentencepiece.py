@@ -1,6 +1,7 @@
 """SentencePiece models: tokens and texts are those of Google's library, in each algorithm and with each setting."""
 
 import random
+import shutil
 
 import pytest
 from conftest import worker_fixture
@@ -59,3 +60,24 @@ def test_texts_are_divided_as_the_library_divides_them(name, reference, pieces, 
         assert whole.startswith(before)
         if "\ufffd" not in whole:
             assert answer["text"] == whole[len(before):], answer
+
+
+@pytest.mark.parametrize("kind", ["pieces", "tiktoken"])
+def test_a_folder_made_of_metas_files_has_the_tokenizer_that_transformers_finds(kind, reference, pieces, tmp_path):
+    """Meta's files have no document that says what the tokenizer adds."""
+    folder, metas, made = tmp_path / "model", tmp_path / "meta", tmp_path / "made"
+    reference.ask("make", folder=str(folder), kind="tiktoken" if kind == "tiktoken" else "byte level", model_type="llama", seed=1)
+    succeed(folder / "model.safetensors", "--names", "meta", "--to", "pth", "-o", f"{metas}/", "--quiet")
+    for document in ["tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json"]:
+        (metas / document).unlink(missing_ok=True)
+    if kind == "pieces":
+        pieces.ask("train", path=str(metas / "tokenizer.model"), settings=LLAMA)
+    else:
+        shutil.copy(folder / "tokenizer.model", metas)
+    succeed(metas, "--names", "hf", "-o", f"{made}/", "--quiet")
+    # Where a special token or a line starts, transformers itself divides texts in another way than the library.
+    texts = [text for text in TEXTS if text and "\n" not in text and not text.startswith(" ")]
+    carton = tmp_path / "made.carton"
+    succeed(metas, "-o", carton, "--quiet")
+    wanted = [generated(carton, "--max-tokens", 0, "--", text)["prompt_tokens"] for text in texts]
+    assert pieces.ask("transformers_ids", folder=str(made), texts=texts) == wanted

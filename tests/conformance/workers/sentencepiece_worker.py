@@ -37,4 +37,12 @@ def decode(path, ids):
     return [processor.decode(row) for row in ids]
 
 
-serve({f.__name__: f for f in (train, encode, decode)})
+def transformers_ids(folder, texts):
+    """Encodes texts with the tokenizer that transformers finds in a folder."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return [tokenizer(text)["input_ids"] for text in texts]
+
+
+serve({f.__name__: f for f in (train, encode, decode, transformers_ids)})
