@@ -177,6 +177,22 @@ ORDINARY = Recipe(
     gigabytes=2,
     base="NEWEST",
 )
+LOADERS = Recipe(
+    name="loaders",  # programs that run what is in a file or next to it; attacks show that they do
+    pythons=(),
+    steps=(("--no-deps", "msgpack==1.2.4", "msgpack-numpy==0.4.8", "h5py==3.16.0", "lmdb", "kernels==0.17.2", "smolagents==1.26.0", "python-dotenv==1.2.4", "pillow", "requests", "urllib3",
+            "certifi", "charset-normalizer"),),
+    imports="import torch, msgpack, msgpack_numpy, h5py, kernels, smolagents, lmdb",
+    gigabytes=1,
+    base="NEWEST",
+)
+OLD_ARROW = Recipe(
+    name="pyarrow 13",  # the last that unpickles a type of a column
+    pythons=("3.11", "3.10", "3.9", "3.8"),
+    steps=(("pyarrow==13.0.0", "numpy<2"),),
+    imports="import pyarrow",
+    gigabytes=1,
+)
 BUCKETS = Recipe(
     name="object stores",  # emulators of S3 and of Google's service
     pythons=(),
@@ -230,7 +246,7 @@ LM_EVAL = Recipe(
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "MISTRAL": MISTRAL, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
        "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF,
        "CONVERTER": CONVERTER, "PROOF": PROOF, "MLX": MLX,
-       "COMFY": COMFY, "OPENAI": OPENAI, "LM_EVAL": LM_EVAL}
+       "COMFY": COMFY, "OPENAI": OPENAI, "LM_EVAL": LM_EVAL, "LOADERS": LOADERS, "OLD_ARROW": OLD_ARROW}
 
 
 class CannotMake(Exception):

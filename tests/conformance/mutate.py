@@ -39,6 +39,7 @@ class File:
 
     def __init__(self, data, suffix):
         self.data, self.suffix, self.steps, self.foreign = data, suffix, [], set()
+        self.loader = {".json": names_code, ".yaml": has_targets}.get(suffix)
 
 
 # Pickles.
@@ -421,8 +422,176 @@ def yaml_file(chosen):
     return file
 
 
+# msgpack: maps with a pickle in them, with headers of any width.
+
+
+def packed(chosen, value, file):
+    """An object of msgpack whose numbers and lengths may be wider than a packer makes them."""
+    def head(short, most, codes, length):
+        widths = [(code, width) for code, width in codes if length < 1 << 8 * width]
+        if short is not None and length <= most and chosen.random() < 0.6:
+            return bytes([short | length])
+        code, width = chosen.choice(widths)
+        return bytes([code]) + length.to_bytes(width, "big")
+
+    if isinstance(value, dict):
+        pairs = list(value.items())
+        if chosen.random() < 0.1:
+            pairs.insert(chosen.randrange(len(pairs) + 1), (chosen.choice(list(value)), 1) if value else (1, 1))
+        return head(0x80, 15, [(0xDE, 2), (0xDF, 4)], len(pairs)) + b"".join(packed(chosen, it, file) for pair in pairs for it in pair)
+    if isinstance(value, list):
+        return head(0x90, 15, [(0xDC, 2), (0xDD, 4)], len(value)) + b"".join(packed(chosen, it, file) for it in value)
+    if isinstance(value, (str, bytes)):
+        data = value.encode() if isinstance(value, str) else value
+        if chosen.random() < 0.1 and isinstance(value, bytes):
+            kind = chosen.choice([0xFF, 4, 5, 42, 127])
+            file.steps.append(f"extension {kind}")
+            return head(None, 0, [(0xC7, 1), (0xC8, 2), (0xC9, 4)], len(data)) + bytes([kind]) + data
+        if isinstance(value, str) or chosen.random() < 0.3:  # older packers write bytes as texts
+            return head(0xA0, 31, [(0xD9, 1), (0xDA, 2), (0xDB, 4)], len(data)) + data
+        return head(None, 0, [(0xC4, 1), (0xC5, 2), (0xC6, 4)], len(data)) + data
+    if isinstance(value, float):
+        return b"\xcb" + struct.pack(">d", value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return bytes([value]) if value < 128 and chosen.random() < 0.5 else b"\xcf" + struct.pack(">Q", value)
+    return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
+
+
+def msgpack_file(chosen):
+    file = File(b"", chosen.choice([".msgpack", ".msgpck", ".bin", "", ".dat"]))
+    file.loader = unpickles_msgpack
+    bad = b"\x80\x02" + sink(chosen) + b"."
+    array = {b"nd": True, b"type": "<f4", b"kind": b"", b"shape": [2], b"data": b"\0" * 8}
+    inner = chosen.choice([
+        array | {b"kind": b"O", b"data": bad}, {"shims": [packed(chosen, {"config": {}, "state": bad}, file)]}, [1, bad], {"a": {"b": [{"c": bad}]}}, {bad: 1}, bad.decode("latin-1"),
+        {"x": packed(chosen, [packed(chosen, {"y": bad}, file)], file)}, bad])
+    value = {"params": {"w": array, "n": chosen.randrange(1000), "f": 1.5, "t": "text", "l": [None, True, 300]}, "state": inner}
+    if chosen.random() < 0.2:
+        value = inner
+    if chosen.random() < 0.1:
+        value = [inner] * 40
+    file.data = packed(chosen, value, file)
+    step = chosen.randrange(10)
+    if step == 0:
+        file.data += chosen.choice([b"\0", b"\xc1", packed(chosen, {"a": 1}, file), bad])
+        file.foreign.add("bytes after the object")
+    elif step == 1:
+        file.data = packed(chosen, chosen.choice([1, "text", None, [], {}]), file) + file.data
+        file.foreign.add("several objects in a row")
+    elif step == 2:
+        at = chosen.randrange(len(file.data))
+        file.data = file.data[:at] + bytes([chosen.randrange(256)]) + file.data[at + 1:]
+    file.steps.append(f"msgpack {step}")
+    return file
+
+
+class Reached(Exception):
+    """An unpickler reached the name of a global."""
+
+
+class Watch(pickle.Unpickler):
+    def find_class(self, module, name):
+        raise Reached
+
+
+def is_unpickled(data):
+    try:
+        Watch(io.BytesIO(data)).load()
+    except Reached:
+        return True
+    except Exception:  # a file can cause any
+        return False
+    return False
+
+
+def unpickles_msgpack(path):
+    """Whether a program that unpacks the file, as a stream and in older packers' way, finds a pickle that calls something."""
+    import msgpack
+
+    found = False
+    for raw in (False, True):
+        unpacker = msgpack.Unpacker(raw=raw, strict_map_key=False, object_pairs_hook=lambda pairs: [part for pair in pairs for part in pair])
+        unpacker.feed(path.read_bytes())
+        try:
+            work = list(unpacker)
+        except Exception:  # msgpack has several, and texts that are not UTF-8
+            continue
+        depth = {id(it): 0 for it in work}
+        while work and not found:
+            node = work.pop()
+            if isinstance(node, (list, tuple)) and not isinstance(node, msgpack.ExtType):
+                work += node
+                continue
+            data = node.data if isinstance(node, msgpack.ExtType) else node.encode("latin-1", "replace") if isinstance(node, str) else node
+            if isinstance(data, bytes) and data:
+                found = is_unpickled(data)
+                level = depth.get(id(node), 0)
+                if level < 4 and (0x80 <= data[0] <= 0x9F or data[0] >= 0xDC):
+                    try:
+                        inside = msgpack.unpackb(data, raw=raw, strict_map_key=False, object_pairs_hook=lambda pairs: [part for pair in pairs for part in pair])
+                        depth[id(inside)] = level + 1
+                        work.append(inside)
+                    except Exception:
+                        pass
+    return found
+
+
+# HDF5, which is not read: whatever h5py opens must not be clean.
+
+HDF5_FILES = []
+
+
+def hdf5_bases():
+    import h5py
+
+    layer = json.dumps({"class_name": "Lambda", "config": {"function": ["4wEAAAA=", None, None]}})
+    for block in (0, 512, 1024, 4096):
+        for version in ("earliest", "latest", "v108"):
+            made = io.BytesIO()
+            options = {"userblock_size": block} if block else {}
+            with h5py.File(made, "w", libver=(version, "latest"), **options) as file:
+                file.attrs["model_config"] = layer
+                file["w"] = [1.0, 2.0]
+            HDF5_FILES.append((block, made.getvalue()))
+
+
+def hdf5_file(chosen):
+    block, data = chosen.choice(HDF5_FILES)
+    file = File(data, chosen.choice([".h5", ".hdf5", ".keras", ".dat", "", ".weights", ".nc", ".mat", ".txt", ".md"]))
+    file.loader = opens_hdf5
+    text = b'{"__metadata__":{}}'
+    start = chosen.choice([b"", b"\x89PNG\r\n\x1a\n", b"%PDF-1.7\n", struct.pack("<Q", len(text)) + text, b"\x80\x02}.", b"\x7fELF", b"GGUF\3\0\0\0", b"# A model\n" * 40, b"PK\3\4", b"\x81\xa1a\1", b"{}", b"PAR1",
+                           b"\x93NUMPY\1\0", b"\x1f\x8b\x08", b"DIRC", tar_header(chosen, b"a", 0)])[:block]
+    file.data = start + data[len(start):]
+    for _ in range(chosen.choice([0, 0, 1])):
+        step = chosen.randrange(3)
+        if step == 0:
+            file.data += chosen.choice([b"\0" * 64, b"PK\5\6" + b"\0" * 18, b"PAR1"])
+        elif step == 1:
+            at = chosen.randrange(len(file.data))
+            file.data = file.data[:at] + bytes([file.data[at] ^ 1 << chosen.randrange(8)]) + file.data[at + 1:]
+        else:
+            file.data = b" " * chosen.choice([512, 1024, 100, 2048]) + file.data
+        file.steps.append(f"hdf5 {step}")
+    file.steps.append(f"block of {block} with {start[:8]!r}")
+    return file
+
+
+def opens_hdf5(path):
+    """Whether h5py finds the configuration of Keras."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            return "Lambda" in str(file.attrs.get("model_config", ""))
+    except Exception:  # HDF5 has many
+        return False
+
+
 FORMATS = {"pickle": (pickle_file, None), "torchscript": (script_file, script_bases), "zip": (archive_file, archive_bases), "tar": (tar_file, None),
-           "json": (json_file, None), "yaml": (yaml_file, None)}
+           "json": (json_file, None), "yaml": (yaml_file, None), "msgpack": (msgpack_file, None), "hdf5": (hdf5_file, hdf5_bases)}
+# Those whose packages a Python with torch need not have.
+NEEDS = {"msgpack": "LOADERS", "hdf5": "LOADERS"}
 
 
 def scanned(binary, folder):
@@ -432,11 +601,10 @@ def scanned(binary, folder):
     return {one["file"]: one["verdict"] for one in found}
 
 
-def loads(files):
-    """What the loaders of some files do: `[(file, kind of outcome)]`, with the documents' loaders in this process."""
-    documents = {".json": names_code, ".yaml": has_targets}
-    loaded = {path: ("stopped" if documents[path.suffix](path) else "refused") for path in files if path.suffix in documents}
-    others = [path for path in files if path.suffix not in documents]
+def loads(files, made):
+    """What the loaders of some files do: `{file: kind of outcome}`, with the loaders that run nothing in this process."""
+    loaded = {path: ("stopped" if made[path].loader(path) else "refused") for path in files if made[path].loader}
+    others = [path for path in files if not made[path].loader]
     return loaded | ({path: answer["outcome"] for path, answer in runs.judged(others).items()} if others else {})
 
 
@@ -514,7 +682,7 @@ def attack(name, binary, seconds, seed, keep=None):
                 made[path] = file
             verdicts = scanned(binary, scratch)
             silent = [path for path in made if verdicts.get(str(path), "skipped") in ("clean", "skipped")]
-            outcomes = loads([*silent, *chosen.sample(sorted(made.keys() - set(silent)), min(30, len(made) - len(silent)))])
+            outcomes = loads([*silent, *chosen.sample(sorted(made.keys() - set(silent)), min(30, len(made) - len(silent)))], made)
             counts["files"] += len(made)
             counts["clean"] += len(silent)
             for path, outcome in outcomes.items():

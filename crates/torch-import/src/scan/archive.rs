@@ -14,7 +14,7 @@ use super::record_names::{
 };
 use super::scan_format::{NPY_MAGIC, names_extra_state};
 use super::scanner::{ScanItem, Scanner};
-use super::{PicklePlace, PlaceStep, compressed, msgpack_reader, pickle, script, zip_detection};
+use super::{PicklePlace, PlaceStep, compressed, msgpack_reader, onnx, pickle, script, zip_detection};
 use crate::Problem;
 use crate::container::formats::{legacy, tar, zip_archive};
 use crate::container::{inflate, sniff, tar_members};
@@ -219,6 +219,9 @@ impl<'a> Scanner<'a, '_> {
             || is_hdf5(&entry.name)
             || self.may_have_scannable_format(&record, (&stored, entry.method), numbers);
         if !is_scanned && document.is_none() {
+            if !holds_numbers {
+                self.report_unread(&record, &content_start(&stored, entry.method));
+            }
             return;
         }
         self.has_content |= !holds_numbers;
@@ -248,12 +251,12 @@ impl<'a> Scanner<'a, '_> {
         }
         let expected =
             pickle || (!is_checkpoint && pickle::scan_pickle(&content, &mut ScanBudget::new(0)).may_execute);
-        self.work.push_back(ScanItem {
-            record,
-            bytes: content,
-            depth: depth.saturating_add(1),
-            is_pickle_expected: expected,
-        });
+        let depth = depth.saturating_add(1);
+        if expected || holds_numbers || document.is_some() {
+            self.work.push_back(ScanItem { record, bytes: content, depth, is_pickle_expected: expected });
+        } else {
+            self.scan_recognised(&record, &content, depth, false);
+        }
     }
 
     /// Returns true if the first bytes of a record, inflated if necessary, may be a format that is scanned.
@@ -277,7 +280,10 @@ impl<'a> Scanner<'a, '_> {
             || legacy::recognises(&start)
             || is_packed
             || tar::recognises(&start)
-            || !holds_numbers && (sniff::is_hdf5(&start) || msgpack_reader::may_be_msgpack(&start, method))
+            || !holds_numbers
+                && (sniff::is_hdf5(&start)
+                    || msgpack_reader::may_be_msgpack(&start, method)
+                    || onnx::may_be_onnx(&start))
             || numbers != Numbers::Storage && (tar_members::is_header(&start) || names_extra_state(&start))
         {
             return true;

@@ -4,9 +4,30 @@ use super::compressed::CompressionFormat;
 use super::nested::NestedBytes;
 use super::scan_format::ScanFormat;
 use super::scanner::{NESTING_DEPTH_MAX, Scanner};
+use super::unread::is_git_object;
 use super::{PicklePlace, PlaceStep};
 
 impl Scanner<'_, '_> {
+    /// Scans bytes, and reports them if no reader recognises them.
+    pub(super) fn scan_recognised(
+        &mut self,
+        record: &PicklePlace,
+        bytes: &[u8],
+        depth: usize,
+        expected: bool,
+    ) {
+        if depth > NESTING_DEPTH_MAX {
+            return self
+                .add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
+        }
+        let had_content = std::mem::take(&mut self.has_content);
+        self.scan_temporary(record, bytes, depth, expected);
+        if !self.has_content {
+            self.report_unread(record, bytes);
+        }
+        self.has_content |= had_content;
+    }
+
     /// Scans the decompressed content of compressed bytes.
     pub(super) fn scan_compressed(
         &mut self,
@@ -22,6 +43,9 @@ impl Scanner<'_, '_> {
             self.add_missed(|| format!("{place}{cut}"));
         }
         let inner: &[u8] = &unpacked.content;
+        if is_git_object(inner) {
+            return;
+        }
         // Bytes of a format without a decoder here may begin like a pickle.
         if !packed.has_decoder() {
             let nested = self.scan_pickles(record, bytes, false);
@@ -38,11 +62,7 @@ impl Scanner<'_, '_> {
         self.budget.add(inner.len() as u64);
         let record = record.join_step(PlaceStep::Part(packed.name));
         let depth = depth.saturating_add(1);
-        if depth > NESTING_DEPTH_MAX {
-            return self
-                .add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
-        }
         let expected = expected || matches!(ScanFormat::of_signature(inner), Some(ScanFormat::Pickles));
-        self.scan_temporary(&record, inner, depth, expected);
+        self.scan_recognised(&record, inner, depth, expected);
     }
 }

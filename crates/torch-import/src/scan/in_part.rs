@@ -124,6 +124,11 @@ pub(super) fn scan_edges(kept: &Prefetched) -> Result<Option<Scan>> {
     let is_long = kept.len() >= READ_WHOLE_BELOW;
     match ScanFormat::new(kept.prefetched_start(), &()) {
         Err(error) if is_long && !may_hide_pickle(kept)? => Err(error),
+        Ok(ScanFormat::Columns) if is_long => {
+            let missed =
+                vec!["its columns, of which only the first bytes were read; scan a local copy".to_owned()];
+            Ok(Some(Scan { format: "columns", missed, ..Scan::default() }))
+        }
         Ok(ScanFormat::Header(format)) if is_long && !may_hide_pickle(kept)? && is_sound(kept) => {
             Ok(Some(scan_of_header(format, true)))
         }

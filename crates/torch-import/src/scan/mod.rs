@@ -9,6 +9,7 @@
 mod archive;
 mod budget;
 mod code;
+mod columns;
 mod compressed;
 mod cpython_errors;
 mod decompressed;
@@ -21,15 +22,18 @@ mod msgpack;
 mod msgpack_reader;
 mod nested;
 mod numpy;
+mod onnx;
 pub(crate) mod operators;
 mod pickle;
 mod record_names;
 mod report;
+mod reporting;
 mod scan_format;
 mod scanner;
 mod script;
 mod script_tokens;
 mod tar;
+mod unread;
 mod zip_detection;
 
 use std::path::Path;
@@ -42,6 +46,7 @@ pub use self::report::{
     Finding, GlobalCall, GlobalUse, NamedRange, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle,
 };
 use self::scanner::Scanner;
+pub use self::unread::{KIND_PEEK, is_foreign_model, unread_kind};
 use crate::Result;
 use crate::container::inflate;
 

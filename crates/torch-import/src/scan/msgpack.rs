@@ -1,5 +1,7 @@
-//! Scan of msgpack, whose texts and byte strings programs unpickle.
+//! Scan of msgpack, whose texts and byte strings programs unpickle, and whose texts are judged as those of other documents: `RLlib`
+//! imports what they name.
 
+use super::documents::Judge;
 use super::scanner::Scanner;
 use super::{PicklePlace, msgpack_reader};
 
@@ -15,6 +17,15 @@ impl<'a> Scanner<'a, '_> {
                 format!("{record}: arrays of objects, for whose addresses NumPy takes the bytes of msgpack")
             });
         }
+        if let Some(kind) = msgpack_reader::own_extension(bytes) {
+            self.add_missed(|| {
+                format!("{record}: an extension of type {kind}, for which a program has its own code")
+            });
+        }
+        let is_near = |_: &str| false;
+        let mut judge = Judge::new(&is_near);
+        msgpack_reader::judge(bytes, &mut judge);
+        self.report_document(record, judge, depth);
         self.queue_nested(record, msgpack_reader::nested(bytes), depth);
     }
 }

@@ -9,11 +9,14 @@ use std::borrow::Cow;
 
 use zip_format::CompressionMethod;
 
+use super::documents::Judge;
 use super::nested::{NestedBytes, is_pickle};
 use crate::container::sniff;
 
 /// Types of the extensions in which Flax keeps numbers.
 const FLAX_EXTENSIONS: [u8; 3] = [1, 2, 3];
+/// Type of the extension for times, which is -1.
+const TIME: u8 = 0xff;
 
 /// Returns true for maps and arrays of msgpack, to the end of the bytes. Most bytes are a number of msgpack, which no file consists of.
 pub(super) fn is_msgpack(bytes: &[u8]) -> bool {
@@ -39,11 +42,51 @@ pub(super) fn nested(bytes: &[u8]) -> Vec<NestedBytes<'_>> {
 }
 
 fn texts(bytes: &[u8]) -> impl Iterator<Item = NestedBytes<'_>> {
-    Tokens { bytes, at: 0, pending: 0 }.flatten().filter_map(|Token { at, payload, extension }| {
+    Tokens { bytes, at: 0, pending: 0 }.flatten().filter_map(|Token { at, payload, extension, .. }| {
         let is_numbers = extension.is_some_and(|kind| FLAX_EXTENSIONS.contains(&kind));
         let is_some = !payload.is_empty() && !is_numbers;
-        is_some.then_some(NestedBytes { at: at as u64, bytes: Cow::Borrowed(payload), is_loaded: false })
+        let bytes = || latin1(payload).map_or(Cow::Borrowed(payload), Cow::Owned);
+        is_some.then(|| NestedBytes { at: at as u64, bytes: bytes(), is_loaded: false })
     })
+}
+
+/// Returns the bytes of a pickle that was written as a text of its bytes' characters.
+fn latin1(payload: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(payload).ok().filter(|text| text.starts_with('\u{80}'))?;
+    text.chars().map(|char| u8::try_from(u32::from(char)).ok()).collect()
+}
+
+/// Gives the events of the objects to a judge, as those of a document.
+pub(super) fn judge(bytes: &[u8], judge: &mut Judge<'_>) {
+    let mut left: Vec<u64> = Vec::new();
+    for Token { at, payload, inside, .. } in (Tokens { bytes, at: 0, pending: 0 }).flatten() {
+        if let Some(count) = left.last_mut() {
+            *count = count.saturating_sub(1);
+        }
+        match inside {
+            Some((is_map, count)) => {
+                if !judge.open(is_map) {
+                    return;
+                }
+                left.push(count);
+            }
+            None if payload.is_empty() => judge.other(),
+            None => match std::str::from_utf8(payload) {
+                Ok(text) => judge.text(text, at as u64),
+                Err(_) => judge.other(),
+            },
+        }
+        while left.last() == Some(&0) {
+            left.pop();
+            judge.close(at as u64);
+        }
+    }
+}
+
+/// Returns the first type of an extension that is neither Flax's nor a time, which only a program's own code reads.
+pub(super) fn own_extension(bytes: &[u8]) -> Option<u8> {
+    let extensions = Tokens { bytes, at: 0, pending: 0 }.flatten().filter_map(|token| token.extension);
+    extensions.into_iter().find(|kind| *kind != TIME && !FLAX_EXTENSIONS.contains(kind))
 }
 
 /// Returns true if an array may have objects: its `type` says so, or that of one of its fields.
@@ -76,6 +119,8 @@ struct Token<'m> {
     at: usize,
     payload: &'m [u8],
     extension: Option<u8>,
+    /// True for a map, and the number of the objects in it or in an array.
+    inside: Option<(bool, u64)>,
 }
 
 /// Reads the objects of msgpack one by one, those in maps and arrays after these; ends with `None` where the bytes are none.
@@ -105,11 +150,11 @@ impl<'m> Tokens<'m> {
         }
         self.pending = self.pending.saturating_sub(1);
         let marker = self.number(1)?;
-        let (mut inside, mut len, mut extension) = (0, 0, None);
+        let (mut inside, mut len, mut extension) = (None, 0, None);
         match marker {
             0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff => {}
-            0x80..=0x8f => inside = (marker & 0x0f).saturating_mul(2),
-            0x90..=0x9f => inside = marker & 0x0f,
+            0x80..=0x8f => inside = Some((true, (marker & 0x0f).saturating_mul(2))),
+            0x90..=0x9f => inside = Some((false, marker & 0x0f)),
             0xa0..=0xbf => len = marker & 0x1f,
             0xc4..=0xc6 => len = self.number(1 << (marker & 3))?,
             0xd9..=0xdb => len = self.number(1 << (marker.wrapping_sub(0xd9)))?,
@@ -123,16 +168,16 @@ impl<'m> Tokens<'m> {
             }
             0xca | 0xcb => drop(self.take(4 << (marker & 1))?),
             0xcc..=0xd3 => drop(self.take(1 << (marker & 3))?),
-            0xdc | 0xdd => inside = self.number(2 << (marker & 1))?,
-            0xde | 0xdf => inside = self.number(2 << (marker & 1))?.saturating_mul(2),
+            0xdc | 0xdd => inside = Some((false, self.number(2 << (marker & 1))?)),
+            0xde | 0xdf => inside = Some((true, self.number(2 << (marker & 1))?.saturating_mul(2))),
             _ => return None,
         }
-        self.pending = self.pending.saturating_add(inside);
+        self.pending = self.pending.saturating_add(inside.map_or(0, |(_, count)| count));
         let payload = self.take(len)?;
         // Each object has a byte.
         let left = self.bytes.len().saturating_sub(self.at) as u64;
         let extension = extension.and_then(|kind| u8::try_from(kind).ok());
-        (self.pending <= left).then_some(Token { at, payload, extension })
+        (self.pending <= left).then_some(Token { at, payload, extension, inside })
     }
 }
 

@@ -6,7 +6,7 @@ use safetensors_format::{Header, is_safetensors};
 use super::budget::ScanBudget;
 use super::compressed::CompressionFormat;
 use super::documents::pickled::EXTRA_STATE;
-use super::{compressed, msgpack_reader, pickle, zip_detection};
+use super::{columns, compressed, msgpack_reader, onnx, pickle, zip_detection};
 use crate::Result;
 use crate::container::formats::{PICKLE, legacy, tar, zip};
 use crate::container::{sniff, tar_members};
@@ -28,6 +28,9 @@ pub(super) enum ScanFormat {
     Flatbuffer,
     Hdf5,
     Msgpack,
+    Onnx,
+    /// Parquet or Arrow.
+    Columns,
 }
 
 impl ScanFormat {
@@ -70,6 +73,12 @@ impl ScanFormat {
         if msgpack_reader::is_msgpack(bytes) {
             return Ok(Self::Msgpack);
         }
+        if onnx::is_onnx(bytes) {
+            return Ok(Self::Onnx);
+        }
+        if columns::has_columns(bytes) {
+            return Ok(Self::Columns);
+        }
         sniff::reject_unreadable_formats(bytes)?;
         Err(sniff::unknown_format_error(bytes))
     }
@@ -102,6 +111,8 @@ impl ScanFormat {
             Self::Flatbuffer => "flatbuffer",
             Self::Hdf5 => "hdf5",
             Self::Msgpack => "msgpack",
+            Self::Onnx => "onnx",
+            Self::Columns => "columns",
         }
     }
 }

@@ -19,18 +19,16 @@ use super::nested::NestedBytes;
 use super::record_names::is_hdf5_record;
 use super::scan_format::ScanFormat;
 use super::scan_format::{NPY_MAGIC, names_extra_state};
-use super::{Finding, GlobalUse, PicklePlace, PlaceStep, Scan, ScannedPickle};
-use super::{compressed, msgpack_reader, pickle, scan_format, zip_detection};
+use super::{PicklePlace, PlaceStep, Scan};
+use super::{columns, compressed, msgpack_reader, onnx, pickle, scan_format, zip_detection};
 use crate::container::formats::{self, legacy, tar, zip};
 use crate::container::{sniff, tar_members, to_u64_range};
 use crate::script_modules::ScriptModules;
-use crate::{CheckpointNote, Container, Problem, Result, Risk};
+use crate::{CheckpointNote, Container, Problem, Result};
 
 /// Maximum nesting depth of pickles and archives that is scanned.
 pub(super) const NESTING_DEPTH_MAX: usize = 8;
 const PICKLES_MAX: usize = 1 << 16;
-/// Maximum number of listed globals of each risk, pickles, findings and missed parts of a file.
-const LISTED_MAX: usize = 1 << 10;
 /// Bytes to which the parts of one file may be decompressed together: a multiple of its length, plus a constant.
 const UNPACKED_PER_BYTE: u64 = 32;
 const UNPACKED_BASE: u64 = 64 << 20;
@@ -53,7 +51,7 @@ pub(super) struct Scanner<'a, 'o> {
     /// Bytes that may still be decompressed.
     pub(super) unpack_budget: u64,
     pub(super) work: VecDeque<ScanItem<'a>>,
-    listed_by_risk: [usize; 4],
+    pub(super) listed_by_risk: [usize; 4],
     /// Modules of the code of each TorchScript archive, by the place of the archive.
     pub(super) script_modules: HashMap<PicklePlace, ScriptModules>,
     /// Places of the archives whose pickles may name Python modules that they bring.
@@ -185,6 +183,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
             }
             ScanFormat::Header(_) if names_extra_state(bytes) => self.has_extra_state = true,
             ScanFormat::Msgpack => self.scan_msgpack(&PicklePlace::default(), bytes, 0),
+            ScanFormat::Onnx => self.scan_onnx(&PicklePlace(vec![PlaceStep::Part("model")]), bytes),
+            ScanFormat::Columns => self.scan_columns(bytes),
             ScanFormat::Header(_) | ScanFormat::Archive | ScanFormat::Flatbuffer | ScanFormat::Hdf5 => {}
         }
         if zip_detection::is_archive(bytes) {
@@ -272,6 +272,12 @@ impl<'a, 'o> Scanner<'a, 'o> {
         }
         if inside && msgpack_reader::is_msgpack(bytes) {
             self.scan_msgpack(record, bytes, depth);
+        }
+        if inside && onnx::is_onnx(bytes) {
+            self.scan_onnx(record, bytes);
+        }
+        if inside && columns::has_columns(bytes) {
+            self.scan_columns(bytes);
         }
         let (is_named, outer) =
             (inside && names_extra_state(bytes), std::mem::take(&mut self.has_extra_state));
@@ -403,88 +409,6 @@ impl<'a, 'o> Scanner<'a, 'o> {
                 }
             }
         }
-    }
-
-    // Methods that add to the report.
-
-    pub(super) fn add_finding(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
-        let has_room = self.scan.findings.len() < LISTED_MAX;
-        match has_room.then(|| self.budget.spend_text(text)).flatten() {
-            Some(text) => self.scan.findings.push(Finding { kind, text }),
-            None if self.scan.findings.is_empty() => {
-                let text = "the report has no room for what is irregular".to_owned();
-                self.scan.findings.push(Finding { kind, text });
-            }
-            None => self.scan.omitted.findings = self.scan.omitted.findings.saturating_add(1),
-        }
-    }
-
-    pub(super) fn add_missed(&mut self, text: impl FnOnce() -> String) {
-        let has_room = self.scan.missed.len() < LISTED_MAX;
-        match has_room.then(|| self.budget.spend_text(text)).flatten() {
-            Some(text) => self.scan.missed.push(text),
-            None => self.scan.omitted.missed = self.scan.omitted.missed.saturating_add(1),
-        }
-    }
-
-    pub(super) fn add_note(&mut self, text: impl FnOnce() -> String) {
-        let has_room = self.scan.notes.len() < LISTED_MAX;
-        self.scan.notes.extend(has_room.then(|| self.budget.spend_text(text)).flatten());
-    }
-
-    /// Adds a pickle to the report, with as many of its globals as the limit allows.
-    pub(super) fn add_pickle(
-        &mut self,
-        place: &PicklePlace,
-        offset: u64,
-        uses: Vec<GlobalUse>,
-        error: Option<pickle_vm::Error>,
-    ) {
-        let all = uses.len();
-        let mut kept: Vec<GlobalUse> = Vec::new();
-        let archive = place.0.split_last().map(|(_, archive)| PicklePlace(archive.to_vec()));
-        let modules = archive.and_then(|archive| self.script_modules.get(&archive));
-        let is_in_package = !self.packages.is_empty()
-            && (0..=place.0.len())
-                .filter_map(|len| place.0.get(..len))
-                .any(|archive| self.packages.contains(&PicklePlace(archive.to_vec())));
-        for mut used in uses {
-            if is_in_package && used.risk == Risk::Known {
-                used.global.distrust();
-                used.risk = used.global.risk();
-            }
-            if let Some(modules) = modules
-                && used.risk == Risk::Unknown
-            {
-                used.global.recognise_script_class(modules);
-                used.risk = used.global.risk();
-                if used.risk == Risk::Known {
-                    used.calls.clear();
-                    used.unlisted_calls = 0;
-                }
-            }
-            let [known, unknown, unreviewed, dangerous] = &mut self.listed_by_risk;
-            let listed = match used.risk {
-                Risk::Known => known,
-                Risk::Unknown => unknown,
-                Risk::Unreviewed => unreviewed,
-                Risk::Dangerous => dangerous,
-            };
-            if *listed < LISTED_MAX {
-                *listed = listed.saturating_add(1);
-                kept.push(used);
-            }
-        }
-        let omitted = &mut self.scan.omitted;
-        omitted.globals = omitted.globals.saturating_add(all.saturating_sub(kept.len()));
-        if kept.is_empty() && error.is_none() {
-            return;
-        }
-        if kept.is_empty() && self.scan.pickles.len() >= LISTED_MAX {
-            omitted.pickles = omitted.pickles.saturating_add(1);
-            return;
-        }
-        self.scan.pickles.push(ScannedPickle { place: place.clone(), offset, uses: kept, error });
     }
 }
 

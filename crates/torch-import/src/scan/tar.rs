@@ -2,10 +2,11 @@
 
 use std::io::Cursor;
 
+use super::budget::ScanBudget;
 use super::documents::DocumentKind;
-use super::record_names::is_native_library;
+use super::record_names::{is_native_library, is_pickle};
 use super::scanner::{ScanItem, Scanner};
-use super::{PicklePlace, PlaceStep};
+use super::{PicklePlace, PlaceStep, pickle};
 use crate::container::tar_members::{TarMembers, without_dot_slash};
 use crate::script_modules::is_python;
 
@@ -37,7 +38,9 @@ impl<'a> Scanner<'a, '_> {
         for (name, range) in archive.members {
             let bytes = bytes.get(range).unwrap_or_default();
             let between_numbers = has_pickle && matches!(without_dot_slash(&name), "storages" | "tensors");
-            let expected = matches!(without_dot_slash(&name), "pickle" | "sys_info");
+            let expected = matches!(without_dot_slash(&name), "pickle" | "sys_info")
+                || is_pickle(&name)
+                || starts_as_pickle(bytes);
             let document = DocumentKind::with_content(&name, || bytes.into()).filter(|_| !between_numbers);
             let name_inside = without_dot_slash(&name).to_owned();
             let record = record.join_step(PlaceStep::Record(name));
@@ -49,13 +52,19 @@ impl<'a> Scanner<'a, '_> {
                 self.add_missed(|| format!("{record}: {why}"));
             }
             if !(between_numbers || bytes.is_empty()) {
-                self.work.push_back(ScanItem {
-                    record,
-                    bytes: bytes.into(),
-                    depth: depth.saturating_add(1),
-                    is_pickle_expected: expected,
-                });
+                let depth = depth.saturating_add(1);
+                if document.is_some() || expected {
+                    let bytes = bytes.into();
+                    self.work.push_back(ScanItem { record, bytes, depth, is_pickle_expected: expected });
+                } else {
+                    self.scan_recognised(&record, bytes, depth, false);
+                }
             }
         }
     }
+}
+
+/// Returns true for a pickle of protocol 2 or later, whatever it does: another one may follow it.
+fn starts_as_pickle(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x80, 2..=5, ..]) && pickle::scan_pickle(bytes, &mut ScanBudget::new(0)).error.is_none()
 }

@@ -46,6 +46,33 @@ fn found(name: &str, text: &[u8]) -> String {
     alone
 }
 
+/// spaCy's sections, and the text of protocol buffers, which Caffe and Triton read.
+#[test]
+fn sections_and_protocol_buffers_are_judged() {
+    for (text, expected) in [
+        ("[nlp]\nlang = \"en\"\npipeline = [\"ner\"]\n\n[components.ner]\nfactory = \"ner\"\n", "clean"),
+        ("[a.transformer_config]\ntrust_remote_code = true\n", "missed"),
+        ("[a]\ntransformer_config = {\"x_kwargs\": {\"trust_remote_code\": true}}\n", "missed"),
+        ("# a = {\n[a]\n_target_: os.system\n", "dangerous os.system"),
+    ] {
+        assert_eq!(found("spacy.cfg", text.as_bytes()), expected, "{text}");
+    }
+    for (text, expected) in [
+        ("name: \"net\"\nlayer { name: 'a' type: \"ReLU\" bottom: \"x\" }\ninput_dim: 1\n", "clean"),
+        ("layer { python_param { module: 'm' \"ine\" layer: \"L\" } }", "unknown _target_.mine"),
+        ("layer <hdf5_output_param: {file_name: \"a\"}>", "writes"),
+        (
+            "dims: [1, -1, 2.5e+3] x { a: 1 } [e.x]: 1 # }\nlayer { python_param { module: '\\x6d\\151ne' } }",
+            "unknown _target_.mine",
+        ),
+        ("parameters { key: \"EXECUTION_ENV_PATH\" value { string_value: \"a.tar.gz\" } }", "missed"),
+        ("dims: [ {a: 1}, {python_param: {module: \"mine\"}} ] }}}", "unknown _target_.mine"),
+        ("a: 'no end", "clean"),
+    ] {
+        assert_eq!(found("a.prototxt", text.as_bytes()), expected, "{text}");
+    }
+}
+
 #[test]
 fn callables_of_configurations_are_judged() {
     for (text, expected) in [
@@ -71,10 +98,10 @@ fn callables_of_configurations_are_judged() {
         ("_target_: mine.Model", "unknown mine.Model"),
         ("_target_: hydra.utils.get_method\npath: os.system", "dangerous hydra.utils.get_method"),
         ("class_path: os.system", "dangerous os.system"),
-        ("target: ldm.models.Autoencoder", "clean"),
+        ("target: ldm.models.Autoencoder", "unknown ldm.models.Autoencoder"),
         ("target: os.system", "dangerous os.system"),
         ("target: mine.build", "unknown mine.build"),
-        ("type: mmdet.ResNet", "clean"),
+        ("type: mmdet.ResNet", "unknown mmdet.ResNet"),
         ("type: builtins.dict", "clean"),
         ("network_class_name: mine.build", "unknown mine.build"),
         ("any: [1, os.system]", "dangerous os.system"),
@@ -117,6 +144,18 @@ fn callables_of_configurations_are_judged() {
         ("_instantiator: os.system", "dangerous os.system"),
         ("runtime_info: {cfg: import os}", "missed"),
         ("tokenizer_kwargs: {trust_remote_code: True}", "missed"),
+        ("transformer_config: {trust_remote_code: true}\nx: {trust_remote_code: false}", "missed"),
+        ("type: mine.models.Net", "unknown mine.models.Net"),
+        ("type: sentence_transformers.models.Pooling\nx: {type: torch.nn.Linear}", "clean"),
+        ("target: antigravity.Fly", "dangerous antigravity.Fly"),
+        ("x: 1\nclass_name: TFOpLambda\nconfig: {function: io.write_file}", "unknown io.write_file"),
+        (
+            "x: 1\nclass_name: TFOpLambda\nconfig: {function: math.add}\ny: {config: {function: cast}}",
+            "clean",
+        ),
+        ("config: {function: py_function}", "unknown _target_.py_function"),
+        ("config: {vocabulary: /etc/passwd}", "missed"),
+        ("config: {vocabulary: [/, a]}", "clean"),
         ("_target_:\n  - _target_", "unknown _target_._target_"),
     ] {
         assert_eq!(found("model_config.yaml", text.as_bytes()), expected, "{text}");

@@ -65,9 +65,63 @@ fn byte_strings_of_msgpack_are_scanned() {
         (b"\x82\xa1a\x01\xa1b\xa2N".to_vec(), "refused"),
     ] {
         assert_eq!(verdict(&bytes), expected, "{}", bytes.escape_ascii());
+        // In an archive, what nothing reads is reported.
+        let expected = if expected == "refused" { "missed" } else { expected };
         for archive in [stored_zip([("tagger/model", &bytes[..])]), tar("tagger/model", &bytes)] {
             assert_eq!(verdict(&archive), expected, "{}", bytes.escape_ascii());
         }
+    }
+}
+
+/// A member of another kind than a text or a picture is reported, and so is a file that another program runs.
+#[test]
+fn what_nothing_reads_in_an_archive_is_reported() {
+    for (name, bytes, expected) in [
+        ("a.txt", &b"text"[..], "clean"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\0", "clean"),
+        ("a.dat", b"\0\x01\x02\x03", "missed"),
+        ("library", b"\x7fELF\x02", "missed"),
+        ("saved_model.pbtxt", b"a: 1", "missed"),
+        ("a.engine", b"text", "missed"),
+    ] {
+        let pickle = ("b.pkl", &b"\x80\x02}."[..]);
+        assert_eq!(verdict(&stored_zip([pickle, (name, bytes)])), expected, "{name}");
+        let document = ("a.json", &b"{}"[..]);
+        assert_eq!(
+            verdict(&stored_zip([document, ("b.tar", &tar(name, bytes))])),
+            expected,
+            "{name} in a tar archive"
+        );
+    }
+}
+
+/// A member of a tar archive may have a pickle that calls nothing first.
+#[test]
+fn every_pickle_of_a_member_is_scanned() {
+    let two = [&b"\x80\x02}."[..], PICKLE].concat();
+    assert_eq!(verdict(&tar("a.dat", &two)), "dangerous");
+    assert_eq!(verdict(&tar("a.dat", &[&b"\x80\x02}."[..], &[0; 64]].concat())), "trailing");
+    assert_eq!(verdict(&tar("a.dat", b"\x80\x02}.")), "clean");
+}
+
+/// The schema of a file of columns may name a type that pyarrow unpickles.
+#[test]
+fn columns_that_are_unpickled_are_found() {
+    let base64 = b"AAAAFwAAAGFycm93LnB5X2V4dGVuc2lvbl90eXBlAA==".to_vec();
+    let parquet = |schema: &[u8]| {
+        let len = u32::try_from(schema.len()).expect("it is short").to_le_bytes();
+        [b"PAR1", schema, &len, b"PAR1"].concat()
+    };
+    for (bytes, expected) in [
+        (parquet(b"\x15\x02 ARROW:schema\x18"), "clean"),
+        (parquet(&[b"\x15\x02 ARROW:schema\x18", &base64[..]].concat()), "columns"),
+        (parquet(b"arrow.py_extension_type"), "columns"),
+        (parquet(b"ARROW:extension:name ray.data.arrow_tensor"), "missed"),
+        (b"PAR1\xff\xff\xff\xffPAR1".to_vec(), "missed"),
+        (b"PARE\0\0\0\0PARE".to_vec(), "missed"),
+        (b"PAR1".to_vec(), "missed"),
+    ] {
+        assert_eq!(verdict(&bytes), expected, "{}", bytes.escape_ascii());
     }
 }
 
@@ -110,7 +164,7 @@ fn a_compressed_file_of_something_else_is_no_checkpoint() {
         gzip.finish().expect("memory takes it")
     };
     for (bytes, expected) in [
-        (&b"X\n\0\0\0\x03\0\x04\x03\0"[..], "refused"),
+        (&b"X\n\0\0\0\x03\0\x04\x03\0"[..], "missed"),
         (b"text", "refused"),
         (&tar("a.txt", b"text"), "refused"),
         (b"\x80\x02}.", "clean"),

@@ -7,7 +7,7 @@
 //!
 //! Other programs import a file by its name, too: `torch.hub.load`, `DiffusionPipeline.from_pretrained` with the folder as
 //! `custom_pipeline`, `foreign_class` of `SpeechBrain`, Triton's Python backend, which needs no `config.pbtxt`, Hugging Face's
-//! inference endpoints, and the containers of `SageMaker`.
+//! inference endpoints, the containers of `SageMaker`, `kernels`, and `Tool.from_hub` and `from_folder` of smolagents.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -15,24 +15,24 @@ use std::sync::Arc;
 
 use byte_source::{Error, Folder, Location, Observer, Source};
 use serde::Serialize;
-use torch_import::{DocumentKind, Scan};
+use torch_import::{DocumentKind, KIND_PEEK, Scan};
 
 /// Python code that replaces `generate` of a model.
 const GENERATE: &str = "custom_generate/generate.py";
 /// Extensions of modules that Python imports without their source.
 const CODE: [&str; 3] = ["pyc", "pyd", "so"];
-/// Bytes by which a document without an extension is recognised.
-const START: u64 = 64;
 /// Modules of a dotted name whose files are looked for.
 const PARTS_MAX: usize = 8;
 
 /// Files of Python code that a program finds by their names, the program, and the file or folder that is next to them then.
-const BY_NAME: [(&str, &str, &str); 5] = [
+const BY_NAME: [(&str, &str, &str); 7] = [
     ("hubconf.py", "torch.hub", "."),
     ("pipeline.py", "diffusers", "model_index.json"),
     ("custom.py", "speechbrain", "hyperparams.yaml"),
     ("handler.py", "endpoint", "config.json"),
     ("model.py", "djl-serving", "serving.properties"),
+    ("__init__.py", "kernels", "metadata.json"),
+    ("tool.py", "smolagents", "."),
 ];
 
 /// Class in Python code that a configuration names.
@@ -112,6 +112,10 @@ fn code_by_name(file: &Location) -> Option<CustomClass> {
         }
         // `evaluate.load` and `datasets.load_dataset` with the folder.
         None if folder_name == module => "evaluate",
+        None if name == "__init__.py" && is_kernel(&folder) => "kernels",
+        None if folder_name == "tools" && folder.parent().join(Path::new("agent.json")).is_file() => {
+            "smolagents"
+        }
         None if folder_name == "code" && name == "inference.py" => "sagemaker",
         None => return None,
     };
@@ -119,10 +123,21 @@ fn code_by_name(file: &Location) -> Option<CustomClass> {
     Some(CustomClass { key: (*key).to_owned(), class, file, repository: None })
 }
 
+/// Returns true for the folder of a kernel's module: `build/torch…`, or a folder in it or in one with the kernel's `metadata.json`.
+fn is_kernel(folder: &Location) -> bool {
+    let is_variant = |folder: &Location| {
+        let name = folder.path().file_name().unwrap_or_default().to_string_lossy();
+        folder.parent().path().ends_with("build") && ["torch", "tvm"].iter().any(|it| name.starts_with(it))
+    };
+    let outer = folder.parent();
+    is_variant(folder) || is_variant(&outer) || outer.join(Path::new("metadata.json")).is_file()
+}
+
 /// Returns the first bytes of a file; none if it cannot be read.
-fn first_bytes(file: &Location, opened: Option<&Arc<dyn Source>>) -> Vec<u8> {
+pub(super) fn first_bytes(file: &Location, opened: Option<&Arc<dyn Source>>) -> Vec<u8> {
     let source = opened.cloned().map_or_else(|| file.open(), Ok);
-    let start = source.and_then(|source| Ok(source.read_range(0..source.len().min(START))?.to_vec()));
+    let start =
+        source.and_then(|source| Ok(source.read_range(0..source.len().min(KIND_PEEK as u64))?.to_vec()));
     start.unwrap_or_default()
 }
 

@@ -13,23 +13,16 @@ use std::sync::Arc;
 use byte_source::{Location, Source, format_things};
 use open::Error;
 use serde::{Deserialize, Serialize};
-use torch_import::{Risk, Scan, ScanDepth, is_checkpoint_extension};
+use torch_import::{Risk, Scan, ScanDepth, is_checkpoint_extension, is_foreign_model, unread_kind};
 
-use self::custom_code::{CustomClass, Neighbours, scan_document};
+use self::custom_code::{CustomClass, Neighbours, first_bytes, scan_document};
 use self::policy::Policy;
 use crate::{Observer, Result};
 
 pub use report::{FileScan, ScanOutcome, ScanSummary, Verdict};
 
-/// File extensions of files that a loader may run, besides those of container formats: those of joblib, `torch.distributed.checkpoint`,
-/// Keras, `TorchServe` and TensorFlow, gin's configurations, which import and call, the engines of `TensorRT`, and what Julia and R
-/// deserialize.
-const EXTENSIONS: [&str; 17] = [
-    "bson", "cpb", "distcp", "engine", "gin", "h5", "hdf5", "jls", "joblib", "keras", "mar", "pb", "plan",
-    "rda", "rdata", "rds", "trt",
-];
-/// Name of a graph of TensorFlow as text, whose operators write files.
-const TEXT_GRAPH: &str = "saved_model.pbtxt";
+/// Extensions of pickles that no program but a scan looks for.
+const EXTENSIONS: [&str; 4] = ["cloudpickle", "dill", "distcp", "joblib"];
 
 /// Largest number of files that are not on this machine and open at the same time.
 const OPENED_MAX: usize = 8;
@@ -260,6 +253,10 @@ impl Scanner<'_> {
                 return self.not_a_checkpoint(path, &error);
             }
             Err(error) => {
+                let kind = unread_kind(&path.to_string_lossy(), &first_bytes(file, source));
+                if let Some(kind) = kind.filter(|_| !holds_described_numbers(file)) {
+                    return self.not_scanned(path, format!("{kind}, which nothing here reads"));
+                }
                 self.summary.skipped = self.summary.skipped.saturating_add(1);
                 let outcome = ScanOutcome::Skipped { reason: error.to_string() };
                 return self.report_file(path, Verdict::Skipped, outcome);
@@ -342,10 +339,18 @@ fn is_triton_backend(path: &Path) -> bool {
 
 fn is_named_as_checkpoint(file: &Path) -> bool {
     let extension = file.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-    file.ends_with(TEXT_GRAPH)
+    is_foreign_model(&file.to_string_lossy())
         || extension.is_some_and(|extension| {
             EXTENSIONS.contains(&extension.as_str()) || is_checkpoint_extension(&extension)
         })
+}
+
+/// Returns true for a storage of an unpacked checkpoint and for a part of an array of zarr: the pickle or the document next to it says
+/// what it holds, and is scanned.
+fn holds_described_numbers(file: &Location) -> bool {
+    let folder = file.parent();
+    let is_storage = folder.path().ends_with("data") && folder.parent().join(Path::new("data.pkl")).is_file();
+    is_storage || folder.join(Path::new(".zarray")).is_file()
 }
 
 /// Adds what the scan of a file as a document found to the scan of the same file in another format.

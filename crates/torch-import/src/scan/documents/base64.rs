@@ -4,7 +4,7 @@
 //! follows the padding is ignored.
 
 /// Decodes a text; what follows an error is left out.
-pub(super) fn decode_as_python(text: &str) -> Vec<u8> {
+pub(in crate::scan) fn decode_as_python(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let (mut bits, mut count, mut pads) = (0_u32, 0_u32, 0_u32);
     for byte in text.bytes() {

@@ -10,6 +10,10 @@ const KERAS_MODULES: &str = "activations constraints dtype_policies initializers
 /// Parts of a dotted name that are compared with the lists.
 const PARTS_MAX: usize = 16;
 
+/// Modules of `TensorFlow` whose operations compute.
+const OPERATIONS: &str =
+    "__operators__ bitwise dtypes image keras linalg math nn ragged random signal sparse strings";
+
 /// Extensions of files in texts.
 const FILES: [&str; 3] = ["json", "py", "txt"];
 
@@ -76,6 +80,29 @@ pub(super) fn is_function_name(text: &str) -> bool {
             && text.split('.').all(is_identifier)
             && Risk::from_names(module, name) != Risk::Known
     })
+}
+
+/// Returns true for the dotted name of a class that a program imports under `type` or `target`, from a package that is not known.
+pub(super) fn imports_package(text: &str) -> bool {
+    let Some((module, name)) = text.rsplit_once('.') else { return false };
+    name.starts_with(|first: char| first.is_ascii_uppercase())
+        && module.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && text.split('.').all(is_identifier)
+        && !module.starts_with("sentence_transformers")
+        && Callable::new(text).risk != Risk::Known
+        && !is_harmless_class(module, name)
+}
+
+/// Returns true for the name of an operation of `TensorFlow` that computes: not one that reads or writes files, loads libraries or calls
+/// Python.
+pub(super) fn is_harmless_operation(text: &str) -> bool {
+    match text.rsplit_once('.') {
+        Some((module, _)) => {
+            let first = module.split('.').next().unwrap_or_default();
+            OPERATIONS.split(' ').any(|known| known == first) && !text.contains("py_func")
+        }
+        None => !["function", "group", "load", "print", "py_"].iter().any(|it| text.starts_with(it)),
+    }
 }
 
 /// Returns true for the dotted name of a callable that is dangerous under any key. `code.py` is the name of a file, and programs of

@@ -14,6 +14,10 @@ pub enum DocumentKind {
     Template,
     /// Model of ggml, whose metadata has templates.
     Gguf,
+    /// Sections of lines `KEY = VALUE`, as spaCy has them.
+    Sections,
+    /// Protocol buffers as text: a network of Caffe, or the settings of a model in Triton.
+    ProtobufText,
     /// Name of the module that `MLflow` imports in the place of `pickle`.
     ModuleName,
 }
@@ -32,6 +36,10 @@ impl DocumentKind {
             Some(Self::Json)
         } else if is(&["yaml", "yml"]) {
             Some(Self::Yaml)
+        } else if is(&["cfg", "ini"]) {
+            Some(Self::Sections)
+        } else if is(&["pbtxt", "prototxt"]) {
+            Some(Self::ProtobufText)
         } else {
             let template = is(&["jinja", "jinja2"]).then_some(Self::Template);
             template.or_else(|| is(&["gguf"]).then_some(Self::Gguf))
@@ -42,14 +50,18 @@ impl DocumentKind {
     /// `data`.
     pub fn with_content<'b>(name: &str, start: impl FnOnce() -> Cow<'b, [u8]>) -> Option<Self> {
         let base = name.rsplit('/').next().unwrap_or_default();
-        let is_json = || {
+        let of_content = || {
             let start = start();
-            let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start);
-            matches!(text.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['))
+            let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start).trim_ascii_start();
+            match text {
+                [b'[', rest @ ..] if is_section(rest) => Some(Self::Sections),
+                [b'{' | b'[', ..] => Some(Self::Json),
+                _ => None,
+            }
         };
         Self::of(base).or_else(|| {
-            (base.starts_with(|first: char| first.is_ascii_alphabetic()) && !base.contains('.') && is_json())
-                .then_some(Self::Json)
+            let is_plain = base.starts_with(|first: char| first.is_ascii_alphabetic()) && !base.contains('.');
+            if is_plain { of_content() } else { None }
         })
     }
 
@@ -59,7 +71,19 @@ impl DocumentKind {
             Self::Yaml => "yaml",
             Self::Template => "jinja",
             Self::Gguf => "gguf",
+            Self::Sections => "ini",
+            Self::ProtobufText => "pbtxt",
             Self::ModuleName => "text",
         }
     }
+}
+
+/// Returns true for the rest of a line such as `[core]`, with which no JSON begins.
+fn is_section(rest: &[u8]) -> bool {
+    let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    let name = line.strip_suffix(b"]").unwrap_or_default();
+    name.first().is_some_and(u8::is_ascii_alphabetic)
+        && !matches!(name, b"true" | b"false" | b"null" | b"NaN" | b"Infinity")
+        && !name.contains(&b',')
+        && rest.contains(&b'\n')
 }

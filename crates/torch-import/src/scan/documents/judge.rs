@@ -11,11 +11,17 @@
 //! `diffusers` and `sentence_transformers` import `NAME.py` for `NAME.Class` and `[NAME, Class]`; `diffusers` also imports the library of
 //! a component, and peft `megatron_core`. nnU-Net, `MMEngine` and latent diffusion call a function that `network_class_name`, `type` or
 //! `target` names. `ultralytics` gives `download` to a shell or to `exec`, and webdataset what follows `pipe:` to a shell. jsonpickle
-//! makes objects of maps with keys such as `py/reduce`, and evaluates `py/repr`.
+//! makes objects of maps with keys such as `py/reduce`, and evaluates `py/repr`. `AllenNLP` and `MMEngine` import what `type` names with
+//! dots. Keras' `TFOpLambda` calls the operation of `TensorFlow` that `function` names. spacy-transformers and older versions of peft
+//! give `trust_remote_code` to `from_pretrained`.
 
-use super::callable::{Callable, is_dangerous_name, is_function_name, is_harmless_class, is_identifier};
+use super::callable::{
+    Callable, imports_package, is_dangerous_name, is_function_name, is_harmless_class, is_harmless_operation,
+    is_identifier,
+};
 use super::expression::{has, is_guard, is_layer_text, is_symbolic};
 use super::found::{CodeReference, Found};
+use super::value_texts::{is_address, is_python_text, leads_out, names_arguments, names_native_code};
 use super::{base64, interpolation, template};
 use crate::scan::budget::truncate_name;
 use crate::scan::operators::operator_risk;
@@ -78,7 +84,7 @@ struct Level {
 }
 
 /// Reader of the events of a document. Of each value, only its key and the keys around it are known, so an alias needs no copy.
-pub(super) struct Judge<'n> {
+pub(in crate::scan) struct Judge<'n> {
     levels: Vec<Level>,
     /// Tells whether a file of Python code, or a folder, of this name is next to the document.
     is_near: &'n dyn Fn(&str) -> bool,
@@ -86,7 +92,7 @@ pub(super) struct Judge<'n> {
 }
 
 impl<'n> Judge<'n> {
-    pub(super) fn new(is_near: &'n dyn Fn(&str) -> bool) -> Self {
+    pub(in crate::scan) fn new(is_near: &'n dyn Fn(&str) -> bool) -> Self {
         Self { levels: Vec::new(), is_near, found: Found::default() }
     }
 
@@ -96,7 +102,7 @@ impl<'n> Judge<'n> {
     }
 
     /// Enters a map or a list. Returns false if it is too deep.
-    pub(super) fn open(&mut self, is_map: bool) -> bool {
+    pub(in crate::scan) fn open(&mut self, is_map: bool) -> bool {
         if self.levels.len() >= LEVELS_MAX {
             self.found.missed.push(format!("what is nested deeper than {LEVELS_MAX} levels"));
             return false;
@@ -112,7 +118,7 @@ impl<'n> Judge<'n> {
     }
 
     /// Leaves a map or a list.
-    pub(super) fn close(&mut self, at: u64) {
+    pub(in crate::scan) fn close(&mut self, at: u64) {
         let Some(level) = self.levels.pop() else { return };
         let is_key = level.is_key;
         let components = level.components.iter().filter(|_| level.is_pipeline);
@@ -137,7 +143,7 @@ impl<'n> Judge<'n> {
     }
 
     /// Takes a value that is not a text.
-    pub(super) fn other(&mut self) {
+    pub(in crate::scan) fn other(&mut self) {
         match self.levels.last_mut() {
             Some(level) if level.is_map && level.key.is_none() => level.key = Some(String::new()),
             _ => self.end_value(),
@@ -145,7 +151,7 @@ impl<'n> Judge<'n> {
     }
 
     /// Takes a key or a value.
-    pub(super) fn text(&mut self, text: &str, at: u64) {
+    pub(in crate::scan) fn text(&mut self, text: &str, at: u64) {
         match self.levels.last_mut() {
             Some(level) if level.is_map && level.key.is_none() => {
                 level.is_object |= OBJECT_KEYS.split(' ').any(|known| known == text);
@@ -234,9 +240,19 @@ impl<'n> Judge<'n> {
             | "activation_fn"
             | "_class_" => {
                 let target = Callable::new(text);
-                if target.risk == Risk::Dangerous || is_function_name(text) {
+                if target.risk == Risk::Dangerous || is_function_name(text) || imports_package(text) {
                     self.add_target(key, &target, at);
                 }
+            }
+            "function" if outer == "config" && !is_harmless_operation(text) => {
+                self.add_target(key, &Callable::unknown(text), at);
+            }
+            "module" if outer == "python_param" => self.add_target(key, &Callable::unknown(text), at),
+            "file_name" if outer == "hdf5_output_param" => {
+                self.add_finding("writes", || format!("a layer of Caffe that writes `{}`", shown(text)));
+            }
+            "code" if outer == "tools" => {
+                self.add_missed(|| "the Python code of a tool, which smolagents runs".to_owned());
             }
             "py/object" | "py/type" | "py/function" | "py/class" => {
                 self.add_target(key, &Callable::new(text), at);
@@ -282,8 +298,11 @@ impl<'n> Judge<'n> {
             "cfg" if outer == "runtime_info" => {
                 self.add_missed(|| "a configuration in Python, which MMEngine runs".to_owned());
             }
-            "trust_remote_code" if outer == "tokenizer_kwargs" && text.eq_ignore_ascii_case("true") => {
-                self.add_missed(|| "the Python code of a tokenizer, which peft runs".to_owned());
+            // At the top, it says what a program did.
+            "trust_remote_code" if names_arguments(outer) && text.eq_ignore_ascii_case("true") => {
+                self.add_missed(|| {
+                    format!("the Python code of another repository, which `{}` trusts", shown(outer))
+                });
             }
             "handler" if outer == "model" => self.handler(text, at),
             "class_name" => {
@@ -292,6 +311,9 @@ impl<'n> Judge<'n> {
                         format!("a layer of Keras has `class_name: {text}`: it {action}")
                     });
                 }
+            }
+            "vocabulary" if self.levels.last().is_some_and(|level| level.is_map) && leads_out(text) => {
+                self.add_missed(|| format!("the vocabulary `{}`, which is in another folder", shown(text)));
             }
             _ if outer == "weight_map" && leads_out(text) => {
                 self.add_missed(|| format!("the shard `{}`, which is in another folder", shown(text)));
@@ -303,8 +325,9 @@ impl<'n> Judge<'n> {
 
     /// Judges a text that programs evaluate or call under any key, or under keys of lists.
     fn value_of_any_key(&mut self, key: &str, text: &str, at: u64) {
-        // Tokens are any texts.
-        if !matches!(key, "merges" | "vocab") {
+        // Tokens are any texts, and `math.add` is TensorFlow's.
+        let is_operation = key == "function" && is_harmless_operation(text);
+        if !matches!(key, "merges" | "vocab") && !is_operation {
             if is_dangerous_name(text) {
                 self.add_target(key, &Callable::new(text), at);
             } else if is_python_text(text) || text.starts_with("pipe:") {
@@ -320,6 +343,9 @@ impl<'n> Judge<'n> {
         }
         if text.contains("{{") || text.contains("{%") {
             self.template(text);
+        }
+        if text == "EXECUTION_ENV_PATH" {
+            self.add_missed(|| "the environment with which Triton runs Python code".to_owned());
         }
         if names_native_code(text) {
             self.add_missed(|| format!("the native code `{}`, which a program may load", shown(text)));
@@ -454,34 +480,6 @@ impl<'n> Judge<'n> {
             self.found.missed.push(text());
         }
     }
-}
-
-/// Returns true for a text that MONAI gives to `eval` or `exec`: `$` and an import, or a call of something that is not a number.
-fn is_python_text(text: &str) -> bool {
-    let Some(code) = text.strip_prefix('$') else { return false };
-    let is_called = |at: usize| {
-        let before = code.get(..at).unwrap_or_default().trim_end();
-        let name = before.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
-        before.ends_with([')', ']']) || name.starts_with(|first: char| !first.is_numeric())
-    };
-    let is_import = ["import ", "from "].iter().any(|start| code.trim_start().starts_with(start));
-    is_import || code.match_indices('(').any(|(at, _)| is_called(at))
-}
-
-/// Returns true for the address of a file on a web server. Python can't run such a text.
-fn is_address(text: &str) -> bool {
-    text.starts_with("http://") || text.starts_with("https://")
-}
-
-/// Returns true for the name of a library, as ONNX Runtime loads those of `custom_ops_library`.
-fn names_native_code(text: &str) -> bool {
-    let extension = text.rsplit_once('.').map_or("", |(_, extension)| extension);
-    ["so", "dylib", "dll", "pyd"].iter().any(|it| extension.eq_ignore_ascii_case(it))
-}
-
-/// Returns true for the path of a shard that is not in the folder of its index or below it.
-fn leads_out(path: &str) -> bool {
-    path.starts_with(['/', '\\']) || path.contains(':') || path.split(['/', '\\']).any(|part| part == "..")
 }
 
 fn shown(text: &str) -> String {

@@ -9,12 +9,15 @@ pub(super) mod document_kind;
 mod expression;
 mod found;
 mod gguf;
+mod ini;
 mod interpolation;
 mod json;
 mod judge;
 pub(super) mod pickled;
+mod protobuf_text;
 pub(super) mod python_records;
 mod template;
+mod value_texts;
 mod yaml;
 
 use std::borrow::Cow;
@@ -22,12 +25,15 @@ use std::sync::Arc;
 
 use byte_source::{Cancelled, Observer, Source};
 
+pub(super) use self::base64::decode_as_python as decode_base64;
 pub use self::document_kind::DocumentKind;
 use self::document_kind::METADATA_MAX;
 pub use self::found::CodeReference;
-use self::judge::Judge;
+pub(super) use self::judge::Judge;
 use self::python_records::PythonRecords;
+pub(super) use self::value_texts::leads_out;
 use super::scanner::Scanner;
+use super::unread::is_foreign_model;
 use super::{PicklePlace, PlaceStep, Scan};
 use crate::Result;
 use crate::container::inflate;
@@ -98,6 +104,9 @@ impl Scanner<'_, '_> {
             let path = [folder, name].concat();
             code.modules.contains(&path) || code.folders.contains(&path)
         };
+        if is_foreign_model(name) {
+            self.report_unread(record, bytes);
+        }
         let references = self.scan_document(record, kind, bytes, depth, &is_near);
         let is_here = |reference: &&CodeReference| {
             reference.text.contains("--") || code.has_module(folder, &reference.text)
@@ -143,6 +152,8 @@ impl Scanner<'_, '_> {
                     self.add_missed(|| format!("{record}: not read as GGUF: {reason}"));
                 }
             }
+            DocumentKind::Sections => ini::read(bytes, &mut judge),
+            DocumentKind::ProtobufText => protobuf_text::read(bytes, &mut judge),
             DocumentKind::Template => judge.template(&String::from_utf8_lossy(bytes)),
             DocumentKind::ModuleName => {
                 judge.open(true);
@@ -151,6 +162,16 @@ impl Scanner<'_, '_> {
                 judge.close(0);
             }
         }
+        self.report_document(record, judge, depth)
+    }
+
+    /// Reports what was found in a document, queues the pickles in it, and returns its references to Python code.
+    pub(super) fn report_document(
+        &mut self,
+        record: &PicklePlace,
+        mut judge: Judge<'_>,
+        depth: usize,
+    ) -> Vec<CodeReference> {
         let mut read = 0_usize;
         while let Some(text) = judge.found.texts.pop() {
             read = read.saturating_add(1);
