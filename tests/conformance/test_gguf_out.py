@@ -339,3 +339,22 @@ def test_a_file_answers_texts_as_the_folder_does(kind, pre, reference, pieces, t
         answers = [json.loads(succeed("run", "--json", model, "--max-tokens", 8, "--", text).stdout) for model in (folder, path, back)]
         assert answers[0]["prompt_tokens"] == answers[1]["prompt_tokens"] == answers[2]["prompt_tokens"], text
         assert answers[0]["text"] == answers[1]["text"] == answers[2]["text"], text
+
+
+@pytest.mark.parametrize("without", ["", "avx512", "avx512,avx2"])
+@pytest.mark.parametrize("kind", ["llama gqa", "mixtral", "qwen3_moe", "phi3", "gemma2", "gpt2"])
+def test_weights_of_eight_bits_run_in_place(converter, tmp_path, kind, without):
+    """Logits of the blocks, and those of the numbers that they stand for, which other checks compare with gguf-py's."""
+    folder, path, numbers = tmp_path / "m", tmp_path / "x.gguf", tmp_path / "numbers"
+    model(converter, folder, kind, "float32")
+    succeed(folder, "-o", path, "--dtype", "q8_0", "--pre-tokenizer", PRE)
+    assert "Q8_0" in succeed("inspect", path).stdout
+    succeed(path, "--names", "hf", "--dequantize", "-o", numbers, "--to", "safetensors")
+    for count in [1, 7, 40]:
+        tokens = ",".join(str(number * 7 % 200) for number in range(count))
+        ours, theirs = ({row["id"]: row["logit"] for row in json.loads(
+            succeed("run", "--json", made, "--tokens", tokens, "--top", 1000, env={"TORCH2CARTON_WITHOUT": without}).stdout)["candidates"]}
+            for made in (path, numbers))
+        assert ours.keys() == theirs.keys()
+        largest = max(map(abs, theirs.values()))
+        assert max(abs(ours[token] - theirs[token]) for token in theirs) <= 3e-6 * largest

@@ -32,11 +32,11 @@ pub use dispatch::{
     with_portable_code,
 };
 pub use extension::{Extension, WITHOUT};
-pub use narrow_float::{from_bf16, from_f16, to_bf16, to_f16};
+pub use narrow_float::{decode_q8_block, from_bf16, from_f16, to_bf16, to_f16};
 pub use nibbles::{
     CodeRun, EncodedNumber, NIBBLES, NibbleKernel, NibbleLookup, NibbleTable, RUN_BYTES, RUNS,
 };
 pub use prefetch::prefetch;
-pub use simd::{Bf16, F16, F32, F64, Instructions, Load, Portable, Simd, SimdWork};
+pub use simd::{Bf16, F16, F32, F64, Instructions, Load, LoadBlock, Portable, Simd, SimdWork};
 #[cfg(target_arch = "x86_64")]
 pub use x86::{AmxBf16, AmxSums, AmxTiles, Avx2, Avx512, Avx512Bf16, Bf16Inputs, Bf16Weights};

@@ -4,6 +4,8 @@
 //! Facts: IEEE 754-2019 for float16; bfloat16 is the upper half of a float32, and PyTorch rounds to it to nearest even
 //! (`c10/util/BFloat16.h`).
 
+use crate::simd::split_block;
+
 /// Converts a bfloat16 to the equal f32.
 #[inline(always)]
 pub fn from_bf16(bits: u16) -> f32 {
@@ -32,6 +34,14 @@ pub fn from_f16(bits: u16) -> f32 {
         normal
     };
     f32::from_bits(widened | sign)
+}
+
+/// Decodes a block of `Q8_0`: a float16 scale, and then 32 codes of eight bits, whose products with it are exact.
+#[inline(always)]
+pub fn decode_q8_block(block: &[u8; 34]) -> [f32; 32] {
+    let (scale, codes) = split_block(block);
+    let scale = from_f16(scale);
+    codes.map(|code| f32::from(code.cast_signed()) * scale)
 }
 
 /// Rounds a number to the nearest bfloat16, from halfway to the even one.

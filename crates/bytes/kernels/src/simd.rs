@@ -48,6 +48,12 @@ pub trait Load<D, T, const N: usize, const B: usize>: Simd<T, N> {
     fn load_weights(self, bytes: &[u8; B]) -> Self::Vector;
 }
 
+/// Conversion of the codes of a block of `Q8_0`: a float16 scale, and then 32 codes of eight bits.
+pub trait LoadBlock: Simd<f32, 16> {
+    /// Returns the scale as all elements of a vector, and the codes.
+    fn load_block(self, block: &[u8; 34]) -> (Self::Vector, [Self::Vector; 2]);
+}
+
 /// Marker for the dtype float64.
 #[derive(Clone, Copy)]
 pub struct F64;
@@ -176,4 +182,20 @@ impl Load<F16, f64, 8, 16> for Portable {
     fn load_weights(self, bytes: &[u8; 16]) -> [f64; 8] {
         read_elements(bytes, |bits| from_f16(u16::from_le_bytes(bits)).into())
     }
+}
+
+impl LoadBlock for Portable {
+    #[inline(always)]
+    fn load_block(self, block: &[u8; 34]) -> ([f32; 16], [[f32; 16]; 2]) {
+        let (scale, codes) = split_block(block);
+        let half = |half: usize| std::array::from_fn(|i| codes[half * 16 + i].cast_signed().into());
+        ([from_f16(scale); 16], [half(0), half(1)])
+    }
+}
+
+/// Returns the scale of a block as float16, and its codes.
+#[inline(always)]
+pub(crate) fn split_block(block: &[u8; 34]) -> (u16, [u8; 32]) {
+    let [low, high, codes @ ..] = *block;
+    (u16::from_le_bytes([low, high]), codes)
 }

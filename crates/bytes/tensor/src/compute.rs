@@ -59,6 +59,12 @@ pub trait Compute: Debug + Send + Sync {
         let _ = range;
         None
     }
+
+    /// Returns the blocks of `Q8_0` that all numbers are those of, in their order; `None` for other computations. See
+    /// [`Tensor::q8_0_blocks`](crate::Tensor::q8_0_blocks).
+    fn q8_0_blocks(&self) -> Option<Storage> {
+        None
+    }
 }
 
 /// Reads any range of a computation, aligned to its granule or not.

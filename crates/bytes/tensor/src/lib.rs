@@ -18,6 +18,7 @@ mod gather;
 mod hash;
 mod neg_conj;
 mod pairwise_sum;
+mod q8_0;
 mod reads;
 mod records;
 mod reshape;

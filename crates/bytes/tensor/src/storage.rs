@@ -347,6 +347,11 @@ impl Storage {
         Ok(())
     }
 
+    /// Returns true if components have another byte order in the source.
+    pub(crate) fn is_swapped(&self) -> bool {
+        self.swap_size > 1
+    }
+
     pub(crate) fn swap_bytes(&self, bytes: &mut [u8]) {
         if self.swap_size > 1 {
             bytes.chunks_exact_mut(self.swap_size.into()).for_each(<[u8]>::reverse);

@@ -14,6 +14,8 @@ use byte_source::WINDOW;
 use kernels::{EncodedNumber, from_bf16, from_f16, to_bf16, to_f16};
 use tensor::{Compute, Dtype, Inputs, Storage};
 
+use crate::operand::Operand;
+
 /// Largest number of elements that are loaded together.
 const AREA_MAX: u64 = 1 << 19;
 /// Bytes of the codes that are loaded together if the codes of a row are far apart.
@@ -84,6 +86,11 @@ pub(crate) trait Kernel: Debug + Send + Sync {
         _out: &mut [u8],
     ) -> bool {
         false
+    }
+
+    /// Returns the operand with the blocks of `Q8_0` that all numbers are those of; `None` for other kernels.
+    fn q8_0_blocks(&self) -> Option<&Operand> {
+        None
     }
 }
 
@@ -320,6 +327,11 @@ impl Compute for Dequantized {
 
     fn is_costly(&self) -> bool {
         true
+    }
+
+    fn q8_0_blocks(&self) -> Option<Storage> {
+        let blocks = self.kernel.q8_0_blocks().filter(|_| self.encoder.dtype == Dtype::Float32)?;
+        blocks.storage_among(&self.inputs)
     }
 
     fn window(&self) -> u64 {

@@ -61,6 +61,17 @@ impl Operand {
         self.dtype
     }
 
+    /// Returns the bytes as a storage of their own, which is a part of one of the inputs.
+    pub(crate) fn storage_among(&self, inputs: &[Storage]) -> Option<Storage> {
+        let storage = inputs.get(self.input)?;
+        let end = self.start.checked_add(self.elements.checked_mul(self.dtype.size())?)?;
+        if self.start == 0 && end == storage.len() {
+            Some(storage.clone())
+        } else {
+            storage.slice(self.start..end)
+        }
+    }
+
     /// Reads rows of bytes, joined.
     ///
     /// # Errors

@@ -56,11 +56,16 @@ fn main() {
         });
         println!("{},{}}}", about("read"), rate("GB/s", bytes.len() as f64, time));
     }
-    for dtype in [Dtype::Float32, Dtype::BFloat16, Dtype::Float16] {
-        let nbytes = ROWS * COLS * usize::try_from(dtype.size()).expect("a size of a few bytes");
-        let matrices: Vec<Matrix> = (0..MATRICES).map(|i| matrix(&file, dtype, i * nbytes)).collect();
+    for (name, dtype, cols) in [
+        ("float32", Dtype::Float32, COLS),
+        ("bfloat16", Dtype::BFloat16, COLS),
+        ("float16", Dtype::Float16, COLS),
+        ("q8_0", Dtype::UInt8, COLS / 32 * 34),
+    ] {
+        let nbytes = ROWS * cols * usize::try_from(dtype.size()).expect("a size of a few bytes");
+        let matrices: Vec<Matrix> = (0..MATRICES).map(|i| matrix(&file, dtype, cols, i * nbytes)).collect();
         for m in [1, 2, 4, 8, 16, 32, 128, 512] {
-            let what = format!("{dtype} {m}x{COLS} {COLS}x{ROWS}");
+            let what = format!("{name} {m}x{COLS} {COLS}x{ROWS}");
             if !what.starts_with(&only) {
                 continue;
             }
@@ -123,12 +128,14 @@ fn weights() -> Arc<dyn Source> {
     Arc::new(MappedFile::open(file.path()).expect("the file was just written"))
 }
 
-fn matrix(file: &Arc<dyn Source>, dtype: Dtype, start: usize) -> Matrix {
-    let (rows, cols) = (ROWS as u64, COLS as u64);
+/// Returns a matrix of the numbers, or of the blocks of `Q8_0`, in a part of the file.
+fn matrix(file: &Arc<dyn Source>, dtype: Dtype, cols: usize, start: usize) -> Matrix {
+    let (rows, cols) = (ROWS as u64, cols as u64);
     let region = Region::new(file, start as u64..file.len()).expect("a range of the file");
     let storage = Storage::stored(region, None);
     let tensor = Tensor::new(dtype, vec![rows, cols], vec![cols, 1], 0, storage);
-    Matrix::new(&tensor.expect("the file has MATRICES of these")).expect("a matrix of floats")
+    let tensor = tensor.expect("the file has MATRICES of these");
+    Matrix::new(&Tensor::from_q8_0_blocks(&tensor).unwrap_or(tensor)).expect("a matrix of floats")
 }
 
 /// Reads all bytes with little work.

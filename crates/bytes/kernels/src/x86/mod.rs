@@ -10,6 +10,7 @@
 #![expect(clippy::indexing_slicing, reason = "arrays of 16, in loops over constants")]
 
 mod bf16;
+mod blocks;
 mod nibbles;
 mod ssse3;
 

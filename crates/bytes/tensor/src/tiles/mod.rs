@@ -9,6 +9,7 @@ use byte_source::Window;
 use foldhash::{HashMap, HashMapExt};
 
 use crate::compute::{Compute, Inputs};
+use crate::q8_0::block_bytes;
 use crate::{Dtype, Error, Gathered, Storage, StorageId, Tensor, contiguous_strides};
 
 /// Part of a tensor, placed at an index.
@@ -300,6 +301,20 @@ impl TiledTensor {
 }
 
 impl Compute for TiledTensor {
+    fn q8_0_blocks(&self) -> Option<Storage> {
+        let in_bytes = |index: &[u64]| {
+            let mut index = index.to_vec();
+            let last = index.last_mut()?;
+            *last = block_bytes(*last)?;
+            Some(index)
+        };
+        let tile = |tile: &PlacedTile| {
+            Some(Tile { tensor: tile.tensor.q8_0_blocks()?, start: in_bytes(&tile.start)? })
+        };
+        let tiles = self.list.iter().map(tile).collect::<Option<_>>()?;
+        Some(Tensor::tiled(Dtype::UInt8, &in_bytes(&self.shape)?, tiles).ok()?.storage().clone())
+    }
+
     fn len(&self) -> u64 {
         self.len
     }

@@ -123,6 +123,10 @@ impl BlockRows {
 }
 
 impl Kernel for BlockRows {
+    fn q8_0_blocks(&self) -> Option<&Operand> {
+        (self.kind.name == "Q8_0").then_some(&self.blocks)
+    }
+
     fn col_granule(&self) -> u64 {
         self.kind.block_len
     }

@@ -2,6 +2,8 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "numbers are floats")]
 
+use kernels::decode_q8_block;
+
 use super::bits::{centred, codes, fill, fill_groups, joined, take, take_scale};
 
 /// Values of the codes of `IQ4_NL`, which `IQ4_XS` has, too.
@@ -42,9 +44,10 @@ pub(super) fn q5_1(mut block: &[u8], out: &mut [f32]) {
     fill(out, &five_bits(block), |code| scale * f32::from(code) + least);
 }
 
-pub(super) fn q8_0(mut block: &[u8], out: &mut [f32]) {
-    let scale = take_scale(&mut block);
-    fill(out, block, |code| f32::from(code.cast_signed()) * scale);
+pub(super) fn q8_0(block: &[u8], out: &mut [f32]) {
+    if let Ok(block) = block.try_into() {
+        out.iter_mut().zip(decode_q8_block(block)).for_each(|(out, number)| *out = number);
+    }
 }
 
 /// Five numbers in a byte, as digits to the base of three: of 32 bytes, of 16, and the last four bytes have four.

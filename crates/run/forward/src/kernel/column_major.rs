@@ -100,8 +100,8 @@ impl<D, T: KernelNumber, const N: usize, const B: usize> ColumnMajorWork<'_, '_,
         count: usize,
         sums: &mut [[T; N]],
     ) {
-        let (size, vectors) = (self.w.element_bytes(), count.div_ceil(N));
-        let range = self.first * size..(self.first + count) * size;
+        let (vectors, bytes_of) = (count.div_ceil(N), |numbers| self.w.encoding().bytes_of(numbers));
+        let range = bytes_of(self.first)..bytes_of(self.first + count);
         let weights: [&[u8]; K] = std::array::from_fn(|k| &self.w.line(column + k)[range.clone()]);
         for weights in weights {
             weights.chunks(64).for_each(|line| prefetch(line, AHEAD * self.w.line_bytes()));

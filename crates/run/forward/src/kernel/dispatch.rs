@@ -4,14 +4,15 @@ use std::sync::OnceLock;
 
 #[cfg(target_arch = "x86_64")]
 use kernels::{AmxBf16, Avx2, Avx512, Avx512Bf16};
-use kernels::{Bf16, F16, F32, F64, Load, Portable};
+use kernels::{Bf16, F16, F32, F64, Load, LoadBlock, Portable};
 use tensor::Dtype;
 
 #[cfg(target_arch = "x86_64")]
 use super::bf16;
 use super::many_inputs::WidenedTile;
+use super::matrix::Encoding;
 use super::product::{FEW_INPUTS_MAX, KernelNumber, Product};
-use super::{Pool, column_major, few_inputs, many_inputs};
+use super::{Pool, block_rows, column_major, few_inputs, many_inputs};
 
 /// Rows of weights in a tile of portable code. SSE2 has 16 registers of four numbers, in which the sums of two rows leave space for the
 /// factors; others have twice as many.
@@ -75,8 +76,8 @@ impl Kernel {
     /// Computes products in f32, as one batch of work for the threads.
     pub(crate) fn linear(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
         for alike in group_products(products) {
-            match (self, alike.first().map(|product| product.w.dtype())) {
-                (_, Some(Dtype::Float64)) => self.linear_widened(pool, alike),
+            match (self, alike.first().map(|product| product.w.encoding())) {
+                (_, Some(Encoding::Dtype(Dtype::Float64))) => self.linear_widened(pool, alike),
                 (Self::Portable, _) => linear_portable(pool, alike),
                 #[cfg(target_arch = "x86_64")]
                 _ => self.linear_vectorized(pool, alike),
@@ -103,7 +104,9 @@ impl Kernel {
     fn linear_vectorized(self, pool: &Pool, products: Vec<Product<'_, f32>>) {
         let most = products.iter().map(|product| product.m).max().unwrap_or(0);
         let is_many_bf16 = products.first().is_some_and(|it| {
-            it.has_many_inputs() && !it.w.is_column_major() && it.w.dtype() == Dtype::BFloat16
+            it.has_many_inputs()
+                && !it.w.is_column_major()
+                && it.w.encoding() == Encoding::Dtype(Dtype::BFloat16)
         });
         let (avx2, avx512) = (Avx2::detect(), Avx512::detect());
         match (self, avx2, avx512, Avx512Bf16::detect(), AmxBf16::detect()) {
@@ -127,10 +130,11 @@ impl Kernel {
     pub(crate) fn linear_f64(self, pool: &Pool, products: Vec<Product<'_, f64>>) {
         for alike in group_products(products) {
             // Only an f64 model with some narrower weights has products of weights that are not f64.
-            match alike.first().map(|product| product.w.dtype()) {
-                Some(Dtype::BFloat16) => linear_f64_few::<Bf16, 16>(pool, alike),
-                Some(Dtype::Float16) => linear_f64_few::<F16, 16>(pool, alike),
-                Some(Dtype::Float32) => linear_f64_few::<F32, 32>(pool, alike),
+            match alike.first().map(|product| product.w.encoding()) {
+                Some(Encoding::Q8_0) => block_rows::linear_f64(pool, alike),
+                Some(Encoding::Dtype(Dtype::BFloat16)) => linear_f64_few::<Bf16, 16>(pool, alike),
+                Some(Encoding::Dtype(Dtype::Float16)) => linear_f64_few::<F16, 16>(pool, alike),
+                Some(Encoding::Dtype(Dtype::Float32)) => linear_f64_few::<F32, 32>(pool, alike),
                 #[cfg(target_arch = "x86_64")]
                 _ => match (self, Avx2::detect(), Avx512::detect()) {
                     (Self::Avx512 | Self::Avx512Bf16 | Self::AmxBf16, _, Some(simd)) => {
@@ -166,7 +170,7 @@ fn group_products<T: KernelNumber>(mut products: Vec<Product<'_, T>>) -> Vec<Vec
     products.retain_mut(|product| !product.fill_if_empty());
     for product in products.into_iter().flat_map(Product::split_if_alike) {
         let is_alike = |group: &&mut Vec<Product<'_, T>>| {
-            let way = |it: &Product<'_, T>| (it.w.dtype(), it.w.is_column_major(), it.has_many_inputs());
+            let way = |it: &Product<'_, T>| (it.w.encoding(), it.w.is_column_major(), it.has_many_inputs());
             group.first().is_some_and(|other| way(other) == way(&product))
         };
         match groups.iter_mut().find(is_alike) {
@@ -184,11 +188,16 @@ fn linear_portable(pool: &Pool, products: Vec<Product<'_, f32>>) {
 /// Computes products with weights that are widened to f32, in tiles of `R` rows and `V` vectors.
 fn linear_by_dtype<S, const V: usize, const R: usize>(simd: S, pool: &Pool, products: Vec<Product<'_, f32>>)
 where
-    S: Load<F32, f32, 16, 64> + Load<Bf16, f32, 16, 32> + Load<F16, f32, 16, 32>,
+    S: Load<F32, f32, 16, 64> + Load<Bf16, f32, 16, 32> + Load<F16, f32, 16, 32> + LoadBlock,
 {
-    match products.first().map(|product| product.w.dtype()) {
-        Some(Dtype::BFloat16) => linear_by_size::<Bf16, _, _, 16, V, R, 32>(simd, pool, products),
-        Some(Dtype::Float16) => linear_by_size::<F16, _, _, 16, V, R, 32>(simd, pool, products),
+    match products.first().map(|product| product.w.encoding()) {
+        Some(Encoding::Q8_0) => block_rows::linear::<_, V, R>(simd, pool, products),
+        Some(Encoding::Dtype(Dtype::BFloat16)) => {
+            linear_by_size::<Bf16, _, _, 16, V, R, 32>(simd, pool, products);
+        }
+        Some(Encoding::Dtype(Dtype::Float16)) => {
+            linear_by_size::<F16, _, _, 16, V, R, 32>(simd, pool, products);
+        }
         _ => linear_by_size::<F32, _, _, 16, V, R, 64>(simd, pool, products),
     }
 }

@@ -40,7 +40,7 @@ const SUMS: usize = 4;
 const LINE: usize = 64;
 
 /// Prefetch distance in bytes.
-const AHEAD: usize = 4096;
+pub(super) const AHEAD: usize = 4096;
 
 /// Computes `y[m, rows] = x[m, cols] · Wᵀ + bias` of each product, for weights of dtype `D`, of which `B` bytes are `N`
 /// numbers.
@@ -53,6 +53,17 @@ pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
     T: KernelNumber,
     S: Load<D, T, N, B>,
 {
+    for_each_part(pool, products, |part| {
+        simd.run(FewInputsWork::<_, _, N, B> { lines: part.row_bytes(), part, dtype: PhantomData::<D> });
+    });
+}
+
+/// Calls `work` with each part of the products, on all threads.
+pub(super) fn for_each_part<T: KernelNumber, const N: usize>(
+    pool: &Pool,
+    products: Vec<Product<'_, T>>,
+    work: impl Fn(ProductPart<'_, '_, T, N>) + Send + Sync,
+) {
     let (mut shared, mut outputs) = (Vec::new(), Vec::new());
     for Product { w, x, bias, y, is_alike, .. } in products {
         shared.push(SharedOperands { w, inputs: PaddedInputs::new(x, w.cols()), bias, is_alike });
@@ -61,22 +72,19 @@ pub(super) fn linear<D, T, S, const N: usize, const B: usize>(
     let left = shared.iter().map(|shared| shared.w.bytes().len()).sum();
     let wholes = shared.iter().zip(outputs).map(|(shared, y)| ProductPart::whole_product(shared, y));
     let parts = ProductParts { wholes, current: None, left, threads: pool.threads() };
-    pool.for_each(parts, |ProductPart { shared, first, y }| {
-        let lines = shared.w.lines_from(first);
-        simd.run(FewInputsWork::<_, _, N, B> { shared, lines, first, y, dtype: PhantomData::<D> });
-    });
+    pool.for_each(parts, work);
 }
 
 /// Operands that all parts of a product share.
-struct SharedOperands<'a, T: KernelNumber, const N: usize> {
+pub(super) struct SharedOperands<'a, T: KernelNumber, const N: usize> {
     w: &'a Matrix,
-    inputs: PaddedInputs<'a, T, N>,
-    bias: Option<&'a [T]>,
+    pub(super) inputs: PaddedInputs<'a, T, N>,
+    pub(super) bias: Option<&'a [T]>,
     is_alike: bool,
 }
 
 /// Inputs in whole vectors; zeros fill the last vector of each input.
-struct PaddedInputs<'a, T: KernelNumber, const N: usize> {
+pub(super) struct PaddedInputs<'a, T: KernelNumber, const N: usize> {
     vectors: Cow<'a, [[T; N]]>,
     vectors_per_input: usize,
 }
@@ -103,29 +111,33 @@ impl<'a, T: KernelNumber, const N: usize> PaddedInputs<'a, T, N> {
     }
 
     #[inline(always)]
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.vectors.len() / self.vectors_per_input
     }
 
     #[inline(always)]
-    fn input(&self, number: usize) -> &[[T; N]] {
+    pub(super) fn input(&self, number: usize) -> &[[T; N]] {
         &self.vectors[number * self.vectors_per_input..][..self.vectors_per_input]
     }
 }
 
 /// Part of a product that one thread takes: some rows of weights, all inputs.
-struct ProductPart<'a, 'y, T: KernelNumber, const N: usize> {
-    shared: &'a SharedOperands<'a, T, N>,
+pub(super) struct ProductPart<'a, 'y, T: KernelNumber, const N: usize> {
+    pub(super) shared: &'a SharedOperands<'a, T, N>,
     /// Index of the first row.
-    first: usize,
+    pub(super) first: usize,
     /// Outputs of each input for these rows; empty after the last input.
-    y: [&'y mut [T]; ALIKE_INPUTS_MAX],
+    pub(super) y: [&'y mut [T]; ALIKE_INPUTS_MAX],
 }
 
 impl<'a, 'y, T: KernelNumber, const N: usize> ProductPart<'a, 'y, T, N> {
     fn whole_product(shared: &'a SharedOperands<'a, T, N>, y: &'y mut [T]) -> Self {
         let mut all = y.chunks_exact_mut(shared.w.rows());
         Self { shared, first: 0, y: std::array::from_fn(|_| all.next().unwrap_or_default()) }
+    }
+
+    pub(super) fn row_bytes(&self) -> RowBytes<'a> {
+        RowBytes { lines: self.shared.w.lines_from(self.first), size: self.shared.w.line_bytes() }
     }
 
     /// Cuts off the first rows, and returns them.
@@ -140,6 +152,20 @@ impl<'a, 'y, T: KernelNumber, const N: usize> ProductPart<'a, 'y, T, N> {
         let part = Self { shared: self.shared, first: self.first, y };
         self.first += rows;
         part
+    }
+}
+
+/// Bytes of the rows of a part.
+#[derive(Clone, Copy)]
+pub(super) struct RowBytes<'a> {
+    lines: &'a [u8],
+    size: usize,
+}
+
+impl<'a> RowBytes<'a> {
+    #[inline(always)]
+    pub(super) fn row(self, at: usize) -> &'a [u8] {
+        &self.lines[at * self.size..][..self.size]
     }
 }
 
@@ -176,11 +202,8 @@ where
 
 /// Part of a product, with the dtype of its weights.
 struct FewInputsWork<'a, 'y, D, T: KernelNumber, const N: usize, const B: usize> {
-    shared: &'a SharedOperands<'a, T, N>,
-    /// Bytes of the weights from the first row on.
-    lines: &'a [u8],
-    first: usize,
-    y: [&'y mut [T]; ALIKE_INPUTS_MAX],
+    part: ProductPart<'a, 'y, T, N>,
+    lines: RowBytes<'a>,
     dtype: PhantomData<D>,
 }
 
@@ -191,16 +214,16 @@ impl<D, T: KernelNumber, S: Load<D, T, N, B>, const N: usize, const B: usize> Si
 
     #[inline(always)]
     fn run(mut self, simd: S) {
-        let (count, inputs) = (self.y[0].len(), self.shared.inputs.count());
+        let (count, inputs) = (self.part.y[0].len(), self.part.shared.inputs.count());
         let mut at = 0;
         while at < count {
             let rows = if count - at >= ROWS { ROWS } else { 1 };
             let mut input = 0;
             while input < inputs {
-                if !self.shared.is_alike && rows == ROWS && inputs - input >= INPUTS {
+                if !self.part.shared.is_alike && rows == ROWS && inputs - input >= INPUTS {
                     self.sum_rows(simd, at, input);
                     input += INPUTS;
-                } else if self.shared.is_alike && inputs - input >= ALIKE_INPUTS {
+                } else if self.part.shared.is_alike && inputs - input >= ALIKE_INPUTS {
                     (at..at + rows).for_each(|row| self.sum_row::<S, ALIKE_INPUTS>(simd, row, input));
                     input += ALIKE_INPUTS;
                 } else {
@@ -213,19 +236,13 @@ impl<D, T: KernelNumber, S: Load<D, T, N, B>, const N: usize, const B: usize> Si
     }
 }
 
-impl<'a, D, T: KernelNumber, const N: usize, const B: usize> FewInputsWork<'a, '_, D, T, N, B> {
-    #[inline(always)]
-    fn line(&self, at: usize) -> &'a [u8] {
-        let size = self.shared.w.line_bytes();
-        &self.lines[at * size..][..size]
-    }
-
+impl<D, T: KernelNumber, const N: usize, const B: usize> FewInputsWork<'_, '_, D, T, N, B> {
     /// Computes the sums of row `at` of this part with `M` inputs from `input` on; each sum is the same for any `M`. The bytes of the
     /// row are read in order: memory is faster then than with several rows at once.
     #[inline(always)]
     fn sum_row<S: Load<D, T, N, B>, const M: usize>(&mut self, simd: S, at: usize, input: usize) {
-        let SharedOperands { inputs, bias, .. } = self.shared;
-        let (chunks, rest) = self.line(at).as_chunks::<B>();
+        let SharedOperands { inputs, bias, .. } = self.part.shared;
+        let (chunks, rest) = self.lines.row(at).as_chunks::<B>();
         let (blocks, left) = chunks.as_chunks::<SUMS>();
         let vectors: [&[[T; N]]; M] = std::array::from_fn(|m| inputs.input(input + m));
         let of_blocks = vectors.map(|vectors| &vectors.as_chunks::<SUMS>().0[..blocks.len()]);
@@ -251,11 +268,11 @@ impl<'a, D, T: KernelNumber, const N: usize, const B: usize> FewInputsWork<'a, '
             }
         }
         for (m, sums) in sums.into_iter().enumerate() {
-            let mut sum = bias.map_or(T::default(), |bias| bias[self.first + at]);
+            let mut sum = bias.map_or(T::default(), |bias| bias[self.part.first + at]);
             for part in sums {
                 sum = sum + sum_in_pairs(simd.store(part));
             }
-            self.y[input + m][at] = sum;
+            self.part.y[input + m][at] = sum;
         }
     }
 
@@ -264,8 +281,8 @@ impl<'a, D, T: KernelNumber, const N: usize, const B: usize> FewInputsWork<'a, '
     fn sum_rows<S: Load<D, T, N, B>>(&mut self, simd: S, at: usize, input: usize) {
         const R: usize = ROWS;
         const M: usize = INPUTS;
-        let SharedOperands { w, inputs, bias, .. } = self.shared;
-        let rows: [&[u8]; R] = std::array::from_fn(|r| self.line(at + r));
+        let SharedOperands { w, inputs, bias, .. } = self.part.shared;
+        let rows: [&[u8]; R] = std::array::from_fn(|r| self.lines.row(at + r));
         let inputs: [&[[T; N]]; M] = std::array::from_fn(|m| inputs.input(input + m));
         let mut sums = [[simd.splat(T::default()); M]; R];
         let whole = w.cols() / N;
@@ -292,9 +309,9 @@ impl<'a, D, T: KernelNumber, const N: usize, const B: usize> FewInputsWork<'a, '
             }
         }
         for r in 0..R {
-            let bias = bias.map_or(T::default(), |bias| bias[self.first + at + r]);
+            let bias = bias.map_or(T::default(), |bias| bias[self.part.first + at + r]);
             for m in 0..M {
-                self.y[input + m][at + r] = sum_in_pairs(simd.store(sums[r][m])) + bias;
+                self.part.y[input + m][at + r] = sum_in_pairs(simd.store(sums[r][m])) + bias;
             }
         }
     }
@@ -302,7 +319,7 @@ impl<'a, D, T: KernelNumber, const N: usize, const B: usize> FewInputsWork<'a, '
 
 /// Returns the sum of the elements, added in pairs.
 #[inline(always)]
-fn sum_in_pairs<T: KernelNumber, const N: usize>(elements: [T; N]) -> T {
+pub(super) fn sum_in_pairs<T: KernelNumber, const N: usize>(elements: [T; N]) -> T {
     let (mut elements, mut half) = (elements, N / 2);
     while half > 0 {
         for i in 0..half {

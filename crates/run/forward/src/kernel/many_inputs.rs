@@ -206,15 +206,15 @@ impl<T: KernelNumber, X> TiledBlock<'_, '_, T, X> {
     where
         K: TileKernel<T, N, V, R, Inputs = X>,
     {
-        let (row_bytes, step_bytes) = (self.w.line_bytes(), K::STEP * self.w.element_bytes());
+        let row_bytes = self.w.line_bytes();
         let count = self.y.first().map_or(0, |y| y.len());
         let rows = &self.w.lines_from(self.first)[..count * row_bytes];
         let (tiles, panels) = (count.div_ceil(R), self.y.len().div_ceil(V * N));
         let steps = self.inputs.len() / panels;
         let mut weights = vec![tile.zero_weights(); tiles * steps.min(K::STEPS)];
         let mut sums = vec![Aligned([[[T::default(); N]; V]; R]); tiles * panels];
-        let bytes =
-            |step: usize| (step * step_bytes).min(row_bytes)..((step + K::STEPS) * step_bytes).min(row_bytes);
+        let bytes_before = |step: usize| self.w.encoding().bytes_of(step * K::STEP).min(row_bytes);
+        let bytes = |step: usize| bytes_before(step)..bytes_before(step + K::STEPS);
         for (start, inputs) in (0..steps).step_by(K::STEPS).zip(self.inputs.chunks(K::STEPS * panels)) {
             let count = inputs.len() / panels;
             for (row, all) in rows.chunks_exact(row_bytes).enumerate() {
@@ -290,6 +290,9 @@ impl<T: KernelNumber, S: Simd<T, N>, const N: usize, const V: usize, const R: us
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Aligned<A>(pub(super) A);
+
+/// Weights in tiles of `R` rows, in vectors of `N` numbers.
+pub(super) type TileWeights<T, const N: usize, const R: usize> = Aligned<[[T; N]; R]>;
 
 /// Tiles of weights that are widened, in vectors of `N` numbers, `B` bytes each.
 pub(super) struct WidenedTile<D, S, const B: usize>(S, PhantomData<D>);

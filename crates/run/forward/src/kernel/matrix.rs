@@ -7,6 +7,24 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::{Problem, Result};
 
+/// Encoding of the numbers of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Dtype(Dtype),
+    /// Blocks of `Q8_0` along each row.
+    Q8_0,
+}
+
+impl Encoding {
+    /// Returns the bytes of this many numbers of a line, which are whole blocks.
+    pub(super) fn bytes_of(self, numbers: usize) -> usize {
+        match self {
+            Self::Dtype(dtype) => numbers * usize::try_from(dtype.size()).unwrap_or(1),
+            Self::Q8_0 => numbers / 32 * 34,
+        }
+    }
+}
+
 /// Weight matrix [rows, cols], little-endian, at any alignment.
 ///
 /// The bytes stay in the file if it has them in row-major or column-major order. Matrices in any other order are copied
@@ -18,7 +36,7 @@ pub(crate) struct Matrix {
     /// True if the matrix is stored in column-major order, so that a line of the file is a column.
     is_column_major: bool,
     line_bytes: usize,
-    dtype: Dtype,
+    encoding: Encoding,
     bytes: MatrixBytes,
 }
 
@@ -42,21 +60,24 @@ impl Matrix {
             return Err(Problem::Dtype { found: dtype }.into());
         }
         let size = |n: u64| usize::try_from(n).map_err(|_| Problem::TooLarge { shape: shape() });
-        let (rows, cols, nbytes) = (size(rows)?, size(cols)?, size(tensor.nbytes())?);
-        let is_mapped = tensor.mapped_bytes().is_some_and(|bytes| bytes.len() == nbytes);
+        let blocks = tensor.q8_0_blocks();
+        let encoding = if blocks.is_some() { Encoding::Q8_0 } else { Encoding::Dtype(dtype) };
+        let stored = blocks.as_ref().unwrap_or(tensor);
+        let (rows, cols, nbytes) = (size(rows)?, size(cols)?, size(stored.nbytes())?);
+        let is_mapped = stored.mapped_bytes().is_some_and(|bytes| bytes.len() == nbytes);
         let bytes = if is_mapped {
-            let span = tensor.span();
-            MatrixBytes::Mapped(tensor.storage().clone(), size(span.start)?..size(span.end)?)
+            let span = stored.span();
+            MatrixBytes::Mapped(stored.storage().clone(), size(span.start)?..size(span.end)?)
         } else {
             let mut copy = Vec::new();
-            tensor.gathered().write_to(&mut copy)?;
+            stored.gathered().write_to(&mut copy)?;
             if copy.len() != nbytes {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             MatrixBytes::Copied(copy.into())
         };
         let line_bytes = nbytes.checked_div(rows).unwrap_or(0);
-        Ok(Self { rows, cols, is_column_major: false, line_bytes, dtype, bytes })
+        Ok(Self { rows, cols, is_column_major: false, line_bytes, encoding, bytes })
     }
 
     /// Creates the matrix of a tensor that its file has in column-major order, which only products can read in place;
@@ -81,12 +102,8 @@ impl Matrix {
         self.cols
     }
 
-    pub(crate) fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    pub(super) fn element_bytes(&self) -> usize {
-        usize::try_from(self.dtype.size()).unwrap_or(1)
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     /// Returns true if the matrix is stored in column-major order, so that a line is a column and not a row.

@@ -6,6 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod bf16;
+mod block_rows;
 mod column_major;
 mod dispatch;
 mod few_inputs;
@@ -16,6 +17,8 @@ mod product;
 mod row;
 
 pub(crate) use dispatch::Kernel;
+#[cfg(test)]
+pub(crate) use matrix::Encoding;
 pub(crate) use matrix::Matrix;
 pub(crate) use pool::Pool;
 pub(crate) use product::{KernelNumber, Product};

@@ -10,9 +10,12 @@ use byte_source::{MappedFile, Region, Source};
 use proptest::prelude::*;
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
-use crate::kernel::{self, Kernel, Matrix, Pool, Product};
+use crate::kernel::{self, Encoding, Kernel, Matrix, Pool, Product};
 
 const DTYPES: [Dtype; 4] = [Dtype::Float64, Dtype::Float32, Dtype::BFloat16, Dtype::Float16];
+
+#[path = "tests/q8_0.rs"]
+mod q8_0;
 
 /// Returns pseudorandom numbers between -1 and 1.
 fn numbers(count: usize, seed: u32) -> impl Iterator<Item = f32> {
@@ -31,6 +34,12 @@ fn encode_as(dtype: Dtype, value: f32) -> Vec<u8> {
     match dtype {
         Dtype::Float64 => f64::from(value).to_le_bytes().into(),
         Dtype::Float32 => value.to_le_bytes().into(),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "tests have bytes as numbers"
+        )]
+        Dtype::UInt8 => vec![value as u8],
         // Truncated, not rounded: the test needs any number of the dtype.
         Dtype::BFloat16 => bits.to_le_bytes()[2..].into(),
         _ => {
@@ -44,6 +53,7 @@ fn encode_as(dtype: Dtype, value: f32) -> Vec<u8> {
 fn decode_as(dtype: Dtype, bytes: &[u8]) -> f64 {
     match (dtype, bytes) {
         (Dtype::Float64, _) => f64::from_le_bytes(bytes.try_into().expect("8 bytes")),
+        (Dtype::UInt8, &[byte]) => byte.into(),
         (Dtype::Float32, _) => f32::from_le_bytes(bytes.try_into().expect("4 bytes")).into(),
         (Dtype::BFloat16, &[low, high]) => f32::from_le_bytes([0, 0, low, high]).into(),
         (_, &[low, high]) => {
@@ -102,7 +112,7 @@ fn compare(dtype: Dtype, rows: usize, cols: usize, m: usize, bias: bool, seed: u
 
 /// Compares the products of a matrix, whose numbers are `weights`, with sums in f64.
 fn compare_products(w: &Matrix, weights: &[f64], m: usize, bias: bool, seed: u32) {
-    let (dtype, rows, cols) = (w.dtype(), w.rows(), w.cols());
+    let (encoding, rows, cols) = (w.encoding(), w.rows(), w.cols());
     let x: Vec<f32> = numbers(m * cols, seed + 1).collect();
     let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
     let bias: Option<Vec<f32>> = bias.then(|| numbers(rows, seed + 2).collect());
@@ -113,7 +123,8 @@ fn compare_products(w: &Matrix, weights: &[f64], m: usize, bias: bool, seed: u32
         let mut wide_y = vec![f64::NAN; m * rows];
         kernel.linear(&pool, vec![Product::new(w, &x, m, bias.as_deref(), &mut y)]);
         kernel.linear_f64(&pool, vec![Product::new(w, &wide, m, wide_bias.as_deref(), &mut wide_y)]);
-        let rounds = dtype == Dtype::BFloat16 && matches!(kernel, Kernel::AmxBf16 | Kernel::Avx512Bf16);
+        let rounds = encoding == Encoding::Dtype(Dtype::BFloat16)
+            && matches!(kernel, Kernel::AmxBf16 | Kernel::Avx512Bf16);
         let of_inputs = if rounds { 2_f64.powi(-8) } else { 0.0 };
         for (at, (y, wide_y)) in y.into_iter().zip(wide_y).enumerate() {
             let (input, row) = (at / rows, at % rows);
@@ -122,8 +133,10 @@ fn compare_products(w: &Matrix, weights: &[f64], m: usize, bias: bool, seed: u32
             let sum: f64 = w.iter().zip(x).map(|(w, x)| w * x).sum::<f64>() + bias;
             let size: f64 = w.iter().zip(x).map(|(w, x)| (w * x).abs()).sum::<f64>() + bias.abs();
             let terms = f64::from(u32::try_from(cols + 2).expect("small"));
-            let what =
-                format!("{dtype}, {}, {m} × {cols} times {rows} × {cols}, y[{input}, {row}]", kernel.name());
+            let what = format!(
+                "{encoding:?}, {}, {m} × {cols} times {rows} × {cols}, y[{input}, {row}]",
+                kernel.name()
+            );
             let bound = (of_inputs + terms * 2_f64.powi(-24)) * size;
             assert!((f64::from(y) - sum).abs() <= bound, "{what}: {y}, {sum} ± {bound}");
             let bound = terms * 2_f64.powi(-53) * size * 2.0;
@@ -367,7 +380,7 @@ fn matrices_of_views() {
     let (pool, mut y) = (Pool::new(None).expect("threads"), [0.0; 3]);
     kernel::linear(&pool, vec![Product::new(&w, &[1.0, 10.0], 1, None, &mut y)]);
     assert_eq!(y.map(f32::to_bits), [41_f32, 52.0, 63.0].map(f32::to_bits));
-    assert!((w.rows(), w.cols(), w.dtype()) == (3, 2, Dtype::Float32));
+    assert!((w.rows(), w.cols(), w.encoding()) == (3, 2, Encoding::Dtype(Dtype::Float32)));
 
     let vector = Tensor::new(Dtype::Float32, vec![6], vec![1], 0, storage.clone()).expect("it fits");
     assert!(
