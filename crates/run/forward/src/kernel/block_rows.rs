@@ -91,10 +91,8 @@ impl BlockRowsWork<'_, '_> {
         let zero = simd.splat(0.0);
         let mut sums = [zero; M];
         for (number, block) in blocks.iter().enumerate() {
-            // Two blocks are a little more than a cache line.
-            if number.is_multiple_of(2) {
-                prefetch(block, AHEAD);
-            }
+            // For each block, because every second one would leave out some cache lines.
+            prefetch(block, AHEAD);
             let (scale, codes) = simd.load_block(block);
             for m in 0..M {
                 let [first, second] = &inputs[m][number];
