@@ -382,9 +382,10 @@ fn feed_forward<T: Real>([gate, up, down]: [Result<Linear<T>>; 3]) -> Result<Fee
     Ok(FeedForward { gate: GateAndUp::Two([gate?, up?]), down: down? })
 }
 
-/// Returns the size of all weights in bytes; tensors that are used twice count once.
+/// Returns the size of all weights in bytes, as products read them; tensors that are used twice count once.
 pub(crate) fn assigned_nbytes(tensors: &Tensors, assignment: &Assignment) -> u64 {
     let indexes: HashSet<usize> = assignment.weights.iter().map(|assigned| assigned.index).collect();
     let tensors = indexes.into_iter().filter_map(|index| tensors.get_index(index));
-    tensors.fold(0, |sum, (_, tensor)| sum.saturating_add(tensor.nbytes()))
+    let nbytes = |tensor: &Tensor| tensor.q8_0_blocks().as_ref().unwrap_or(tensor).nbytes();
+    tensors.fold(0, |sum, (_, tensor)| sum.saturating_add(nbytes(tensor)))
 }

@@ -176,6 +176,52 @@ proptest! {
     }
 }
 
+/// Returns blocks of `Q8_0` near the numbers of a matrix, which all have the scale 2^-7; `None` for other tensors.
+fn blocks(tensor: &Tensor) -> Option<Tensor> {
+    let &[rows, cols] = tensor.shape() else { return None };
+    let codes = bytes(tensor)
+        .as_chunks()
+        .0
+        .iter()
+        .map(|it| (f32::from_le_bytes(*it) * 128.0) as i8 as u8)
+        .collect::<Vec<_>>();
+    let stored =
+        codes.chunks(32).flat_map(|codes| [0, 0x20].into_iter().chain(codes.iter().copied())).collect();
+    let shape = vec![rows, cols.div_ceil(32) * 34];
+    let stride = tensor::contiguous_strides(&shape);
+    let blocks = Tensor::new(Dtype::UInt8, shape, stride, 0, Storage::owned(stored)).ok()?;
+    cols.is_multiple_of(32).then(|| Tensor::from_q8_0_blocks(&blocks))?
+}
+
+fn bytes(tensor: &Tensor) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    byte_source::Blob::write_to(&tensor.gathered(), &mut bytes).expect("memory can be read");
+    bytes
+}
+
+#[test]
+fn blocks_have_the_logits_of_their_numbers() {
+    let mut random = Random::new(&shapes()[6], Dtype::Float32, 9);
+    let whole = model(&random, 2).weights_nbytes();
+    for (_, tensor) in &mut random.tensors {
+        *tensor = blocks(tensor).unwrap_or_else(|| tensor.clone());
+    }
+    let of_blocks = model(&random, 2);
+    // Only the projections of attention's results have rows of whole blocks.
+    assert!(of_blocks.weights_nbytes() < whole, "{} of {whole}", of_blocks.weights_nbytes());
+    for (_, tensor) in &mut random.tensors {
+        let numbers = Storage::owned(bytes(tensor));
+        *tensor = tensor.with_storage(Dtype::Float32, 0, numbers).expect("as many");
+    }
+    let of_numbers = model(&random, 2);
+    for count in [1, 5, 40] {
+        let tokens = tokens(count, 3);
+        let (found, expected) = (logits(&of_blocks, &tokens), logits(&of_numbers, &tokens));
+        let largest = expected.iter().fold(0.0, |most: f32, logit| most.max(logit.abs()));
+        assert!(largest_difference(&found, &expected) <= 3e-6 * largest, "{count} tokens, {largest}");
+    }
+}
+
 #[test]
 fn a_model_has_the_sizes_of_its_decoder() {
     let random = Random::new(&shapes()[0], Dtype::BFloat16, 8);
