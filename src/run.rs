@@ -10,6 +10,7 @@ use open::files::ShardPolicy;
 use open::{Context, Dequantize, Model, OpenOptions, Selection, TargetLayout, Translate};
 use runtime::{Runnable, RunnableOptions, SelfTestOptions, SelfTestReport};
 use tensor::Tensor;
+use torch_import::Container;
 
 use crate::{Error, Result, Tensors};
 
@@ -131,6 +132,9 @@ fn open_checkpoint(path: &Path, options: &RunnableOptions, observer: &dyn Observ
     let documents = model.decoder_options(decoder::Overrides::default(), true)?;
     let decoder = match decoder::detect(model.tensors(), &documents).map_err(failed)? {
         Detected::Model(decoder) => decoder,
+        Detected::Weights { .. } if model.containers.iter().any(Container::is_torchscript) => {
+            return Err(Error::from(runtime::Problem::ForeignCode { record: String::new() }).in_file(path));
+        }
         Detected::Weights { no_model_reason: why, .. } => {
             return Err(Error::from(decoder::Problem::NotAModel { why }).in_file(path));
         }

@@ -146,3 +146,54 @@ fn the_readme_is_short() {
     let readme = fs::read_to_string(tree().join("README.md")).expect("the README");
     assert!(readme.lines().count() <= 150, "README.md has {} lines", readme.lines().count());
 }
+
+/// Returns the cells of a row of a Markdown table.
+fn cells(row: &str) -> Vec<&str> {
+    row.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+/// Returns the number of model types in each table of docs/models.md that has a column of them.
+fn model_types() -> Vec<usize> {
+    let text = fs::read_to_string(tree().join("docs/models.md")).expect("a document");
+    let tables = text.split("\n\n").filter(|table| table.starts_with("| `model_type` |"));
+    tables
+        .map(|table| table.lines().skip(2).map(|row| cells(row)[0].matches('`').count() / 2).sum())
+        .collect()
+}
+
+#[test]
+fn the_readme_has_the_figures_of_the_documents() {
+    let readme = fs::read_to_string(tree().join("README.md")).expect("the README");
+    let table = fs::read_to_string(tree().join("docs/compatibility.md")).expect("a document");
+    let row = table.lines().find(|line| line.starts_with("| **All** |")).expect("a row of sums");
+    let [_, files, own, candle, _, torch] = cells(row)[..] else { panic!("{row}") };
+    let number = |cell: &str| cell.split(' ').next().unwrap_or_default().to_owned();
+    let corpus = fs::read_to_string(tree().join("docs/corpus.md")).expect("a document");
+    let corpus =
+        corpus.lines().find_map(|line| line.strip_suffix(": `torch.load`, `torch.jit.load`, `pickle.load`"));
+    let real = number(corpus.expect("the number of files"));
+    let workspace: toml::Table =
+        fs::read_to_string(tree().join("Cargo.toml")).expect("the workspace").parse().expect("TOML");
+    let package = &workspace["workspace"]["package"];
+    let [decoders, multimodal] = model_types()[..] else { panic!("docs/models.md has other tables") };
+    let readme = readme.split_whitespace().collect::<Vec<_>>().join(" ");
+    for claim in [
+        format!(
+            "Of {files} kinds of file, from PyTorch 0.1 to the newest, it reads {} correctly, candle {}, and `torch.load` with its \
+             default settings {} ",
+            number(own),
+            number(candle),
+            number(torch)
+        ),
+        format!(
+            "Rust](https://www.rust-lang.org/tools/install) {} or newer",
+            package["rust-version"].as_str().expect("a text")
+        ),
+        format!("[{real} real files](docs/corpus.md)"),
+        format!(
+            "[{decoders} architectures](docs/models.md), and the text models of {multimodal} with pictures"
+        ),
+    ] {
+        assert!(readme.contains(&claim), "README.md does not say: {claim}");
+    }
+}

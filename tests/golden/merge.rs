@@ -206,7 +206,7 @@ fn adapters_of_other_programs_are_named() {
         floats(&root.join("other.safetensors"), &[(name, &[1, 2])]);
         let text = ok(root, &["other.safetensors", "-o", "x.pth", "--force"]);
         let note = format!(
-            "note: it has factors of {form}, which change the weights of a base only when they are merged\n"
+            "note: it has factors of {form}, which change the weights of a base only when they are merged; "
         );
         assert!(text.contains(&note), "{text}");
         let (status, text) =

@@ -160,6 +160,59 @@ fn near_misses_say_what_is_meant() {
     insta::assert_snapshot!(texts);
 }
 
+#[test]
+fn mistakes_in_arguments_say_what_to_type() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.pth"), &dict(&[("w", tensor(2))]));
+    let mut texts = String::new();
+    for arguments in [
+        &["run", "a.pth", "Hi", "--temperature", "-1"][..],
+        &["run", "a.pth", "Hi", "-n", "-5"],
+        &["run", "a.pth", "Once", "upon", "a", "time"],
+        &["run", "a.pth", "--get", "w"],
+        &["run", "a.pth", "--dequantize"],
+        &["chat", "a.pth", "--tokens", "1"],
+        &["serve", "a.pth", "--queue", "-1"],
+        &["a.pth", "--common"],
+        &["a.pth", "--threads", "4"],
+        &["a.pth", "--dtpye", "float16"],
+        &["a.pth", "--input", "image=foo[2]"],
+        &["a.pth", "-o", "a.gguf", "--pre-tokenizer", "llama_bpe"],
+        &["inspect", "a.pth", "--top", "3"],
+        &["batch", "jobs.jsonl", "--dtype", "float16"],
+        &["completions"],
+        &["completions", "tcsh"],
+        &["inspect", "ftp://host/a.pth"],
+        &["inspect", "hf:owner/name"],
+        &["a.pth", "--merge", "a.pth", "-o", "b.pth"],
+    ] {
+        texts.extend(["--- ", &arguments.join(" "), "\n", &run(root, arguments).1]);
+    }
+    insta::assert_snapshot!(texts);
+}
+
+#[test]
+fn a_file_says_what_it_is_not() {
+    let scratch = scratch();
+    let root = scratch.path();
+    write_pth(&root.join("a.safetensors"), &dict(&[("w", tensor(2))]));
+    write_pth(&root.join("step.pth"), &dict(&[]));
+    let mut texts = String::new();
+    for arguments in [
+        &["scan", "a.safetensors"][..],
+        &["inspect", "a.safetensors"],
+        &["a.safetensors", "-o", "out/", "--to", "safetensors"],
+        &["inspect", "step.pth"],
+        &["step.pth"],
+    ] {
+        let text = run(root, arguments).1;
+        let lines = text.lines().filter(|line| !line.starts_with("  size"));
+        texts.extend(["--- ", &arguments.join(" "), "\n", &lines.collect::<Vec<_>>().join("\n"), "\n"]);
+    }
+    insta::assert_snapshot!(texts);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_pipe_that_is_named_says_what_to_use() {

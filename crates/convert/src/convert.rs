@@ -121,6 +121,8 @@ impl PlannedConversion {
             notes.push(Note::CartonByDefault { output: output::file_name(&self.output) });
         }
         notes.extend(code.note());
+        let has_program = model.containers.iter().any(|container| !container.exported_models().is_empty());
+        notes.extend(has_program.then_some(Note::ProgramDropped));
         let risks = [Risk::Dangerous, Risk::Unreviewed, Risk::Unknown];
         notes.extend(risks.into_iter().filter_map(|risk| recorded_globals_note(&model.checkpoint, risk)));
         Ok(ConversionInput { model, code, misc, omitted })

@@ -73,6 +73,11 @@ pub enum Problem {
         /// Reason; `None` if the options change tensors.
         why: Option<torchscript::Uncallable>,
     },
+    /// The input is a TorchScript module, and a program that reads the output has its own code for each model.
+    #[error(
+        "it is a TorchScript module, whose code llama.cpp does not run, and no config.json says what model its tensors are"
+    )]
+    ScriptForLlamaCpp,
     /// Triton takes the number at the end of an output's name for the index of the output.
     #[error("Triton takes the number at the end of the output name `{}` for the index of an output", name.escape_debug())]
     TritonOutputNumber { name: String },
@@ -157,7 +162,7 @@ pub enum Problem {
 details! {
     Problem => Problem::place {
         Option: Expansion, NotScript;
-        Input: DisallowedOperator, RankPart, NotAModel, NothingToServe, ScriptToServe, TritonOutputNumber, NothingToTest, ScriptToTest,
+        Input: DisallowedOperator, RankPart, NotAModel, NothingToServe, ScriptToServe, ScriptForLlamaCpp, TritonOutputNumber, NothingToTest, ScriptToTest,
             CartonOfWeights, ForeignModule, Toml, OtherModelInFolder, Statement, StatementInput;
         Unsupported: StatementVersion, TritonPort, Port, UnsupportedTensors, PreTokenizer;
         [0]: Logits;

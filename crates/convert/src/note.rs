@@ -38,6 +38,10 @@ pub enum Note {
         /// Reason for which the code cannot be called; `None` if the conversion keeps no code anyway.
         why: Option<torchscript::Uncallable>,
     },
+    /// The program of `torch.export` is not kept.
+    ProgramDropped,
+    /// The tokenizer next to the checkpoint is not one that this program reads.
+    TokenizerUnread { reason: String },
     /// Globals of the pickle were recorded, and not executed.
     GlobalsRecorded { risk: Risk, names: Vec<String> },
     /// A file of fields contains keys that the carton format does not define. They are kept.
@@ -173,6 +177,12 @@ impl fmt::Display for Note {
             Self::CodeDropped { why } => {
                 f.write_str("the file's own code is not kept: only its tensors are converted")?;
                 why.as_ref().map_or(Ok(()), |why| write!(f, ", because {why}"))
+            }
+            Self::ProgramDropped => {
+                f.write_str("the program of the file is not kept: only its tensors are converted")
+            }
+            Self::TokenizerUnread { reason } => {
+                write!(f, "the carton takes token ids and no texts: {reason}")
             }
             Self::GlobalsRecorded { risk, names } => {
                 const SHOWN: usize = 3;

@@ -120,9 +120,9 @@ pub struct NoFields {}
 
 impl OutputReport for NoFields {}
 
-/// Returns the line of a summary with the names of the files if there are several.
-pub(crate) fn file_names_line(files: &[String]) -> Option<(&'static str, String)> {
-    (files.len() > 1).then(|| ("files", files.join(", ")))
+/// Returns the line of a summary with the names of the files if there are several, or if they are in an output folder.
+pub(crate) fn file_names_line(files: &[String], in_folder: bool) -> Option<(&'static str, String)> {
+    (files.len() > 1 || in_folder).then(|| ("files", files.join(", ")))
 }
 
 /// Describes a module: by its signature in Python, else by its inputs and outputs.

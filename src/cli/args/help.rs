@@ -1,5 +1,8 @@
 //! Groups the options of `convert` in its help. `-h` shows the options that most users need, `--help` all of them.
 
+use std::any::TypeId;
+use std::num::{NonZeroU32, NonZeroUsize};
+
 use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
@@ -89,7 +92,26 @@ const MOST_USED: &[&str] =
 
 /// Returns the command line with the options of `convert` in groups.
 pub(crate) fn command() -> Command {
-    Cli::command().mut_subcommand("convert", |convert| convert.mut_args(group_option))
+    Cli::command()
+        .mut_subcommand("convert", |convert| convert.mut_args(group_option))
+        .mut_subcommands(|command| command.mut_args(take_negative_number))
+}
+
+/// Makes an option of a number take a negative one, so that the error says which numbers it may have.
+fn take_negative_number(option: Arg) -> Arg {
+    let parsed = option.get_value_parser().type_id();
+    let is_number = [
+        TypeId::of::<u16>(),
+        TypeId::of::<u32>(),
+        TypeId::of::<u64>(),
+        TypeId::of::<usize>(),
+        TypeId::of::<f64>(),
+        TypeId::of::<NonZeroU32>(),
+        TypeId::of::<NonZeroUsize>(),
+    ]
+    .iter()
+    .any(|number| parsed == *number);
+    if is_number && option.get_long().is_some() { option.allow_negative_numbers(true) } else { option }
 }
 
 fn group_option(option: Arg) -> Arg {

@@ -147,6 +147,13 @@ pub(crate) enum Command {
     #[cfg(feature = "serve")]
     Serve(Serve),
     /// Print a shell completion script
+    #[command(after_help = "Each script has a place from which its shell reads it:
+  torch2carton completions bash > ~/.local/share/bash-completion/completions/torch2carton
+  torch2carton completions zsh > \"${fpath[1]}/_torch2carton\"
+  torch2carton completions fish > ~/.config/fish/completions/torch2carton.fish
+  torch2carton completions powershell >> $PROFILE
+  torch2carton completions elvish > ~/.config/elvish/lib/torch2carton.elv
+In elvish, rc.elv also needs `use torch2carton`.")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,

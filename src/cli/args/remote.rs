@@ -66,6 +66,9 @@ struct Counts {
 /// Returns where a path of this machine leads, which may name a file in a zip archive, as `ARCHIVE::NAME`.
 fn local(input: &Path) -> Result<Location> {
     let text = input.to_string_lossy();
+    if let Some(mistake) = mistaken_address(&text).filter(|_| !input.exists()) {
+        return Err(UsageError(mistake).into());
+    }
     let Some((archive, name)) = text.split_once("::").filter(|(archive, _)| Path::new(archive).is_file())
     else {
         return Ok(input.into());
@@ -91,6 +94,22 @@ fn local(input: &Path) -> Result<Location> {
         return Err(UsageError(format!("{archive} has no file `{name}`; {advice}")).into());
     };
     Ok(member.into())
+}
+
+/// Returns what is wrong with an address that is not read, such as `ftp://HOST/FILE`; `None` for a path.
+fn mistaken_address(text: &str) -> Option<String> {
+    if let Some(rest) = text.strip_prefix("hf:") {
+        return Some(format!("{text} is neither a file nor an address; did you mean hf://{rest}?"));
+    }
+    let (scheme, rest) = text.split_once("://")?;
+    let is_scheme = scheme.len() > 1 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
+    match scheme {
+        "file" => Some(format!("file:// is not read; pass the path, {rest}")),
+        _ if is_scheme => Some(format!(
+            "{scheme}:// is not read; download the file first, or give an https:// or hf:// address"
+        )),
+        _ => None,
+    }
 }
 
 /// Returns the checkpoint in an archive whose name differs by a typing mistake, or only in its folder.

@@ -7,6 +7,7 @@ use carton_tools::ContentsReport;
 use runtime::{Runnable, RunnableKind, RunnableOptions};
 
 use super::detokenizer::Detokenizer;
+use super::run_text::has_chat_template;
 use crate::cli::ui::advice::HAS_RESOLVE;
 use crate::cli::ui::escapes::escape_hidden;
 use crate::cli::ui::run_advice::is_foreign_code;
@@ -32,6 +33,10 @@ pub(super) fn for_runnable(runnable: &Runnable) -> Vec<CartonCommand> {
     let mut commands = Vec::new();
     if is_model && Detokenizer::optional(runnable).is_some() {
         commands.push((format!("{run} \"Once upon a time\""), "continues a text".to_owned()));
+        if cfg!(feature = "tokenizer") && has_chat_template(runnable) {
+            let effect = "talks with it, as its chat template writes the turns".to_owned();
+            commands.push((format!("torch2carton chat {file}"), effect));
+        }
     }
     if is_model {
         let effect = "lists the most probable next tokens".to_owned();

@@ -20,6 +20,7 @@ use crate::cli::args::Chat;
 use crate::cli::ui::progress::Progress;
 use crate::cli::ui::signals::{self, Interruption};
 use crate::cli::ui::stdin;
+use crate::cli::ui::table::truncate_cell;
 use crate::cli::ui::terminal::{self, write_text};
 use crate::run::{checkpoint_documents, is_checkpoint};
 
@@ -27,6 +28,7 @@ use crate::run::{checkpoint_documents, is_checkpoint};
 const DOCUMENT_MAX: u64 = 64 << 20;
 /// Tokens of a conversation whose model does not say for how many it was made.
 const DEFAULT_CONTEXT: u64 = 4096;
+const NO_MESSAGE: &str = "there is no message yet";
 /// Maximum size in bytes of a message.
 const MESSAGE_MAX: u64 = 16 << 20;
 
@@ -105,6 +107,12 @@ fn template_of(carton: &Carton) -> Result<Option<ChatTemplate>> {
     })
 }
 
+/// Returns true if the carton at `path` has a chat template.
+pub(super) fn has_template(path: &Path) -> bool {
+    let template = carton_tools::open(&path.into()).map(|carton| template_of(&carton));
+    template.is_ok_and(|template| template.is_ok_and(|template| template.is_some()))
+}
+
 /// Reads the chat template in a GGUF file.
 fn template_in(path: &Path) -> Result<Option<ChatTemplate>> {
     let documents = checkpoint_documents(path, &())?;
@@ -173,15 +181,16 @@ impl Talk<'_> {
                 ChatLine::Help => terminal::summary(HELP),
                 ChatLine::Clear => self.messages.clear(),
                 ChatLine::System(text) => self.system = (!text.is_empty()).then(|| text.to_owned()),
-                ChatLine::Undo => self.forget_last(),
-                ChatLine::Retry => {
-                    let last = self.last_message();
-                    self.forget_last();
-                    match last {
-                        Some(text) => self.send(&text, is_person)?,
-                        None => terminal::note("there is no message yet"),
+                ChatLine::Undo => match self.take_last() {
+                    Some(text) => {
+                        terminal::note(format_args!("forgotten, with its answer: {}", truncate_cell(&text)))
                     }
-                }
+                    None => terminal::note(NO_MESSAGE),
+                },
+                ChatLine::Retry => match self.take_last() {
+                    Some(text) => self.send(&text, is_person)?,
+                    None => terminal::note(NO_MESSAGE),
+                },
                 ChatLine::Unknown(command) => {
                     terminal::note(format_args!("there is no command {command}; /help lists them"));
                 }
@@ -196,13 +205,11 @@ impl Talk<'_> {
         self.messages.iter().rposition(is_user)
     }
 
-    fn last_message(&self) -> Option<String> {
-        let message = self.messages.get(self.last_position()?)?;
+    /// Takes out the last message that is no answer, with what follows it.
+    fn take_last(&mut self) -> Option<String> {
+        let last = self.last_position()?;
+        let message = self.messages.drain(last..).next()?;
         message.get("content").and_then(Value::as_str).map(str::to_owned)
-    }
-
-    fn forget_last(&mut self) {
-        self.messages.truncate(self.last_position().unwrap_or(0));
     }
 
     /// Sends a message and writes the answer. A person can go on after an error; the message is forgotten.

@@ -154,6 +154,7 @@ fn print_summary(report: &ConvertReport) {
         let advice = if lacks_tokenizer && label == "misc" { " (add one with --misc FILE)" } else { "" };
         (label, Some(value + advice))
     }));
+    fields.push(("next", next_command(report)));
     fields.push(("digest", report.digest.clone()));
     fields.push(("statement", report.statement.clone()));
     terminal::summary(format_args!("{BOLD}{}{BOLD:#}", escape_hidden(&report.output)));
@@ -172,6 +173,22 @@ fn print_summary(report: &ConvertReport) {
             terminal::summary(format_args!("  {DIM}{label:<width$}{DIM:#}{}", escape_hidden(line)));
         }
     }
+}
+
+/// Returns the command that talks with a chat model; `None` for other outputs.
+#[cfg(feature = "tokenizer")]
+fn next_command(report: &ConvertReport) -> Option<String> {
+    let path = Path::new(&report.output);
+    let reads_texts = |carton: &CartonReport| carton.is_decoder() && carton.has_tokenizer;
+    let is_unread = report.notes.iter().any(|note| matches!(note, convert::Note::TokenizerUnread { .. }));
+    let reads_texts = report.written && !is_unread && report.carton().is_some_and(reads_texts);
+    let is_chat = reads_texts && super::chat::has_template(path);
+    is_chat.then(|| format!("`torch2carton chat {}` talks with it", shell_quoted_path(path)))
+}
+
+#[cfg(not(feature = "tokenizer"))]
+fn next_command(_: &ConvertReport) -> Option<String> {
+    None
 }
 
 /// Returns the lines on what steps did to the tensors, for any output.

@@ -185,6 +185,9 @@ fn print_adapter(out: &mut dyn Write, adapter: &AdapterOverview) -> io::Result<(
 }
 
 fn print_tensors(out: &mut dyn Write, rows: &[TensorRow]) -> io::Result<()> {
+    if rows.is_empty() {
+        return writeln!(out, "no tensors");
+    }
     let mut first_of: HashMap<usize, &str> = HashMap::new();
     let cells: Vec<[String; 5]> = rows
         .iter()
@@ -232,16 +235,24 @@ fn print_totals(out: &mut dyn Write, report: &InspectReport) -> io::Result<()> {
         report.totals.bytes_by_dtype.iter().map(|(dtype, n)| format!("{dtype} {}", format_bytes(*n)));
     let files =
         if report.files.is_empty() { String::new() } else { format!(", {} files", report.files.len()) };
+    let is_all = report.tensors.is_empty() && report.values.is_none() && report.value_count > 0;
+    let values = match report.value_count {
+        1 if is_all => "1 (--all lists it)".to_owned(),
+        count if is_all => format!("{count} (--all lists them)"),
+        count => count.to_string(),
+    };
     writeln!(out)?;
     for (label, value) in [
         ("container", format!("{}{files}, {}", report.format, format_bytes(report.nbytes))),
         ("tensors", report.tensors.len().to_string()),
         ("parameters", format_count(report.totals.parameters)),
         ("bytes", dtypes.collect::<Vec<_>>().join(", ")),
-        ("values", report.value_count.to_string()),
+        ("values", values),
         ("globals", globals_text(report)),
     ] {
-        writeln!(out, "{DIM}{label:<12}{DIM:#}{value}")?;
+        if !value.is_empty() {
+            writeln!(out, "{DIM}{label:<12}{DIM:#}{value}")?;
+        }
     }
     for program in &report.programs {
         writeln!(out, "{DIM}{:<12}{DIM:#}{}", "program", escape_hidden(program_text(program)))?;

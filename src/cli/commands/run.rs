@@ -64,8 +64,9 @@ fn run_carton(
 ) -> Result<ExitCode> {
     let progress = Progress::new(quiet || args.json);
     let watched = CancellableProgress { progress: &progress, interruption };
+    let is_carton = copied.is_ok();
     let opened = open_model(copied, input, &args.open, &watched);
-    let is_foreign = opened.as_ref().is_err_and(is_foreign_code);
+    let is_foreign = is_carton && opened.as_ref().is_err_and(is_foreign_code);
     if let (true, Some(name), Some(output)) = (is_foreign, &args.get, &args.output) {
         // The tensors of a module can be read although its code cannot run.
         let carton = carton_tools::open(input)?;

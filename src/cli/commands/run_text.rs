@@ -289,7 +289,7 @@ pub(super) fn new_seed() -> u64 {
 }
 
 /// Returns true if a document says how the turns of a chat are written. One that is too long or damaged is as good as none.
-fn has_chat_template(runnable: &Runnable) -> bool {
+pub(super) fn has_chat_template(runnable: &Runnable) -> bool {
     let document = |name| runnable.misc(name, TEMPLATES_MAX).ok().flatten();
     let has_key = |document: Vec<u8>| {
         let value: serde_json::Value = serde_json::from_slice(&document).unwrap_or_default();

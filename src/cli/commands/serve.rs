@@ -76,10 +76,13 @@ pub(crate) fn serve(args: &Serve, quiet: bool) -> Result<ExitCode> {
 /// Logs what may surprise the person who started the server: who can reach it, and that Ctrl-C does not end it.
 fn warn_about_start(log: &Log, address: SocketAddr, has_keys: bool, quiet: bool) {
     if !address.ip().to_canonical().is_loopback() {
-        let lacks = if has_keys { "no TLS" } else { "no password and no TLS" };
+        let (lacks, keys) = if has_keys {
+            ("has no TLS", "")
+        } else {
+            ("has no TLS and asks for no key", "give it keys with --api-key-file, ")
+        };
         log.warn(format!(
-            "other machines can reach {address}: the server has {lacks}, so put a proxy in front of it, or leave \
-             out --host"
+            "other machines can reach {address}: the server {lacks}, so {keys}put a proxy in front of it, or leave out --host"
         ));
     }
     if !quiet && signals::ignores_ctrl_c() {

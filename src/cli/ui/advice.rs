@@ -31,6 +31,7 @@ pub(crate) fn open_advice(problem: &open::Problem, place: &Place) -> String {
             format!("; --strip-prefix {prefix} takes away how its names begin")
         }
         Problem::AdapterAlone { .. } => file.map_or_else(String::new, adapter_advice),
+        Problem::AdapterForm { form } => form_advice(form).to_owned(),
         Problem::DangerousGlobal { .. } => {
             format!(
                 "; `{}` shows what calls it, --allow-dangerous converts without executing it",
@@ -52,6 +53,9 @@ pub(crate) fn open_advice(problem: &open::Problem, place: &Place) -> String {
         Problem::NoTensors { constants: 1.. } => {
             "; -o NAME.carton keeps the code with them, and the module before `torch.jit.freeze` has them as weights".to_owned()
         }
+        Problem::NoTensors { .. } => file.map_or_else(String::new, |file| {
+            format!("; `torch2carton inspect --all {}` lists what is in it", shell_quoted_path(file))
+        }),
         Problem::CodesCast { .. } => "; --dequantize computes the weights, in any dtype".to_owned(),
         problem => advice_on(problem.code()).to_owned(),
     }
@@ -164,6 +168,9 @@ pub(crate) fn translation_advice(error: &decoder::Problem) -> String {
         ),
         decoder::Problem::NoLayout { why: decoder::NoModelReason::NoDocuments } => {
             "; --n-heads, --rope-theta and --norm-eps replace a params.json".to_owned()
+        }
+        decoder::Problem::NoConfig { .. } => {
+            "; put it next to the weights, or give it with --misc config.json".to_owned()
         }
         decoder::Problem::NotAModel { .. } => "; docs/models.md lists the models that run here".to_owned(),
         decoder::Problem::NoLayout { .. } | decoder::Problem::OtherLayout { .. } => {
@@ -281,6 +288,24 @@ fn option_text(option: &InvalidOption) -> String {
     }
 }
 
+/// Returns what merges an adapter in a form that is not merged here; empty for the form of peft.
+fn form_advice(form: &str) -> &'static str {
+    const FORMS: [(&str, &str); 5] = [
+        ("kohya", DIFFUSERS_MERGES),
+        ("diffusers", DIFFUSERS_MERGES),
+        (
+            "torchtune",
+            "; torchtune's checkpointer for Hugging Face writes it for peft, too, and --merge takes that",
+        ),
+        ("MLX", "; `mlx_lm.fuse` merges it"),
+        ("adapter", "; the program that trained it merges it"),
+    ];
+    FORMS.iter().find(|(word, _)| form.contains(word)).map_or("", |(_, advice)| advice)
+}
+
+const DIFFUSERS_MERGES: &str = "; diffusers merges it: `load_lora_weights`, `fuse_lora`, `unload_lora_weights` and `save_pretrained` \
+                                of the base's pipeline";
+
 /// Returns the text of a note on an input, with the option that helps.
 pub(crate) fn open_note_text(note: &open::Note, file: &str) -> String {
     use open::Note;
@@ -315,6 +340,10 @@ pub(crate) fn open_note_text(note: &open::Note, file: &str) -> String {
         Note::ComparedAsStored { .. } => {
             "; `torch2carton diff --dequantize A B` compares the numbers that they stand for".to_owned()
         }
+        Note::AdapterFactors { form } if form.contains("peft") => {
+            "; --merge takes it with its adapter_config.json next to it".to_owned()
+        }
+        Note::AdapterFactors { form } => form_advice(form).to_owned(),
         Note::CommonPrefix { prefix } => format!("; --strip-prefix {prefix} removes it"),
         _ => String::new(),
     };

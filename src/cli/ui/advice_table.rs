@@ -41,7 +41,15 @@ const ADVICE: &[(&str, &str)] = &[
     ("convert::TritonOutputNumber", "; --output-names gives other names"),
     ("generate::Temperature", "; check --temperature, which is 0 for the most probable token"),
     ("generate::TopP", "; check --top-p"),
-    ("generate::Unsupported", "; give token ids with --tokens"),
+    (
+        "generate::NoTokenizer",
+        "; copy its tokenizer.json or tokenizer.model next to the weights, or give token ids with --tokens",
+    ),
+    (
+        "generate::Unsupported",
+        "; `AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)` of transformers makes a tokenizer.json in DIR, or give \
+         token ids with --tokens",
+    ),
     (
         "gguf-model::Architecture",
         "; `--to safetensors -o DIR` writes a folder, which a newer convert_hf_to_gguf.py of llama.cpp may convert",
@@ -52,7 +60,7 @@ const ADVICE: &[(&str, &str)] = &[
     ("gguf-model::NoTokenizer", "; copy it next to the weights"),
     (
         "gguf-model::PreTokenizer",
-        "; --pre-tokenizer says which one of llama.cpp splits texts in the same way, such as llama-bpe, qwen2 or gpt-2",
+        "; --pre-tokenizer names the one of llama.cpp that splits texts in the same way (docs/gguf.md#pre-tokenizers says how to find it)",
     ),
     ("inspect::NoConfiguration", "; copy the model's config.json there"),
     ("open::AllTensorsExcluded", "; check --include and --exclude"),

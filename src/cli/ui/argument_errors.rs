@@ -4,11 +4,23 @@ use std::error::Error as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Options that others need, and why.
-const NEEDED: &[(&str, &str)] = &[(
-    "--temperature",
-    "without it the most probable token is chosen, and --seed, --top-k and --top-p change nothing",
-)];
+/// Arguments that are needed, and why, or what they may be.
+const NEEDED: &[(&str, &str)] = &[
+    (
+        "--temperature",
+        "without it the most probable token is chosen, and --seed, --top-k and --top-p change nothing",
+    ),
+    ("<SHELL>", "bash, elvish, fish, powershell or zsh"),
+];
+
+/// Returns true if a word differs from the meant one as by a typing mistake, or is its beginning or end.
+pub(crate) fn is_similar(word: &str, meant: &str) -> bool {
+    const PART_MIN: usize = 3;
+    let [word, meant] = [word, meant].map(|text| text.to_lowercase().replace('_', "-"));
+    let mistakes = word.chars().count().div_euclid(3).max(1);
+    strsim::osa_distance(&word, &meant) <= mistakes
+        || word.len() >= PART_MIN && (meant.starts_with(&word) || meant.ends_with(&word))
+}
 
 /// Returns the text of an error in the arguments of `command`, with the next step.
 pub(crate) fn argument_text(error: &clap::Error, command: &str) -> String {
@@ -19,7 +31,7 @@ pub(crate) fn argument_text(error: &clap::Error, command: &str) -> String {
         ErrorKind::InvalidValue => value_text(error, &argument, &value),
         ErrorKind::ValueValidation => {
             let reason = error.source().map(ToString::to_string).unwrap_or_default();
-            format!("{argument} {}: {}", value.escape_debug(), expected_text(&reason))
+            format!("{argument} {}: {}", value.escape_debug(), expected_text(&reason, &value))
         }
         ErrorKind::ArgumentConflict if !argument.is_empty() => {
             let others = texts(error, ContextKind::PriorArg);
@@ -45,14 +57,18 @@ fn first_line(error: &clap::Error) -> String {
 
 fn missing_text(error: &clap::Error, command: &str) -> String {
     let missing = texts(error, ContextKind::InvalidArg);
-    let names: Vec<String> = missing.iter().map(|argument| plain(argument)).collect();
+    let names: Vec<String> = missing.iter().map(|argument| alternatives(argument)).collect();
     let verb = if names.len() == 1 { "is" } else { "are" };
     let names = match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
         _ => names.concat(),
     };
     let usage = match error.get(ContextKind::Usage) {
-        Some(ContextValue::StyledStr(usage)) => plain(usage.to_string().trim_start_matches("Usage: ")),
+        Some(ContextValue::StyledStr(usage)) => {
+            let usage = usage.to_string();
+            let needed = usage.trim_start_matches("Usage: ").split(' ').filter(|word| !word.starts_with('['));
+            plain(&needed.collect::<Vec<_>>().join(" "))
+        }
         _ => format!("{command} {names}"),
     };
     let reason = missing.iter().find_map(|argument| NEEDED.iter().find(|(it, _)| *it == name_of(argument)));
@@ -62,10 +78,33 @@ fn missing_text(error: &clap::Error, command: &str) -> String {
 
 /// Returns arguments as they are typed, such as `A B` for `<A> <B>...`; of several kinds that one may have, the first.
 fn plain(arguments: &str) -> String {
-    let plain = arguments.replace(['<', '>', '[', ']'], "").replace("...", "");
-    let words: Vec<&str> = plain.split(' ').filter_map(|word| word.split('|').next()).collect();
-    words.join(" ")
+    let (mut typed, mut depth, mut skipped) = (String::new(), 0_usize, None);
+    for c in arguments.replace(['[', ']'], "").replace("...", "").chars() {
+        match c {
+            '<' => depth = depth.saturating_add(1),
+            '>' => {
+                depth = depth.saturating_sub(1);
+                skipped = skipped.filter(|from| depth >= *from);
+            }
+            '|' => skipped = skipped.or(Some(depth)),
+            c if skipped.is_none() => typed.push(c),
+            _ => {}
+        }
+    }
+    typed
 }
+
+/// Returns an argument as it is typed, with the options in place of which it stands: `--a X or --b` for `<--a <X>|--b>`.
+fn alternatives(argument: &str) -> String {
+    let Some(options) = argument.strip_prefix('<').filter(|options| options.starts_with("--")) else {
+        return plain(argument);
+    };
+    let options: Vec<String> = options.split("|--").map(plain).collect();
+    options.join(" or --")
+}
+
+/// Values that are listed next to the one that is meant.
+const LISTED_MAX: usize = 12;
 
 fn value_text(error: &clap::Error, argument: &str, value: &str) -> String {
     let valid = texts(error, ContextKind::ValidValue);
@@ -74,20 +113,29 @@ fn value_text(error: &clap::Error, argument: &str, value: &str) -> String {
         Some((last, others)) => format!("expected {} or {last}", others.join(", ")),
         None => "expected a value after it".to_owned(),
     };
+    let gap = if value.is_empty() { "" } else { " " };
     let meant = match error.get(ContextKind::SuggestedValue) {
-        Some(ContextValue::String(meant)) => format!("; did you mean `{meant}`?"),
+        // A long list hides what is meant.
+        Some(ContextValue::String(meant)) if is_similar(value, meant) && valid.len() > LISTED_MAX => {
+            return format!("{argument}{gap}{}: did you mean `{meant}`?", value.escape_debug());
+        }
+        Some(ContextValue::String(meant)) if is_similar(value, meant) => format!("; did you mean `{meant}`?"),
         _ => String::new(),
     };
-    let gap = if value.is_empty() { "" } else { " " };
     format!("{argument}{gap}{}: {expected}{meant}", value.escape_debug())
 }
 
 /// Returns the reason in words that say what is expected, if it is one of Rust's.
-fn expected_text(reason: &str) -> String {
+fn expected_text(reason: &str, value: &str) -> String {
     let expected = match reason {
+        "invalid digit found in string" if value.starts_with('-') => "a whole number that is not negative",
         "invalid digit found in string" | "number too large to fit in target type" => "a whole number",
         "invalid float literal" | "cannot parse float from empty string" => "a number",
         _ => match reason.split_once(" is not in ").map(|(_, range)| range.split_once("..=")) {
+            // The range of a type says only where it begins.
+            Some(Some((first, "65535" | "4294967295" | "18446744073709551615"))) => {
+                return format!("expected a whole number, {first} or more");
+            }
             Some(Some((first, last))) => return format!("expected a number from {first} to {last}"),
             _ => return reason.to_owned(),
         },

@@ -11,10 +11,10 @@ use super::advice_table::advice_on;
 use super::carton_advice::{carton_advice, carton_own_text, reader_advice};
 use super::checkpoint_advice::{files_advice, missing_file_text};
 use super::flags::exclude_advice;
-use super::invocation::typed_command;
+use super::invocation::{PROGRAM, typed_command};
 use super::remote_advice::{remote_advice, remote_cause, remote_text};
 use super::run_advice::run_advice;
-use super::shell::shell_quoted;
+use super::shell::{shell_quoted, shell_quoted_path};
 
 /// Returns the text of an error of any crate, with advice if there is any.
 pub(crate) fn located_text(error: &Error) -> String {
@@ -88,11 +88,12 @@ fn advice(error: &Error) -> String {
             command if command.ends_with(" run") || command.ends_with(" serve") => {
                 format!("; `torch2carton inspect {member}` reads one")
             }
+            command if command == PROGRAM => format!(
+                "; `{command} {member}` reads one, and `{command} --each {} -o DIR` converts each",
+                shell_quoted_path(file)
+            ),
             command => format!("; `{command} {member}` reads one"),
         }
-    } else if let Some(generate::Error::NoTokenizer) = error.detail() {
-        let ids = if typed_command().ends_with(" run") { ", or give token ids with --tokens" } else { "" };
-        format!("; copy its tokenizer.json or tokenizer.model next to the weights{ids}")
     } else if let Some(torch_import::Problem::EqualShards { file, .. }) = error.detail() {
         format!("; download or copy {file} again")
     } else if let Some(

@@ -25,6 +25,13 @@ pub(crate) fn run_advice(problem: &Problem, file: Option<&Path>) -> String {
 
 /// Returns the lines that run a TorchScript module in PyTorch and in Carton.
 fn foreign_code_advice(path: &Path) -> String {
+    if path.extension().is_none_or(|extension| extension != "carton") && path.is_file() {
+        return format!(
+            "; PyTorch runs it: `torch.jit.load({:?})`; `torch2carton {}` makes a carton that Carton's client runs",
+            path.display().to_string(),
+            shell_quoted_path(path)
+        );
+    }
     let folder = carton_tools::default_unpack_folder(path);
     let model = folder.join("model/model.pt");
     let is_packed = path.is_file();

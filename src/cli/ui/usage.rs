@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use convert::{InvalidOption, Target};
 
-use super::argument_errors::argument_text;
+use super::argument_errors::{argument_text, is_similar};
 use super::errors;
 use super::invocation::{PROGRAM, UsageError, typed_command, typed_verb};
 use super::shell::shell_quoted;
@@ -81,7 +81,11 @@ const OPTION_SYNONYMS: &[(&[&str], &str, &str)] = &[
     (&["--model", "--input-dir", "--checkpoint", "--ckpt"], "", "give the path without an option"),
     (&["--prompt", "--text"], "tokens", "give the text after the carton"),
     (&["--max-new-tokens", "--max-length"], "max-tokens", "--max-tokens N"),
+    (THREADS, "threads", "--threads N"),
+    (THREADS, "each", "--jobs N, with --each, converts N files at the same time"),
+    (THREADS, "jobs", "--jobs N works on N inputs at the same time"),
 ];
+const THREADS: &[&str] = &["-j", "-t", "--threads", "--num-threads", "--workers", "--num-workers"];
 const VERBOSE: &[&str] = &["-v", "-vv", "--verbose", "--debug"];
 const REPLACE: &[&str] = &["-f", "--overwrite", "-y", "--yes", "--replace"];
 const OUTPUT: &[&str] = &["--out", "--output-dir", "--output-file", "--outfile", "--outdir", "--save"];
@@ -96,8 +100,11 @@ pub(crate) fn reject_unknown_word(word: &OsString, subcommands: &[String]) -> Re
     Err(unknown_command_error(&text, subcommands))
 }
 
-/// Minimum Jaro-Winkler similarity of a typing mistake.
+/// Minimum Jaro-Winkler similarity of a typing mistake in a subcommand.
 const SIMILAR: f64 = 0.8;
+
+/// Subcommands that are tasks of `batch`.
+const TASKS: [&str; 4] = ["convert", "inspect", "scan", "digest"];
 
 /// Returns the error for an unknown subcommand, with a suggestion if there is one.
 fn unknown_command_error(text: &str, subcommands: &[String]) -> UsageError {
@@ -201,6 +208,12 @@ fn unknown_option(error: &clap::Error, program: &clap::Command) -> String {
                 "`{command}` takes no `{option}`; `{command} MANIFEST --task {option}` says what is done"
             );
         }
+        if command.ends_with(" run") {
+            return format!(
+                "`{command}` takes one text, and `{}` follows it; put the text in quotes",
+                option.escape_debug()
+            );
+        }
         return format!("`{command}` takes no `{option}`; see `{command} --help`");
     }
     let has = |name: &str| name.is_empty() || has_option(program, &command, name);
@@ -208,13 +221,25 @@ fn unknown_option(error: &clap::Error, program: &clap::Command) -> String {
     if let Some((.., instead)) = synonyms.find(|(_, name, _)| has(name)) {
         return format!("no option `{option}` for `{command}`; {instead}");
     }
-    let is_similar = |meant: &String| strsim::jaro_winkler(&option, meant) >= SIMILAR;
-    match clap_context(error, ContextKind::SuggestedArg).filter(is_similar) {
-        Some(meant) => {
-            format!(
-                "no option `{option}` for `{command}`; did you mean `{meant}`? `{command} --help` lists them"
-            )
-        }
-        None => format!("no option `{option}` for `{command}`; `{command} --help` lists them"),
+    let name = option.trim_start_matches('-');
+    if command.ends_with(" batch") && TASKS.iter().any(|task| has_option(program, task, name)) {
+        return format!(
+            "`{option}` is an option of the task; those follow `--`, as in `{command} MANIFEST -- {option}`"
+        );
     }
+    // Subcommands whose options this one is given by mistake.
+    let owners: &[&str] = match command.rsplit(' ').next() {
+        Some("convert") => &["run"],
+        Some("chat" | "serve") => &["convert", "run"],
+        _ => &["convert"],
+    };
+    let is_meant = |meant: &String| is_similar(name, meant.trim_start_matches('-'));
+    let advice = match clap_context(error, ContextKind::SuggestedArg).filter(is_meant) {
+        Some(meant) => format!("did you mean `{meant}`? "),
+        None => match owners.iter().find(|verb| has_option(program, verb, name)) {
+            Some(verb) => format!("`{PROGRAM} {verb}` has it; "),
+            None => String::new(),
+        },
+    };
+    format!("no option `{option}` for `{command}`; {advice}`{command} --help` lists them")
 }

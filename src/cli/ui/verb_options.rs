@@ -5,17 +5,21 @@ use clap::Command;
 use super::invocation::typed_verb;
 use crate::cli::args::help;
 
-/// Verb that has the options of conversions.
-const CONVERT: &str = "convert";
+/// Verb of a command line without one.
+const DEFAULT: &str = "convert";
+/// Verbs whose options advice names.
+const OWNERS: [&str; 2] = [DEFAULT, "run"];
 
-/// Returns advice in which an option that only `convert` has is said to be its.
+/// Returns advice in which an option that the typed verb lacks, and `convert` or `run` has, is said to be theirs.
 pub(crate) fn with_verb(advice: String) -> String {
-    let Some(verb) = typed_verb().filter(|_| advice.contains("--")) else { return advice };
-    let program = help::command();
-    let (Some(verb), Some(convert)) = (program.find_subcommand(verb), program.find_subcommand(CONVERT))
-    else {
+    if !advice.contains("--") {
         return advice;
-    };
+    }
+    let program = help::command();
+    let verb = typed_verb().unwrap_or_else(|| DEFAULT.to_owned());
+    let Some(verb) = program.find_subcommand(verb) else { return advice };
+    let owners = OWNERS.iter().filter_map(|owner| program.find_subcommand(owner));
+    let owners: Vec<&Command> = owners.collect();
     let has =
         |command: &Command, option: &str| command.get_arguments().any(|it| it.get_long() == Some(option));
     let mut text = String::with_capacity(advice.len());
@@ -25,8 +29,10 @@ pub(crate) fn with_verb(advice: String) -> String {
         let name = word.trim_start_matches('(').strip_prefix("--").unwrap_or_default();
         let option = name.split(|found: char| !found.is_ascii_alphanumeric() && found != '-').next();
         let option = option.unwrap_or_default();
-        let is_foreign = !is_command && !option.is_empty() && !has(verb, option) && has(convert, option);
-        text.extend([gap, if is_foreign { "convert's " } else { "" }, word]);
+        let is_foreign = !is_command && !option.is_empty() && !has(verb, option);
+        let owner = owners.iter().find(|owner| is_foreign && has(owner, option));
+        let owner = owner.map_or_else(String::new, |owner| format!("{}'s ", owner.get_name()));
+        text.extend([gap, &owner, word]);
         is_command ^= word.matches('`').count() % 2 == 1;
     }
     text
@@ -49,5 +55,7 @@ mod tests {
         assert_eq!(with_verb(advice.to_owned()), advice);
         record_subcommand(None);
         assert_eq!(with_verb(advice.to_owned()), advice);
+        record_subcommand(Some("chat"));
+        assert_eq!(with_verb("; give ids with --tokens".to_owned()), "; give ids with run's --tokens");
     }
 }

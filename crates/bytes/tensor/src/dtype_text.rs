@@ -92,7 +92,9 @@ impl FromStr for Dtype {
         let alias = || ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, dtype)| *dtype);
         Self::from_name(name).or_else(alias).ok_or_else(|| {
             let nearest = Self::all().min_by_key(|dtype| strsim::osa_distance(name, dtype.name()));
-            let nearest = nearest.filter(|dtype| strsim::osa_distance(name, dtype.name()) <= 2);
+            // Two of three letters are another word.
+            let mistakes = name.chars().count().div_euclid(3).min(2);
+            let nearest = nearest.filter(|dtype| strsim::osa_distance(name, dtype.name()) <= mistakes);
             let is_scheme = SCHEMES.iter().any(|scheme| name.starts_with(scheme));
             let similar = match nearest {
                 _ if AMBIGUOUS.contains(&name) => vec![Self::Float8E4M3Fn, Self::Float8E5M2],
@@ -136,7 +138,7 @@ mod tests {
         }
         let error = |text: &str| text.parse::<Dtype>().expect_err("not a dtype").to_string();
         assert_eq!(error("flaot32"), "`flaot32` is not a dtype; did you mean float32?");
-        assert!(error("").contains("PyTorch's names"));
+        assert!(error("").contains("PyTorch's names") && error("foo").contains("PyTorch's names"));
         assert_eq!(error("fp8"), "`fp8` is not a dtype; did you mean float8_e4m3fn or float8_e5m2?");
         assert_eq!("e4m3fn".parse(), Ok(Dtype::Float8E4M3Fn));
         for scheme in ["nf4", "int4", "Q4_K_M"] {

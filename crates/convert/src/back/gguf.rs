@@ -10,7 +10,7 @@ use output::{OutputFiles, PlannedFile};
 use serde::{Deserialize, Serialize};
 use tensor::{Tensor, announce_reads};
 
-use super::{INCOMPLETE_KEY, NonTensorParts, Output, OutputJob, OutputPlan, output_format};
+use super::{INCOMPLETE_KEY, NonTensorParts, Output, OutputJob, OutputPlan, has_torchscript, output_format};
 use crate::error::at;
 use crate::note_collector::NoteCollector;
 use crate::report::file_names_line;
@@ -27,7 +27,7 @@ pub(crate) static GGUF: OutputFormat =
 #[non_exhaustive]
 pub struct GgufOptions {
     /// Name of the pre-tokenizer in llama.cpp, such as llama-bpe, for a tokenizer that it does not know
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(gguf_model::pre_tokenizers())))]
     pub pre_tokenizer: Option<String>,
     /// Write GGUF files of at most this size of tensors, such as 2GB
     ///
@@ -66,7 +66,7 @@ pub struct GgufReport {
 impl OutputReport for GgufReport {
     fn summary(&self) -> Vec<(&'static str, String)> {
         let model = format!("{} of llama.cpp, mostly {}", self.architecture, self.file_type);
-        [("model", model)].into_iter().chain(file_names_line(&self.files)).collect()
+        [("model", model)].into_iter().chain(file_names_line(&self.files, false)).collect()
     }
 }
 
@@ -85,9 +85,12 @@ impl Output for GgufOptions {
         if job.values > 0 {
             notes.push(Note::ValuesLeftOut { values: job.values });
         }
-        let mut model = self.model(job).map_err(|error| match error.location().path {
-            Some(_) => error,
-            None => job.at_input(error),
+        let mut model = self.model(job).map_err(|error| match (error.detail(), error.location().path) {
+            (Some(gguf_model::Problem::NoConfig), _) if has_torchscript(&job.model.containers) => {
+                job.at_input(Problem::ScriptForLlamaCpp)
+            }
+            (_, Some(_)) => error,
+            (_, None) => job.at_input(error),
         })?;
         let architecture = model.entries.first().and_then(|(_, value)| Some(value.text()?.into_owned()));
         let (architecture, file_type) = (architecture.unwrap_or_default(), model.file_type.kind);

@@ -101,6 +101,8 @@ pub struct SafetensorsReport {
     pub files: Vec<String>,
     /// Tensors that are not written because another tensor has the same memory.
     pub ties: Vec<Tie>,
+    #[serde(skip)]
+    in_folder: bool,
 }
 
 impl OutputReport for SafetensorsReport {
@@ -110,7 +112,7 @@ impl OutputReport for SafetensorsReport {
             let names = if self.ties.len() == 1 { "name" } else { "names" };
             ("ties", format!("{count} {names} of the same memory in the metadata"))
         });
-        ties.into_iter().chain(file_names_line(&self.files)).collect()
+        ties.into_iter().chain(file_names_line(&self.files, self.in_folder)).collect()
     }
 }
 
@@ -178,6 +180,7 @@ impl Output for SafetensorsOptions {
         }
         let report = SafetensorsReport {
             files: files.names(),
+            in_folder: job.is_folder,
             ties: tied
                 .dropped
                 .iter()

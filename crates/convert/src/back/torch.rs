@@ -47,11 +47,13 @@ pub struct TorchReport {
     pub files: Vec<String>,
     /// Number of storages in the checkpoint; tensors that share memory share a storage.
     pub storages: usize,
+    #[serde(skip)]
+    in_folder: bool,
 }
 
 impl OutputReport for TorchReport {
     fn summary(&self) -> Vec<(&'static str, String)> {
-        file_names_line(&self.files).into_iter().collect()
+        file_names_line(&self.files, self.in_folder).into_iter().collect()
     }
 }
 
@@ -87,7 +89,7 @@ impl Output for TorchOptions {
         } else {
             files.weights.push(PlannedFile::new(job.target.to_owned(), archive));
         }
-        let report = TorchReport { files: files.names(), storages };
+        let report = TorchReport { files: files.names(), storages, in_folder: job.is_folder };
         Ok(OutputPlan::new(files, || report))
     }
 

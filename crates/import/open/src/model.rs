@@ -268,6 +268,8 @@ impl FoundInput {
             dequantize::encode_descriptions(quantization.is_some(), &mut checkpoint);
             let mut model = Model::new(sources, containers, checkpoint);
             model.notes.extend(notes.into_iter().map(Note::Sources));
+            let first = model.containers.first();
+            model.notes.extend(first.and_then(|it| Note::of_other_format(it.path(), it.format())));
             model
         };
         // Patterns are compared with the names in the input, too, after quantized weights have the names of their numbers.

@@ -1,6 +1,7 @@
 //! Notes on an input and on the steps that changed its tensors: facts that the user should know, but not errors.
 
 use std::fmt;
+use std::path::Path;
 
 use byte_source::{format_bytes, format_things, group_thousands};
 use serde::{Serialize, Serializer};
@@ -16,6 +17,12 @@ use crate::files::FilesNote;
 pub enum Note {
     /// Note on the files of the checkpoint.
     Sources(FilesNote),
+    /// The name of the file promises another format, without pickles.
+    OtherFormat {
+        /// Extension of the name.
+        named: String,
+        format: String,
+    },
     /// Note on one of several inputs.
     OfInput { file: String, note: Box<Note> },
     /// The values of a carton's checkpoint and its compound tensors are not known.
@@ -187,6 +194,9 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sources(note) => note.fmt(f),
+            Self::OtherFormat { named, format } => {
+                write!(f, "its name ends in .{named}, and its format is {format}")
+            }
             Self::OfInput { file, note } => write!(f, "{file}: {note}"),
             Self::LayoutTranslation(note) => note.fmt(f),
             Self::PartTaken { left_out } => write_part_taken(f, left_out),
@@ -329,6 +339,18 @@ fn out_of_range_effect(to: Dtype) -> &'static str {
 }
 
 impl Note {
+    /// Creates a note on tensors of which some are the factors of an adapter.
+    pub fn of_factors<'n>(names: impl Iterator<Item = &'n str>) -> Option<Self> {
+        adapter::factor_form(names).map(|form| Self::AdapterFactors { form })
+    }
+
+    /// Creates a note on a file whose name promises a format without pickles, and which has another one.
+    pub fn of_other_format(file: &Path, format: &str) -> Option<Self> {
+        let named = file.extension()?.to_str()?.to_lowercase();
+        let is_other = ["safetensors", "gguf"].contains(&named.as_str()) && named != format;
+        is_other.then(|| Self::OtherFormat { named, format: format.to_owned() })
+    }
+
     /// Creates a note for each reason for which something is left out, except constants and the objects of exported programs, which
     /// the notes of the container and of the checkpoint report.
     pub fn omission_notes(left_out: &Omissions) -> Vec<Self> {

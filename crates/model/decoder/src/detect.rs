@@ -131,12 +131,17 @@ fn detect_kind(tensors: &Tensors, options: &DecoderOptions) -> Result<DetectedKi
         None => None,
     };
     let Some(config) = config else {
+        // Encoders, such as that of the texts in Stable Diffusion, have these names too, and no document makes them run.
+        let is_decoder = |name: &str| {
+            name.contains("layers.0.self_attn.") && !name.contains("encoder.layers.0.self_attn.")
+        };
+        let is_decoder = tensors.names().any(is_decoder);
         return Ok(DetectedKind::Weights(match missing_of_meta {
             Some(name) if documents.params.is_some() && !is_transformer => {
                 NoModelReason::MissingTensor { name }
             }
             _ if documents.params.is_some() => NoModelReason::NoConfig,
-            _ if is_transformer => NoModelReason::NoDocuments,
+            _ if is_decoder => NoModelReason::NoDocuments,
             _ if tensors.iter().any(|(name, _)| name.contains("layers.0.attention.w")) => {
                 NoModelReason::NoDocuments
             }

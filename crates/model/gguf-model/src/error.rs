@@ -56,8 +56,15 @@ pub enum Problem {
     #[error("{file}: {reason}")]
     Tokenizer { file: String, reason: String },
     /// A vocabulary whose pre-tokenizer llama.cpp does not know.
-    #[error("llama.cpp does not know the pre-tokenizer of tokenizer.json, whose hash is {hash}")]
-    PreTokenizer { hash: String },
+    #[error(
+        "llama.cpp does not know the pre-tokenizer of tokenizer.json, whose hash is {hash}{}",
+        split_text(alike)
+    )]
+    PreTokenizer {
+        hash: String,
+        /// Names of those that split a text by the same rules, as far as they are known here.
+        alike: Vec<&'static str>,
+    },
     /// A name of a pre-tokenizer that does not exist.
     #[error("llama.cpp has no pre-tokenizer `{}`{}", name.escape_debug(), meant(*similar))]
     NoPreTokenizer {
@@ -74,6 +81,10 @@ details! {
         Option: NoPreTokenizer;
         Damaged: Tokenizer;
     }
+}
+
+fn split_text(alike: &[&str]) -> String {
+    if alike.is_empty() { String::new() } else { format!("; it splits texts as {} do", alike.join(" and ")) }
 }
 
 fn meant(similar: Option<&str>) -> String {

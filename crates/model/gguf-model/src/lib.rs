@@ -48,7 +48,7 @@ pub use error::Problem;
 pub use file_type::{FILE_TYPES, FileType};
 pub use from_gguf::{HuggingFaceModel, hugging_face_model};
 pub use keys::GgufKeys;
-pub use vocabulary::{EncodeText, KeyDocuments, PreTokenizer, key_documents};
+pub use vocabulary::{EncodeText, KeyDocuments, PreTokenizer, key_documents, pre_tokenizers};
 
 use about::About;
 use config::GgufConfig;

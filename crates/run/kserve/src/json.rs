@@ -74,14 +74,16 @@ impl<'j> JsonReader<'j> {
         Error::Json { at: self.position(), path: String::new(), problem }
     }
 
-    /// Returns the kind of the next value, from its first character.
+    /// Returns the kind of the next value, from its first character, or from the whole word if it is one.
     pub(crate) fn kind(&mut self) -> Result<JsonKind> {
-        Ok(match self.lexer.ws_peek() {
+        let first = self.lexer.ws_peek();
+        let is = |word: &str| self.lexer.as_slice().starts_with(word.as_bytes());
+        Ok(match first {
             Some(b'{') => JsonKind::Object,
             Some(b'[') => JsonKind::Array,
             Some(b'"') => JsonKind::String,
-            Some(b't' | b'f') => JsonKind::Boolean,
-            Some(b'n') => JsonKind::Null,
+            Some(b't' | b'f') if is("true") || is("false") => JsonKind::Boolean,
+            Some(b'n') if is("null") => JsonKind::Null,
             Some(b'-' | b'0'..=b'9' | b'N' | b'I') => JsonKind::Number,
             _ => return Err(self.error(JsonProblem::Value)),
         })

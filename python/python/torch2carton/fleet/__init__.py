@@ -1,7 +1,7 @@
 """Batches on a cluster of Ray: one task for each input, with the lines and the rules of `torch2carton batch`.
 
 ```sh
-pip install 'torch2carton[ray]'
+pip install 'ray>=2.9'
 python -m torch2carton.fleet models.jsonl --to safetensors -o out/ --results results.jsonl
 python -m torch2carton.fleet report results.jsonl -o report.html
 ```

@@ -34,7 +34,7 @@ def import_ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        text = "a fleet needs Ray, which is not installed: pip install 'torch2carton[ray]'"
+        text = "a fleet needs Ray, which is not installed: pip install 'ray>=2.9'"
         raise MissingPackageError(text) from error
 
 

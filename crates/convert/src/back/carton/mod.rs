@@ -5,6 +5,7 @@ mod file;
 mod layout;
 mod options;
 mod self_test;
+mod tokenizer;
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -148,6 +149,9 @@ impl Output for CartonOptions {
         let layout = NonModuleFiles::new(self, job, &converted, values, self_test, notes)?;
         let misc = layout.misc_names();
         let has_tokenizer = job.has_tokenizer();
+        let is_decoder = matches!(converted.code, ModuleCode::Decoder(_));
+        let unread = if has_tokenizer && is_decoder { tokenizer::unread(job) } else { None };
+        notes.extend(unread.map(|reason| Note::TokenizerUnread { reason }));
         let Module { archive, inputs, outputs, code, .. } = converted;
         let written = Rc::default();
         let file = CartonFile::new(layout, archive, Rc::clone(&written));

@@ -91,7 +91,7 @@ impl OutputReport for TritonReport {
     }
 
     fn summary(&self) -> Vec<(&'static str, String)> {
-        file_names_line(&self.files).into_iter().collect()
+        file_names_line(&self.files, true).into_iter().collect()
     }
 }
 

@@ -110,7 +110,7 @@ impl Selection {
             let note = wrapper_note(&names, || has_own_prefix(model));
             model.notes.extend(note);
         }
-        model.notes.extend(adapter::factor_form(tensors.names()).map(|form| Note::AdapterFactors { form }));
+        model.notes.extend(Note::of_factors(tensors.names()));
         model.set_tensors(tensors, origins);
         Ok(())
     }

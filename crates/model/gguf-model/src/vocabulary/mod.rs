@@ -16,7 +16,7 @@ use gguf_format::{GgufArray, GgufValue};
 use sentencepiece_format::{Piece, PieceKind, PieceModel};
 use serde_json::{Map, Value};
 
-pub use pre_tokenizer::EncodeText;
+pub use pre_tokenizer::{EncodeText, pre_tokenizers};
 pub use rebuilt::{KeyDocuments, key_documents};
 
 use crate::architecture::TokenizerRule;
@@ -204,7 +204,10 @@ impl Tokenizer<'_, '_> {
         }
         let name = match self.pre {
             PreTokenizer::Named(name) => pre_tokenizer::given(name)?,
-            PreTokenizer::Encode(encode) => pre_tokenizer::name_of(&encode(bytes, pre_tokenizer::TEXT)?)?,
+            PreTokenizer::Encode(encode) => {
+                let tokens = encode(bytes, pre_tokenizer::TEXT)?;
+                pre_tokenizer::name_of(&tokens, tokenizer.pre_tokenizer.as_ref())?
+            }
         };
         let mut special = Special::read(self.documents, Some(&tokenizer), None)?;
         for (kind, text) in more {

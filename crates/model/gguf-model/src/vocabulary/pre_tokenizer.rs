@@ -2,10 +2,17 @@
 //!
 //! Facts: `get_vocab_base_pre` of its converter: SHA-256 of the ids as Python prints a list.
 
+use std::collections::BTreeSet;
+
 use byte_source::Result;
+use serde_json::Value;
 use tensor::Storage;
 
+use super::splits::PreTokenizerRow;
 use crate::Problem;
+
+/// Name of what splits texts if a file names nothing.
+const DEFAULT: &str = "default";
 
 /// Text whose tokens are hashed.
 pub(crate) const TEXT: &str = "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n🚀 (normal) 😶\u{200d}🌫\u{fe0f} (multiple emojis concatenated) ✅ 🦙🦙 3 33 333 3333 33333 333333 3333333 33333333 3.3 3..3 3...3 កាន់តែពិសេសអាច😁 ?我想在apple工作1314151天～ ------======= нещо на Български ''''''```````\"\"\"\"......!!!!!!?????? I've been 'told he's there, 'RE you sure? 'M not sure I'll make it, 'D you like some tea? We'Ve a'lL";
@@ -113,17 +120,26 @@ static ROWS: &[(&str, &str)] = &[
     ("653660222fb704f61cbf2b618a8ae6502b7f8b20c980f9a5de07ed78e13319cd", "ufakzeka"),
 ];
 
-/// Returns the name of the pre-tokenizer that makes these tokens of [`TEXT`].
+/// Returns the name of the pre-tokenizer that makes these tokens of [`TEXT`]; `split` is how the tokenizer.json splits texts.
 ///
 /// # Errors
 /// When llama.cpp does not know it.
-pub(crate) fn name_of(tokens: &[u32]) -> Result<&'static str> {
+pub(crate) fn name_of(tokens: &[u32], split: Option<&Value>) -> Result<&'static str> {
     let printed = Storage::owned(format!("{tokens:?}").into_bytes());
     let hash = byte_source::hex(&byte_source::sha256(&printed, &())?);
     match ROWS.iter().find(|(known, _)| *known == hash) {
         Some((_, name)) => Ok(name),
-        None => Err(Problem::PreTokenizer { hash }.into()),
+        None => {
+            let alike = split.map(PreTokenizerRow::names_alike).unwrap_or_default();
+            Err(Problem::PreTokenizer { hash, alike }.into())
+        }
     }
+}
+
+/// Returns the names that `llama.cpp` has, in order.
+pub fn pre_tokenizers() -> impl Iterator<Item = &'static str> {
+    let names: BTreeSet<&str> = ROWS.iter().map(|(_, name)| *name).chain([DEFAULT]).collect();
+    names.into_iter()
 }
 
 /// Returns a name that was given, if llama.cpp has it.
@@ -131,7 +147,7 @@ pub(crate) fn name_of(tokens: &[u32]) -> Result<&'static str> {
 /// # Errors
 /// When it has not.
 pub(crate) fn given(name: &str) -> Result<&'static str> {
-    let known = || ROWS.iter().map(|(_, known)| *known).chain(["default"]);
+    let known = pre_tokenizers;
     let letters = |name: &str| name.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "");
     known().find(|known| *known == name).ok_or_else(|| {
         let similar = known().find(|known| letters(known) == letters(name));

@@ -10,7 +10,7 @@ use gguf_format::GgufValue;
 use sentencepiece_format::{Algorithm, Piece, PieceKind, PieceModel};
 use serde_json::{Map, Value, json};
 
-use super::splits::{PreTokenizerRow, Split};
+use super::splits::{PreTokenizerRow, byte_level};
 use crate::about::SAMPLING;
 use crate::card::write_card;
 use crate::keys::{GgufKeys, json_of};
@@ -248,23 +248,10 @@ impl<'k> Vocabulary<'k> {
             json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": is_special})
         });
         let added: Vec<Value> = added.collect();
-        let byte_level = |uses_pattern: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": uses_pattern});
-        let split = match &row.split {
-            Split::Gpt2 => byte_level(true),
-            Split::Digits => sequence(
-                "pretokenizers",
-                &[json!({"type": "Digits", "individual_digits": true}), byte_level(true)],
-            ),
-            Split::Pattern(alternatives) => {
-                let pattern = PreTokenizerRow::pattern(alternatives);
-                let split = json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
-                sequence("pretokenizers", &[split, byte_level(false)])
-            }
-        };
         let normalizer = if row.composes { json!({"type": "NFC"}) } else { Value::Null };
         Ok(json!({
             "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": normalizer,
-            "pre_tokenizer": split, "post_processor": self.ends(), "decoder": byte_level(true),
+            "pre_tokenizer": row.split_json(), "post_processor": self.ends(), "decoder": byte_level(true),
             "model": {
                 "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null,
                 "fuse_unk": false, "byte_fallback": false, "ignore_merges": row.ignores_merges, "vocab": vocabulary, "merges": merges
@@ -291,10 +278,6 @@ impl<'k> Vocabulary<'k> {
             .collect();
         json!({"type": "TemplateProcessing", "single": single, "pair": [text, {"Sequence": {"id": "B", "type_id": 1}}], "special_tokens": tokens})
     }
-}
-
-fn sequence(key: &str, parts: &[Value; 2]) -> Value {
-    json!({"type": "Sequence", key: parts})
 }
 
 fn array<'k>(keys: &'k GgufKeys, name: &str) -> impl Iterator<Item = GgufValue> + 'k {

@@ -15,6 +15,7 @@ pub(crate) struct TokenizerJson {
     #[serde(default)]
     pub(crate) added_tokens: Vec<AddedToken>,
     pub(crate) normalizer: Option<Value>,
+    pub(crate) pre_tokenizer: Option<Value>,
     pub(crate) post_processor: Option<Value>,
     pub(crate) decoder: Option<Value>,
     pub(crate) model: TokenModel,

@@ -48,7 +48,7 @@ fn malformed_json() {
      : 400 the JSON is wrong at byte 1: expected a value
     {: 400 the JSON is wrong at byte 1: expected a key in quotes
     x: 400 the JSON is wrong at byte 0: expected a value
-    nul: 400 the JSON is wrong at byte 0: expected an object, found null
+    nul: 400 the JSON is wrong at byte 0: expected a value
     []: 400 the JSON is wrong at byte 0: expected an object, found an array
     5: 400 the JSON is wrong at byte 0: expected an object, found a number
     {}x: 400 the JSON is wrong at byte 2: `inputs` is missing

@@ -53,7 +53,7 @@ fn plan(
 ) -> Result<(GenerationPlan, ChatForm), Reject> {
     let sampling = request.common.sampling(text.forward.vocab())?;
     if request.store == Some(true) {
-        return Err(Reject::param("store", "this server stores no answers"));
+        return Err(Reject::param("store", "this server stores no answers: `store` can only be false"));
     }
     let has_scores = request.logprobs.unwrap_or(false);
     let top = request.top_logprobs;

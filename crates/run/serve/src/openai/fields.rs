@@ -67,8 +67,20 @@ pub(super) fn parse<F: Fields>(body: &[u8]) -> Result<F, Reject> {
     let parsed = parsed.and_then(|()| deserializer.end());
     match (parsed, param) {
         (Ok(()), _) => Ok(fields),
-        (Err(error), Some(param)) => Err(Reject::param(&param, format!("`{param}`: {error}"))),
+        (Err(error), Some(param)) => {
+            Err(Reject::param(&param, format!("`{param}`: {}", member_text(&error))))
+        }
         (Err(error), None) => Err(Reject::bad_request(format!("the body: {error}"))),
+    }
+}
+
+/// Returns the text of an error in a member that is named: its place in the body says more only if the JSON itself is wrong.
+fn member_text(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match text.strip_suffix(&place) {
+        Some(text) if error.is_data() => text.to_owned(),
+        _ => text,
     }
 }
 

@@ -75,12 +75,12 @@ fn plan(
         }
     }
     if sampling.choices != 1 {
-        return Err(Reject::param("n", "a response is one answer"));
+        return Err(Reject::param("n", "a response is one answer: `n` can only be 1"));
     }
     let format = request.text.and_then(|options| options.format).unwrap_or(json!({"type": "text"}));
     let parsed = serde_json::from_value::<ResponseFormat>(format.clone());
-    let parsed =
-        parsed.map_err(|error| Reject::param("text", format!("the format is not known: {error}")))?;
+    let parsed = parsed
+        .map_err(|error| Reject::param("text", format!("the format in `text` is not known: {error}")))?;
     let listed = request.tools.clone().unwrap_or_default();
     let tools = ToolOptions {
         tools: request.tools,

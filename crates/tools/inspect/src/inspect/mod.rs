@@ -179,6 +179,9 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     let attributes = select_items(&mut items, attributes, rows.as_mut(), options)?;
     let value_count = items.iter().filter(|item| matches!(item.content, ItemContent::Value(_))).count();
     let value_count = rows.as_ref().map_or(value_count, Vec::len);
+    let adapter = AdapterOverview::read(&sources).ok().flatten();
+    let item_names = items.iter().map(|item| item.name.as_str());
+    let factors = if adapter.is_none() { Note::of_factors(item_names) } else { None };
     let left_out = Note::omission_notes(&checkpoint.left_out);
     let (programs, damaged) = signatures(&containers);
     let risk = |risk: Risk| Json::from(risk.name());
@@ -190,7 +193,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         format,
         files: if names.len() > 1 { names } else { Vec::new() },
         nbytes,
-        adapter: AdapterOverview::read(&sources).ok().flatten(),
+        adapter,
         programs,
         globals: globals.clone().map(ToString::to_string).collect(),
         risks: globals.map(|global| (global.to_string(), risk(global.risk()))).collect(),
@@ -198,7 +201,13 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
         value_count,
         totals: Totals::default(),
         left_out_count: checkpoint.left_out.count(),
-        notes: notes.into_iter().chain(left_out).chain(damaged).chain(quantization_notes).collect(),
+        notes: notes
+            .into_iter()
+            .chain(factors)
+            .chain(left_out)
+            .chain(damaged)
+            .chain(quantization_notes)
+            .collect(),
         left_out: std::mem::take(&mut checkpoint.left_out.listed),
         tensors: Vec::new(),
         tree: None,

@@ -267,6 +267,9 @@ impl Scanner<'_> {
             scan.distrust_globals();
         }
         let allowed = self.policy.apply(&mut scan);
+        let of_name = open::Note::of_other_format(path, scan.format).map(|note| note.to_string());
+        let notes = [of_name, self.policy.note(&scan)];
+        scan.notes.extend(notes.into_iter().flatten());
         let verdict = judge_scan(&scan);
         self.summary.count(verdict);
         let outcome = ScanOutcome::Scanned(Box::new(scan));

@@ -85,6 +85,23 @@ impl Policy {
         }
     }
 
+    /// Returns a note on the globals of a scan that a pattern names and that none allows.
+    pub(super) fn note(&self, scan: &Scan) -> Option<String> {
+        let mut names: Vec<String> = Vec::new();
+        let uses = scan.pickles.iter().flat_map(|pickle| &pickle.uses);
+        for used in uses.filter(|used| matches!(used.risk, Risk::Dangerous | Risk::Unreviewed)) {
+            let name = used.global.to_string();
+            let is_named = |name: &str| self.rules.iter().any(|rule| matches(&rule.pattern, name));
+            let familiar = used.global.familiar_name().unwrap_or_else(|| name.clone());
+            if (is_named(&name) || is_named(&familiar)) && !names.contains(&familiar) {
+                names.push(familiar);
+            }
+        }
+        let verb = if names.len() == 1 { "is" } else { "are" };
+        (!names.is_empty())
+            .then(|| format!("patterns allow only unknown globals, and {} {verb} not", names.join(", ")))
+    }
+
     /// Makes the unknown globals of a scan known that a pattern allows, and returns them.
     pub(super) fn apply(&self, scan: &mut Scan) -> Vec<AllowedGlobal> {
         let mut allowed: Vec<AllowedGlobal> = Vec::new();
@@ -115,7 +132,8 @@ fn read_document(place: &Path, options: &ScanOptions) -> std::result::Result<Pol
     for folder in folders.filter(|folder| folder.is_dir()) {
         if folder.canonicalize().is_ok_and(|folder| place.starts_with(folder)) {
             return Err(format!(
-                "it lies in the scanned folder {}, whose author may have written it",
+                "it is in the scanned folder {}, whose author may have written it; a copy outside of that folder is read, and so \
+                 is this file if a folder next to it is scanned",
                 folder.display()
             ));
         }

@@ -219,6 +219,11 @@ const KNOWN_ARCHIVES: &[(&str, &str, &str)] = &[
         "a TorchScript archive of PyTorch 1.0 to 1.2",
         "load it in Python with `torch.jit.load` and save it with `torch.jit.save`",
     ),
+    (
+        ".data/extern_modules",
+        "a package of Python modules, as `torch.package` writes it",
+        "load it in Python with `torch.package.PackageImporter`, and save the state_dict of its model with `torch.save`",
+    ),
     ("model.weights.h5", "a Keras model", "load it in Python and save its arrays with `torch.save`"),
     (
         ".npy",
@@ -255,8 +260,11 @@ fn missing_pickle_error(index: &ZipIndex) -> Error {
     let is_checkpoint = |entry: &&Entry| {
         !entry.name.starts_with("__MACOSX/") && CHECKPOINT_ENDINGS.iter().any(|end| entry.name.ends_with(end))
     };
-    let members: Vec<String> =
-        index.entries.iter().filter(is_checkpoint).map(|entry| entry.name.clone()).collect();
+    // A file of few bytes has no tensors, as one of those that stable-baselines3 writes.
+    const EMPTY: u64 = 1024;
+    let mut members: Vec<&Entry> = index.entries.iter().filter(is_checkpoint).collect();
+    members.sort_by_key(|entry| entry.stored_len() < EMPTY);
+    let members: Vec<String> = members.into_iter().map(|entry| entry.name.clone()).collect();
     if members.is_empty() {
         return Problem::PickleCount { found: "no `data.pkl`".to_owned() }.into();
     }
