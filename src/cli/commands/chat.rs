@@ -183,7 +183,7 @@ impl Talk<'_> {
                 ChatLine::System(text) => self.system = (!text.is_empty()).then(|| text.to_owned()),
                 ChatLine::Undo => match self.take_last() {
                     Some(text) => {
-                        terminal::note(format_args!("forgotten, with its answer: {}", truncate_cell(&text)))
+                        terminal::note(format_args!("forgotten, with its answer: {}", truncate_cell(&text)));
                     }
                     None => terminal::note(NO_MESSAGE),
                 },

@@ -234,12 +234,10 @@ fn unknown_option(error: &clap::Error, program: &clap::Command) -> String {
         _ => &["convert"],
     };
     let is_meant = |meant: &String| is_similar(name, meant.trim_start_matches('-'));
-    let advice = match clap_context(error, ContextKind::SuggestedArg).filter(is_meant) {
-        Some(meant) => format!("did you mean `{meant}`? "),
-        None => match owners.iter().find(|verb| has_option(program, verb, name)) {
-            Some(verb) => format!("`{PROGRAM} {verb}` has it; "),
-            None => String::new(),
-        },
+    let meant = clap_context(error, ContextKind::SuggestedArg).filter(is_meant);
+    let advice = match owners.iter().find(|verb| has_option(program, verb, name)) {
+        Some(verb) => format!("`{PROGRAM} {verb}` has it; "),
+        None => meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? ")),
     };
     format!("no option `{option}` for `{command}`; {advice}`{command} --help` lists them")
 }

@@ -127,13 +127,11 @@ static ROWS: &[(&str, &str)] = &[
 pub(crate) fn name_of(tokens: &[u32], split: Option<&Value>) -> Result<&'static str> {
     let printed = Storage::owned(format!("{tokens:?}").into_bytes());
     let hash = byte_source::hex(&byte_source::sha256(&printed, &())?);
-    match ROWS.iter().find(|(known, _)| *known == hash) {
-        Some((_, name)) => Ok(name),
-        None => {
-            let alike = split.map(PreTokenizerRow::names_alike).unwrap_or_default();
-            Err(Problem::PreTokenizer { hash, alike }.into())
-        }
-    }
+    let known = ROWS.iter().find(|(known, _)| *known == hash).map(|(_, name)| *name);
+    known.ok_or_else(|| {
+        let alike = split.map(PreTokenizerRow::names_alike).unwrap_or_default();
+        Problem::PreTokenizer { hash, alike }.into()
+    })
 }
 
 /// Returns the names that `llama.cpp` has, in order.

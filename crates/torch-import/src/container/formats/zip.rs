@@ -234,6 +234,9 @@ const KNOWN_ARCHIVES: &[(&str, &str, &str)] = &[
 /// Endings of the names of checkpoints in an archive of several files.
 const CHECKPOINT_ENDINGS: &[&str] = &[".pth", ".pt", ".bin", ".ckpt", ".safetensors"];
 
+/// Length in bytes below which a file in an archive comes last: it has no tensors, as one of those that stable-baselines3 writes.
+const MEMBER_MIN: u64 = 1024;
+
 /// Returns a file in a zip archive, such as one of several checkpoints, as a source with the name `ARCHIVE::NAME`; `None` if there is no
 /// such file. A name with `::` is that of a file in an archive in the archive.
 ///
@@ -260,10 +263,8 @@ fn missing_pickle_error(index: &ZipIndex) -> Error {
     let is_checkpoint = |entry: &&Entry| {
         !entry.name.starts_with("__MACOSX/") && CHECKPOINT_ENDINGS.iter().any(|end| entry.name.ends_with(end))
     };
-    // A file of few bytes has no tensors, as one of those that stable-baselines3 writes.
-    const EMPTY: u64 = 1024;
     let mut members: Vec<&Entry> = index.entries.iter().filter(is_checkpoint).collect();
-    members.sort_by_key(|entry| entry.stored_len() < EMPTY);
+    members.sort_by_key(|entry| entry.stored_len() < MEMBER_MIN);
     let members: Vec<String> = members.into_iter().map(|entry| entry.name.clone()).collect();
     if members.is_empty() {
         return Problem::PickleCount { found: "no `data.pkl`".to_owned() }.into();
