@@ -157,7 +157,13 @@ fn model_types() -> Vec<usize> {
     let text = fs::read_to_string(tree().join("docs/models.md")).expect("a document");
     let tables = text.split("\n\n").filter(|table| table.starts_with("| `model_type` |"));
     tables
-        .map(|table| table.lines().skip(2).map(|row| cells(row)[0].matches('`').count() / 2).sum())
+        .map(|table| {
+            table
+                .lines()
+                .skip(2)
+                .map(|row| cells(row).first().map_or(0, |types| types.matches('`').count() / 2))
+                .sum()
+        })
         .collect()
 }
 
