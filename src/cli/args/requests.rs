@@ -71,7 +71,7 @@ fn convert_rows() -> Vec<(&'static str, Json)> {
         ("--no-wrap", json!({ "no_wrap": true })),
         ("--keep-values", json!({ "keep_values": true })),
         ("--ties duplicate", json!({ "ties": "duplicate" })),
-        ("--pre-tokenizer a", json!({ "pre_tokenizer": "a" })),
+        ("--pre-tokenizer qwen2", json!({ "pre_tokenizer": "qwen2" })),
         ("--split-max-size 2GB", json!({ "split_max_size": 2_000_000_000_u64 })),
         ("--dtype q4_0 -o x.gguf", json!({ "dtype": "q4_0", "output": "x.gguf" })),
         ("--max-shard-size 5GB", json!({ "max_shard_size": 5_000_000_000_u64 })),
