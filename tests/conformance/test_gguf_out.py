@@ -230,7 +230,7 @@ def test_an_unknown_pre_tokenizer_is_refused_with_its_hash(converter, tmp_path):
     tokenizer(converter, folder, "qwen3")
     text = refuse(folder, "-o", tmp_path / "x.gguf").stderr
     assert converter.ask("hash", folder=str(folder)) in text and "--pre-tokenizer" in text
-    refuse(folder, "-o", tmp_path / "x.gguf", "--pre-tokenizer", "none-such")
+    refuse(folder, "-o", tmp_path / "x.gguf", "--pre-tokenizer", "none-such", status=(2,))
     file = folder / "tokenizer.json"
     document = json.loads(file.read_text())
     file.write_text(json.dumps(document | {"model": {"type": "WordPiece", "vocab": {"a": 0}}}))
