@@ -4,8 +4,6 @@
 //! Facts: IEEE 754-2019 for float16; bfloat16 is the upper half of a float32, and PyTorch rounds to it to nearest even
 //! (`c10/util/BFloat16.h`).
 
-use crate::simd::split_block;
-
 /// Converts a bfloat16 to the equal f32.
 #[inline(always)]
 pub fn from_bf16(bits: u16) -> f32 {
@@ -34,6 +32,13 @@ pub fn from_f16(bits: u16) -> f32 {
         normal
     };
     f32::from_bits(widened | sign)
+}
+
+/// Returns the scale of a block as float16, and its codes.
+#[inline(always)]
+pub(crate) fn split_block(block: &[u8; 34]) -> (u16, [u8; 32]) {
+    let [low, high, codes @ ..] = *block;
+    (u16::from_le_bytes([low, high]), codes)
 }
 
 /// Decodes a block of `Q8_0`: a float16 scale, and then 32 codes of eight bits, whose products with it are exact.

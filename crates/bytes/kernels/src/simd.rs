@@ -2,7 +2,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "arrays, whose sizes are types")]
 
-use crate::narrow_float::{from_bf16, from_f16};
+use crate::narrow_float::{from_bf16, from_f16, split_block};
 
 /// Work on vectors, which [`Instructions::run`] compiles for the instructions of `S`.
 pub trait SimdWork<S> {
@@ -191,11 +191,4 @@ impl LoadBlock for Portable {
         let half = |half: usize| std::array::from_fn(|i| codes[half * 16 + i].cast_signed().into());
         ([from_f16(scale); 16], [half(0), half(1)])
     }
-}
-
-/// Returns the scale of a block as float16, and its codes.
-#[inline(always)]
-pub(crate) fn split_block(block: &[u8; 34]) -> (u16, [u8; 32]) {
-    let [low, high, codes @ ..] = *block;
-    (u16::from_le_bytes([low, high]), codes)
 }

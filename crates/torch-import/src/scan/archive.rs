@@ -14,7 +14,7 @@ use super::record_names::{
 };
 use super::scan_format::{NPY_MAGIC, names_extra_state};
 use super::scanner::{ScanItem, Scanner};
-use super::{PicklePlace, PlaceStep, compressed, msgpack_reader, onnx, pickle, script, zip_detection};
+use super::{PicklePlace, PlaceStep, compressed, msgpack_reader, onnx_reader, pickle, script, zip_detection};
 use crate::Problem;
 use crate::container::formats::{legacy, tar, zip_archive};
 use crate::container::{inflate, sniff, tar_members};
@@ -283,7 +283,7 @@ impl<'a> Scanner<'a, '_> {
             || !holds_numbers
                 && (sniff::is_hdf5(&start)
                     || msgpack_reader::may_be_msgpack(&start, method)
-                    || onnx::may_be_onnx(&start))
+                    || onnx_reader::may_be_onnx(&start))
             || numbers != Numbers::Storage && (tar_members::is_header(&start) || names_extra_state(&start))
         {
             return true;

@@ -4,32 +4,16 @@
 //! `ARROW:schema` of Parquet, which is a schema of Arrow in base64; the footers of both formats. Other programs register types of
 //! their own, such as Ray's, whose values are pickles.
 
-use super::documents::decode_base64;
+use super::documents::base64::decode_as_python as decode_base64;
+use super::scan_format::{ARROW, FEATHER, PARQUET, STREAM, length};
 use super::scanner::Scanner;
 use super::{PicklePlace, PlaceStep};
 
-const PARQUET: &[u8] = b"PAR1";
-const ARROW: &[u8] = b"ARROW1";
-const FEATHER: &[u8] = b"FEA1";
-/// Length of a message of Arrow in a stream, after this mark.
-const STREAM: &[u8] = b"\xff\xff\xff\xff";
 /// Key and value of a column whose type is unpickled.
 const EXTENSION: &[u8] = b"ARROW:extension:name";
 const PICKLED: &[u8] = b"arrow.py_extension_type";
 /// Characters of the shortest text in base64 that can have the key.
 const BASE64_MIN: usize = 24;
-
-/// Returns true for Parquet, and for files and streams of Arrow.
-pub(super) fn has_columns(bytes: &[u8]) -> bool {
-    let is_stream = || {
-        let message = bytes.get(8..40).unwrap_or_default();
-        // The first fields of a schema's message are offsets of its table.
-        bytes.starts_with(STREAM)
-            && message.get(1..4) == Some(b"\0\0\0")
-            && length(bytes.get(4..8)).is_some_and(|len| len < bytes.len())
-    };
-    [PARQUET, ARROW, FEATHER, b"PARE"].iter().any(|magic| bytes.starts_with(magic)) || is_stream()
-}
 
 impl Scanner<'_, '_> {
     /// Looks at the schemas of a file of columns.
@@ -86,10 +70,6 @@ fn schemas(bytes: &[u8]) -> Option<Vec<&[u8]>> {
         return Some(vec![before_end(FEATHER)?]);
     }
     Some(vec![first(0).filter(|_| bytes.starts_with(STREAM))?])
-}
-
-fn length(bytes: Option<&[u8]>) -> Option<usize> {
-    usize::try_from(u32::from_le_bytes(bytes?.try_into().ok()?)).ok()
 }
 
 const fn is_base64(byte: u8) -> bool {

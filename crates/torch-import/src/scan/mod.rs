@@ -23,6 +23,7 @@ mod msgpack_reader;
 mod nested;
 mod numpy;
 mod onnx;
+mod onnx_reader;
 pub(crate) mod operators;
 mod pickle;
 mod record_names;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use zip_format::CompressionMethod;
 
-use super::documents::Judge;
+use super::documents::judge::Judge;
 use super::nested::{NestedBytes, is_pickle};
 use crate::container::sniff;
 

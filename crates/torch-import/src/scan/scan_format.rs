@@ -6,13 +6,19 @@ use safetensors_format::{Header, is_safetensors};
 use super::budget::ScanBudget;
 use super::compressed::CompressionFormat;
 use super::documents::pickled::EXTRA_STATE;
-use super::{columns, compressed, msgpack_reader, onnx, pickle, zip_detection};
+use super::{compressed, msgpack_reader, onnx_reader, pickle, zip_detection};
 use crate::Result;
 use crate::container::formats::{PICKLE, legacy, tar, zip};
 use crate::container::{sniff, tar_members};
 
 /// Magic bytes of a `.npy` file.
 pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Magic bytes of Parquet, and of Arrow's files and streams.
+pub(super) const PARQUET: &[u8] = b"PAR1";
+pub(super) const ARROW: &[u8] = b"ARROW1";
+pub(super) const FEATHER: &[u8] = b"FEA1";
+pub(super) const STREAM: &[u8] = b"\xff\xff\xff\xff";
 
 /// The way in which a file is read.
 pub(super) enum ScanFormat {
@@ -73,10 +79,10 @@ impl ScanFormat {
         if msgpack_reader::is_msgpack(bytes) {
             return Ok(Self::Msgpack);
         }
-        if onnx::is_onnx(bytes) {
+        if onnx_reader::is_onnx(bytes) {
             return Ok(Self::Onnx);
         }
-        if columns::has_columns(bytes) {
+        if has_columns(bytes) {
             return Ok(Self::Columns);
         }
         sniff::reject_unreadable_formats(bytes)?;
@@ -137,4 +143,21 @@ pub(super) fn names_extra_state(bytes: &[u8]) -> bool {
     let header = end.and_then(|end| bytes.get(..usize::try_from(end).ok()?)).unwrap_or_default();
     header.contains(&b'\\')
         || header.windows(EXTRA_STATE.len()).any(|window| window == EXTRA_STATE.as_bytes())
+}
+
+/// Returns true for Parquet, and for files and streams of Arrow.
+pub(super) fn has_columns(bytes: &[u8]) -> bool {
+    let is_stream = || {
+        let message = bytes.get(8..40).unwrap_or_default();
+        // The first fields of a schema's message are offsets of its table.
+        bytes.starts_with(STREAM)
+            && message.get(1..4) == Some(b"\0\0\0")
+            && length(bytes.get(4..8)).is_some_and(|len| len < bytes.len())
+    };
+    [PARQUET, ARROW, FEATHER, b"PARE"].iter().any(|magic| bytes.starts_with(magic)) || is_stream()
+}
+
+/// Reads a length of Arrow.
+pub(super) fn length(bytes: Option<&[u8]>) -> Option<usize> {
+    usize::try_from(u32::from_le_bytes(bytes?.try_into().ok()?)).ok()
 }

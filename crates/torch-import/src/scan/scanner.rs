@@ -20,7 +20,7 @@ use super::record_names::is_hdf5_record;
 use super::scan_format::ScanFormat;
 use super::scan_format::{NPY_MAGIC, names_extra_state};
 use super::{PicklePlace, PlaceStep, Scan};
-use super::{columns, compressed, msgpack_reader, onnx, pickle, scan_format, zip_detection};
+use super::{compressed, msgpack_reader, onnx_reader, pickle, scan_format, zip_detection};
 use crate::container::formats::{self, legacy, tar, zip};
 use crate::container::{sniff, tar_members, to_u64_range};
 use crate::script_modules::ScriptModules;
@@ -273,10 +273,10 @@ impl<'a, 'o> Scanner<'a, 'o> {
         if inside && msgpack_reader::is_msgpack(bytes) {
             self.scan_msgpack(record, bytes, depth);
         }
-        if inside && onnx::is_onnx(bytes) {
+        if inside && onnx_reader::is_onnx(bytes) {
             self.scan_onnx(record, bytes);
         }
-        if inside && columns::has_columns(bytes) {
+        if inside && scan_format::has_columns(bytes) {
             self.scan_columns(bytes);
         }
         let (is_named, outer) =

@@ -4,7 +4,8 @@ use std::arch::x86_64::{self as x86, __m128i, __m256, __m512};
 use std::mem::transmute;
 
 use super::{Avx2, Avx512};
-use crate::simd::{LoadBlock, split_block};
+use crate::narrow_float::split_block;
+use crate::simd::LoadBlock;
 
 impl LoadBlock for Avx2 {
     #[inline(always)]

@@ -3,7 +3,7 @@
 //! Each reader accepts what its loader in Python does. Of a document, only what a program calls, evaluates, unpickles or imports is
 //! judged, as its events come, so that no document needs memory of its own.
 
-mod base64;
+pub(super) mod base64;
 mod callable;
 pub(super) mod document_kind;
 mod expression;
@@ -12,12 +12,12 @@ mod gguf;
 mod ini;
 mod interpolation;
 mod json;
-mod judge;
+pub(super) mod judge;
 pub(super) mod pickled;
 mod protobuf_text;
 pub(super) mod python_records;
 mod template;
-mod value_texts;
+pub(super) mod value_texts;
 mod yaml;
 
 use std::borrow::Cow;
@@ -25,13 +25,11 @@ use std::sync::Arc;
 
 use byte_source::{Cancelled, Observer, Source};
 
-pub(super) use self::base64::decode_as_python as decode_base64;
 pub use self::document_kind::DocumentKind;
 use self::document_kind::METADATA_MAX;
 pub use self::found::CodeReference;
 pub(super) use self::judge::Judge;
 use self::python_records::PythonRecords;
-pub(super) use self::value_texts::leads_out;
 use super::scanner::Scanner;
 use super::unread::is_foreign_model;
 use super::{PicklePlace, PlaceStep, Scan};
