@@ -223,7 +223,33 @@ mod tests {
         };
         let names = |count: usize| (0..count).flat_map(|n| format!("cm\nn{n}\n)R0").into_bytes());
         let npy = b"\x93NUMPY\x01\0\x39\0{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n";
-        let formats: [Made<'_>; 13] = [
+        let document = |name: &str, text: String| {
+            let records = [("p/data.pkl", b"\x80\x02}.".to_vec()), (name, text.into_bytes())];
+            zip(records.map(|(name, data)| (name.to_owned(), data)))
+        };
+        let lines = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+        // Lengths of messages as protocol buffers have them, in two bytes.
+        let onnx = |nodes: Vec<u8>| {
+            let len = u16::try_from(nodes.len()).expect("a short graph");
+            let len = [len.to_le_bytes()[0] | 0x80, u8::try_from(len >> 7).expect("less than 2^14")];
+            [&[0x08, 0x0a, 0x3a][..], &len, &nodes].concat()
+        };
+        let footer = |text: Vec<u8>| {
+            let len = u32::try_from(text.len()).expect("a short footer").to_le_bytes();
+            [&b"PAR1"[..], &text, &len, b"PAR1"].concat()
+        };
+        let array =
+            |count: usize| [&b"\xdd\0\0"[..], &u16::try_from(count).expect("few").to_be_bytes()].concat();
+        let formats: [Made<'_>; 20] = [
+            ("nodes of ONNX", &|n| onnx(b"\x0a\x06\x22\x01x\x3a\x01y".repeat(n))),
+            ("schemas of Parquet", &|n| footer(b"QVJST1c6ZXh0ZW5zaW9uOm5hbWU= ".repeat(n))),
+            ("texts of msgpack", &|n| [array(n), b"\xa3abc".repeat(n)].concat()),
+            ("sections", &|n| document("p/x.cfg", lines(n, &|n| format!("[a.{n}]\nk = \"m.f\"\n")))),
+            ("fields", &|n| document("p/x.pbtxt", lines(n, &|n| format!("a {{ b{n}: \"m.f\" }}\n")))),
+            ("keys of YAML", &|n| document("p/x.yaml", lines(n, &|n| format!("k{n}: {{_target_: m.f}}\n")))),
+            ("keys of JSON", &|n| {
+                document("p/x.json", format!("{{{}\"k\": 1}}", lines(n, &|n| format!("\"k{n}\": \"m.f\", "))))
+            }),
             ("operators on one line", &|n| {
                 script((0..n).flat_map(|n| format!("ops.a{n}.b() ").into_bytes()).collect())
             }),
