@@ -9,7 +9,7 @@ use open::files::{Companion, DOCUMENT_MAX};
 use sentencepiece_format::{Algorithm, PieceKind, PieceModel};
 use serde_json::{Value, json};
 
-use crate::{Problem, Result};
+use crate::Result;
 
 /// The tokenizer's file of Meta, which is either that of `SentencePiece` or that of tiktoken.
 const PIECES: &str = "tokenizer.model";
@@ -85,7 +85,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>> {
 /// Returns the `tokenizer.json` of Llama 3's `tokenizer.model`; `None` for a `SentencePiece` model.
 #[cfg(feature = "tokenizer")]
 fn tiktoken_json(bytes: &[u8]) -> Result<Option<String>> {
-    let failed = |error: generate::Error| Problem::PreTokenizer { reason: error.to_string() };
+    let failed = |error: generate::Error| crate::Problem::PreTokenizer { reason: error.to_string() };
     Ok(generate::Tokenizer::json_of_tiktoken(bytes).map_err(failed)?)
 }
 
