@@ -288,7 +288,7 @@ def test_two_drivers_do_not_share_results(inputs):
 
 def test_without_ray(inputs, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(torch2carton.MissingPackageError, match=r"pip install 'torch2carton\[ray\]'"):
+    with pytest.raises(torch2carton.MissingPackageError, match=r"pip install 'ray>=2.9'"):
         fleet.run(["a"])
     assert main(["m.jsonl"]) == 2
     assert "pip install" in capsys.readouterr().err
