@@ -199,13 +199,13 @@ impl Talk<'_> {
         }
     }
 
-    /// Returns the position of the last message that is no answer.
+    /// Returns the position of the user's last message.
     fn last_position(&self) -> Option<usize> {
         let is_user = |message: &Message| message.get("role").and_then(Value::as_str) == Some("user");
         self.messages.iter().rposition(is_user)
     }
 
-    /// Takes out the last message that is no answer, with what follows it.
+    /// Removes the user's last message and its answer, and returns the message.
     fn take_last(&mut self) -> Option<String> {
         let last = self.last_position()?;
         let message = self.messages.drain(last..).next()?;

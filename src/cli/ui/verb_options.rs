@@ -10,7 +10,7 @@ const DEFAULT: &str = "convert";
 /// Verbs whose options advice names.
 const OWNERS: [&str; 2] = [DEFAULT, "run"];
 
-/// Returns advice in which an option that the typed verb lacks, and `convert` or `run` has, is said to be theirs.
+/// Names the verb of each option that the typed one lacks, as in `convert's --dequantize`.
 pub(crate) fn with_verb(advice: String) -> String {
     if !advice.contains("--") {
         return advice;

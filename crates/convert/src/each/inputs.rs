@@ -164,8 +164,11 @@ impl EachInputs {
 
 /// Returns the files of a local folder that start as checkpoints do, and are not named like one.
 fn unnamed_checkpoints(folder: &Location) -> Vec<PathBuf> {
+    if !folder.is_local() {
+        return Vec::new();
+    }
     let Ok(listing) = folder.store().list(folder.path()) else { return Vec::new() };
-    let is_unnamed = |name: &&String| !name.starts_with('.') && !is_checkpoint(name) && folder.is_local();
+    let is_unnamed = |name: &&String| !name.starts_with('.') && !is_checkpoint(name);
     let files = listing.files.iter().filter(is_unnamed).map(|name| folder.join(name));
     let is_one = |file: &Location| {
         let head = file.open().and_then(|file| file.read_range(0..file.len().min(HEAD_LEN)));

@@ -56,7 +56,7 @@ fn find_of_folder(folder: &Location) -> Result<CheckpointSources> {
     Ok(found)
 }
 
-/// Returns true for a file without which its folder is no checkpoint, and which has no tensors of its own.
+/// Returns true for a file that describes the checkpoint in its folder, and holds no tensors itself.
 fn stands_for_folder(file: &Location) -> bool {
     let name = file_name(file.path());
     name == ".metadata"
@@ -88,7 +88,8 @@ fn find_of_file(file: &Location, shards: ShardPolicy) -> Result<CheckpointSource
     if let (Some(first), Ok(folder)) = (&numbered, &neighbours)
         && shards == ShardPolicy::RequireAll
         && file.path().extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"))
-        && shard_number(file).is_some_and(|shard| shard.number == 1)
+        && first.number == 1
+        && first.files_in_set.is_some_and(|files| files > 1)
     {
         let members = folder.listing.files.iter().filter_map(|name| {
             let other = NumberedFileName::parse_file_name(name)?;
