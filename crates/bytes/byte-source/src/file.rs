@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -107,14 +107,32 @@ pub struct MappedFile {
     file: File,
     /// Metadata of the file when it was opened.
     stamp: FileStamp,
-    /// The map, once it is made; never that of an empty file, which mmap(2) rejects.
-    map: OnceLock<Arc<Mmap>>,
+    /// The bytes, once they are asked for.
+    map: OnceLock<Arc<FileBytes>>,
 }
 
-/// The map of a file, for bytes that outlive the file.
-struct SharedMap(Arc<Mmap>);
+/// Bytes of a file: its map, or a copy of a short one. Mapping takes longer than reading it, and stops the other threads.
+#[derive(Debug)]
+enum FileBytes {
+    Map(Mmap),
+    Copy(Vec<u8>),
+}
 
-impl AsRef<[u8]> for SharedMap {
+impl Deref for FileBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Map(map) => map,
+            Self::Copy(bytes) => bytes,
+        }
+    }
+}
+
+/// The bytes of a file, which outlive it.
+struct SharedBytes(Arc<FileBytes>);
+
+impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -162,13 +180,16 @@ impl MappedFile {
     }
 
     fn make_map(&self) -> io::Result<()> {
-        if self.is_empty() {
-            return Ok(());
-        }
         // The length is explicit, because the map must not be longer than the recorded file length.
         let len = usize::try_from(self.stamp.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let map = map(&self.file, len)?;
-        self.map.get_or_init(|| Arc::new(map));
+        let bytes = if len > COPIED {
+            FileBytes::Map(map(&self.file, len)?)
+        } else {
+            let mut copy = vec![0; len];
+            self.read_exact_at(0, &mut copy)?;
+            FileBytes::Copy(copy)
+        };
+        self.map.get_or_init(|| Arc::new(bytes));
         Ok(())
     }
 
@@ -202,7 +223,7 @@ impl MappedFile {
             return self.read_range(range);
         }
         let map = self.map.get().ok_or(io::ErrorKind::UnexpectedEof)?;
-        let map = Bytes::from_owner(SharedMap(Arc::clone(map)));
+        let map = Bytes::from_owner(SharedBytes(Arc::clone(map)));
         Ok(map.slice_ref(slice_range(&map, &range).ok_or(io::ErrorKind::UnexpectedEof)?))
     }
 
@@ -253,7 +274,9 @@ impl MappedFile {
     /// at both ends are released too: kept, they would add up over a large file. A file of at most 1 MiB stays in memory,
     /// because loading its pages again takes longer than opening it.
     pub fn release(&self, range: Range<usize>) {
-        if let Some(map) = self.map.get().filter(|map| map.len() > NEVER_RELEASED) {
+        if let Some(FileBytes::Map(map)) = self.map.get().map(|bytes| &**bytes)
+            && map.len() > NEVER_RELEASED
+        {
             release(map, range);
         }
     }
@@ -286,6 +309,9 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 /// Size in bytes of the aligned block of cached pages that Linux maps around a touched page.
 #[cfg(unix)]
 const FAULT_AROUND: usize = 64 << 10;
+
+/// Maximum length in bytes of a file that is read and not mapped. An allocation of this length is not a map of its own.
+const COPIED: usize = 64 << 10;
 
 /// Maximum length in bytes of a file whose pages are not released.
 const NEVER_RELEASED: usize = 1 << 20;
