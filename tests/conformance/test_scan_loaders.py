@@ -25,6 +25,7 @@ LOADERS = {
     "lightning": "import sys, torch; it = torch.load(sys.argv[1], weights_only=True)['hyper_parameters']\n"
                  "module, name = it.pop('_instantiator').rsplit('.', 1); getattr(__import__(module, fromlist=[name]), name)(*it.values())",
     "mmengine": "import sys, torch; exec(torch.load(sys.argv[1], weights_only=True)['message_hub']['runtime_info']['cfg'])",
+    "fairseq": "import sys, torch; eval(torch.load(sys.argv[1], weights_only=True)['cfg']['model']['conv_feature_layers'])",
     "parts": "import os, sys, torch.distributed.checkpoint.format_utils as f; f.dcp_to_torch_save(sys.argv[1], os.devnull)",
     "unpack": "import os, sys, tarfile; os.makedirs('a/b'); tarfile.open(sys.argv[1]).extractall('a/b', filter='fully_trusted')",
     "package": "import sys, torch.package as p; p.PackageImporter(sys.argv[1]).load_pickle('model', 'data.pkl')",
@@ -134,6 +135,8 @@ ATTACKS = {
     "instantiator.ckpt": ("lightning", pickled("hyper_parameters", _instantiator="os.mkdir", path="ran")),
     "extra_state_object.pt": ("extra object", archive({"data.pkl": in_memory(b"cposix\nmkdir\n(X\x03\x00\x00\x00rantR."), "version": b"3\n"})),
     "code.pth": ("mmengine", pickled("message_hub", "runtime_info", cfg="import os; os.mkdir('ran')")),
+    "layers.pt": ("fairseq", pickled("cfg", "model", conv_feature_layers="[(512, 10, 5)] * __import__('os').mkdir('ran')")),
+    "layers_plain.pt": ("fairseq", pickled("cfg", "model", conv_feature_layers="exec('import os; os.mkdir(\\'ran\\')')")),
     "tar_pickle.pth": ("torch", tar_of(b"\x80\x02}.")),
     "tar_signed.pth": ("torch", tar_of(b"\x80\x02}.", signed=True)),
     "tar_legacy.pth": ("torch", tar_of(b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.")),

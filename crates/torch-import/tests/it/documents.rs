@@ -318,6 +318,12 @@ fn texts_of_pickles_are_judged_as_those_of_documents() {
         (dict("head", dict("weight", text("exec('x')"))), "clean"),
         (dict("runtime_info", dict("cfg", text("import os"))), "missed"),
         (dict("runtime_info", dict("iter", b"K\x01".to_vec())), "clean"),
+        (dict("model", dict("conv_feature_layers", text("[(512, 10, 5)] + [(512, 3, 2)] * 4"))), "clean"),
+        (dict("model", dict("conv_feature_layers", text("[f(512)] * 4"))), "pickle"),
+        (dict("adam_betas", text("(0.9, 0.98)")), "clean"),
+        (dict("a", text("[__import__('os').system('x')]")), "pickle"),
+        (dict("a", text("().__class__.__base__.__subclasses__()")), "pickle"),
+        (dict("a", text("`__import__` of Python")), "clean"),
     ] {
         let pickle = [b"\x80\x02".to_vec(), program, b".".to_vec()].concat();
         assert_eq!(worst(&scan(pickle.clone()).expect("a pickle")), expected, "{}", pickle.escape_ascii());

@@ -12,7 +12,7 @@
 //! a component, and peft `megatron_core`. nnU-Net, `MMEngine` and latent diffusion call a function that `network_class_name`, `type` or
 //! `target` names. `ultralytics` gives `download` to a shell or to `exec`, and webdataset what follows `pipe:` to a shell. jsonpickle
 //! makes objects of maps with keys such as `py/reduce`, and evaluates `py/repr`. `AllenNLP` and `MMEngine` import what `type` names with
-//! dots. Keras' `TFOpLambda` calls the operation of `TensorFlow` that `function` names. spacy-transformers and older versions of peft
+//! dots. fairseq gives parts of a model's arguments to `eval`. Keras' `TFOpLambda` calls the operation of `TensorFlow` that `function` names. spacy-transformers and older versions of peft
 //! give `trust_remote_code` to `from_pretrained`.
 
 use super::callable::{
@@ -21,7 +21,9 @@ use super::callable::{
 };
 use super::expression::{has, is_guard, is_layer_text, is_symbolic};
 use super::found::{CodeReference, Found};
-use super::value_texts::{is_address, is_python_text, leads_out, names_arguments, names_native_code};
+use super::value_texts::{
+    calls_something, is_address, is_evaluated, is_python_text, leads_out, names_arguments, names_native_code,
+};
 use super::{base64, interpolation, template};
 use crate::scan::budget::truncate_name;
 use crate::scan::operators::operator_risk;
@@ -33,7 +35,7 @@ const LEVELS_MAX: usize = 100_000;
 /// Bytes of a key that are kept.
 const KEY_MAX: usize = 64;
 /// Entries of each list of what was found.
-const FOUND_MAX: usize = 1 << 10;
+pub(super) const FOUND_MAX: usize = 1 << 10;
 /// Calls that are listed for each name.
 const CALLS_MAX: usize = 8;
 /// Tags that `PyYAML` reads as data.
@@ -339,6 +341,11 @@ impl<'n> Judge<'n> {
         {
             self.add_finding("expression", || {
                 format!("the text `{}`, which YOLO evaluates, calls something else than a layer", shown(text))
+            });
+        }
+        if is_evaluated(key) && calls_something(text) {
+            self.add_finding("expression", || {
+                format!("the text `{}`, which fairseq evaluates as `{key}`, calls something", shown(text))
             });
         }
         if text.contains("{{") || text.contains("{%") {

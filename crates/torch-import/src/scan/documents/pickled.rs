@@ -6,7 +6,9 @@
 use pickle_vm::{Heap, Object, ObjectId, RecordedChanges};
 
 use super::found::Found;
-use super::judge::Judge;
+use super::judge::{FOUND_MAX, Judge};
+use super::value_texts::{is_evaluated, reaches_code};
+use crate::scan::Finding;
 use crate::scan::budget::{ScanBudget, truncate_name};
 use crate::scan::report::NamedRange;
 
@@ -46,7 +48,12 @@ pub(in crate::scan) fn read(heap: &Heap<'_>, budget: &mut ScanBudget<'_>) -> Opt
         if let Object::Text(_) | Object::String(_) = heap.get(id)
             && let Some(text) = heap.text(id)
         {
-            has_key |= text == FILE || KEYS.contains(&text.as_ref());
+            has_key |= text == FILE || is_judged(&text);
+            if texts.found.findings.len() < FOUND_MAX && reaches_code(&text) {
+                let text = truncate_name(text.escape_debug().to_string());
+                let text = format!("the text `{text}`, which runs code if a program evaluates it");
+                texts.found.findings.push(Finding { kind: "expression", text });
+            }
             texts.has_extra_state |= text.ends_with(EXTRA_STATE);
         }
     }
@@ -67,7 +74,7 @@ pub(in crate::scan) fn read(heap: &Heap<'_>, budget: &mut ScanBudget<'_>) -> Opt
         for (key, value) in entries {
             match heap.text(*key).as_deref() {
                 Some(FILE) => has_file = true,
-                Some(key) if KEYS.contains(&key) => {
+                Some(key) if is_judged(key) => {
                     let at = heap.offset(*value);
                     judge.open(true);
                     judge.text(key, at);
@@ -83,8 +90,13 @@ pub(in crate::scan) fn read(heap: &Heap<'_>, budget: &mut ScanBudget<'_>) -> Opt
             texts.ranges.push(range);
         }
     }
+    judge.found.findings.append(&mut texts.found.findings);
     texts.found = judge.found;
     Some(texts)
+}
+
+fn is_judged(key: &str) -> bool {
+    KEYS.contains(&key) || is_evaluated(key)
 }
 
 /// Gives a value to the judge: a text, the texts of a list, or the configuration in a dict.
