@@ -48,18 +48,12 @@ pub(crate) fn scan(args: &Scan, quiet: bool) -> Result<ExitCode> {
         }
         .map_err(|reason| FileError::Output { what: "the listing", reason }.into())
     };
-    let mut summary = ScanSummary::default();
-    let mut scan_all = || -> Result<()> {
-        for file in &args.files {
-            options.inputs = vec![args.remote.locate_or_stdin(file)?];
-            summary += inspect::scan(&options, &Progress::new(true), &mut print)?;
-        }
-        Ok(())
-    };
-    let scanned = scan_all();
+    options.inputs =
+        args.files.iter().map(|file| args.remote.locate_or_stdin(file)).collect::<Result<_, _>>()?;
+    let scanned = inspect::scan(&options, &Progress::new(true), &mut print);
     // Report what was found before an interruption.
     out.write_all(&findings)?;
-    scanned?;
+    let summary = scanned?;
     let status = summary.exit_status(args.deny_unknown);
     if args.sarif {
         super::write_json_line(&mut out, &sarif.into_log(status))?;

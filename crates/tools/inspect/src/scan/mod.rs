@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use byte_source::{Location, Source, format_things};
 use open::Error;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use torch_import::{Risk, Scan, ScanDepth, is_checkpoint_extension, is_foreign_model, unread_kind};
 
@@ -26,6 +27,8 @@ const EXTENSIONS: [&str; 4] = ["cloudpickle", "dill", "distcp", "joblib"];
 
 /// Largest number of files that are not on this machine and open at the same time.
 const OPENED_MAX: usize = 8;
+/// Files of a folder that are read before the first of them is reported.
+const FILES_AHEAD: usize = 64;
 
 /// Options for scanning files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,14 +90,17 @@ pub fn scan(
         packages: Vec::new(),
         neighbours: Neighbours::new(),
     };
-    for input in &options.inputs {
+    let is_file = |input: &Location| input.is_local() && input.path().exists() && !input.path().is_dir();
+    for inputs in options.inputs.chunk_by(|a, b| is_file(a) && is_file(b)) {
+        let Some(input) = inputs.first() else { continue };
         let path = input.path();
         if !input.is_local() {
             scanner.scan_elsewhere(input)?;
         } else if path.is_dir() {
             scanner.scan_folder(path)?;
         } else if path.exists() {
-            scanner.scan_file(path, false)?;
+            let files: Vec<PathBuf> = inputs.iter().map(|input| input.path().to_owned()).collect();
+            scanner.scan_files(&files, None)?;
         } else {
             scanner.not_scanned(path, "there is no such file".to_owned())?;
         }
@@ -121,17 +127,37 @@ impl Scanner<'_> {
             Err(reason) => return self.not_scanned(path, reason),
         };
         self.packages = packages_of(&files);
-        for file in files {
-            match file.read_link() {
-                Ok(target) if file.is_dir() => self.linked_folder(path, &file, target)?,
-                Ok(target) if !file.exists() => {
-                    let reason = format!("a link to {}, which is not there", target.display());
-                    self.not_scanned(&file, reason)?;
+        self.scan_files(&files, Some(path))?;
+        self.report_empty_folder(path, before)
+    }
+
+    /// Scans files, of `folder` if they were found in one. They are read side by side, and reported in their order.
+    fn scan_files(&mut self, files: &[PathBuf], folder: Option<&Path>) -> Result<()> {
+        let (depth, observer) = (self.options.depth(), self.observer);
+        let read = |file: &PathBuf| match file.read_link() {
+            Ok(target) if file.is_dir() || !file.exists() => Err(target),
+            _ => Ok(Scan::file(file, depth, observer)),
+        };
+        for files in files.chunks(FILES_AHEAD) {
+            let found: Vec<_> = match files {
+                // Starting threads takes longer than most files.
+                [file] => vec![read(file)],
+                _ => files.par_iter().with_max_len(1).map(read).collect(),
+            };
+            for (file, found) in files.iter().zip(found) {
+                match (found, folder) {
+                    (Ok(scan), _) => self.scanned(&file.into(), scan, folder.is_some(), None)?,
+                    (Err(target), Some(folder)) if file.is_dir() => {
+                        self.linked_folder(folder, file, target)?;
+                    }
+                    (Err(target), _) => {
+                        let reason = format!("a link to {}, which is not there", target.display());
+                        self.not_scanned(file, reason)?;
+                    }
                 }
-                _ => self.scan_file(&file, true)?,
             }
         }
-        self.report_empty_folder(path, before)
+        Ok(())
     }
 
     /// Scans a file or all files of a folder that are not on this machine.
@@ -189,11 +215,6 @@ impl Scanner<'_> {
         }
         self.summary.linked_folders = self.summary.linked_folders.saturating_add(1);
         self.report_file(link, Verdict::Skipped, ScanOutcome::LinkedFolder { target })
-    }
-
-    fn scan_file(&mut self, path: &Path, in_folder: bool) -> Result<()> {
-        let scan = Scan::file(path, self.options.depth(), self.observer);
-        self.scanned(&path.into(), scan, in_folder, None)
     }
 
     /// Scans an open file.

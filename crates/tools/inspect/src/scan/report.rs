@@ -1,6 +1,5 @@
 //! Results of a scan: verdicts on files, and their counts.
 
-use std::ops::AddAssign;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -78,34 +77,6 @@ pub struct ScanSummary {
     pub linked_folders: usize,
     /// Number of folders without a file that can be scanned.
     pub empty: usize,
-}
-
-impl AddAssign for ScanSummary {
-    fn add_assign(&mut self, other: Self) {
-        // Without `..`, so that a new count does not compile until it has its place.
-        let Self {
-            clean,
-            unknown,
-            unsafe_files,
-            incomplete,
-            not_a_checkpoint,
-            skipped,
-            linked_folders,
-            empty,
-        } = self;
-        for (sum, count) in [
-            (clean, other.clean),
-            (unknown, other.unknown),
-            (unsafe_files, other.unsafe_files),
-            (incomplete, other.incomplete),
-            (not_a_checkpoint, other.not_a_checkpoint),
-            (skipped, other.skipped),
-            (linked_folders, other.linked_folders),
-            (empty, other.empty),
-        ] {
-            *sum = sum.saturating_add(count);
-        }
-    }
 }
 
 impl ScanSummary {
