@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use byte_source::{Error, Folder, Location, Observer, Result, Source};
+use byte_source::{Error, Folder, Location, Observer, Result, Source, map_file_lazily};
 use foldhash::HashSet;
 use open::files::{CheckpointSources, DocumentCache, ShardPolicy};
 use open::{Context, Dequantize, HuggingFaceModel, Model, OpenOptions, Selection, Step, hugging_face_of};
@@ -25,14 +25,37 @@ pub(super) struct CheckedFile {
     pub(super) name: String,
     /// False if there is an index that does not name it.
     pub(super) is_indexed: bool,
+    pub(super) tensors: NamedShapes,
 }
 
-/// A tensor of a file.
-pub(super) struct FileTensor {
-    pub(super) name: String,
-    pub(super) shape: Vec<u64>,
-    /// Number of the file.
-    pub(super) file: usize,
+/// Names and shapes of the tensors of a file, in its order. A model has 100,000 of them: all names are one text, all shapes one list.
+#[derive(Default)]
+pub(super) struct NamedShapes {
+    names: String,
+    sizes: Vec<u64>,
+    /// Ends of each name and shape.
+    ends: Vec<(usize, usize)>,
+}
+
+impl NamedShapes {
+    fn push(&mut self, name: &str, shape: &[u64]) {
+        self.names.push_str(name);
+        self.sizes.extend_from_slice(shape);
+        self.ends.push((self.names.len(), self.sizes.len()));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &[u64])> {
+        self.ends.iter().scan((0, 0), |start, end| {
+            let name = self.names.get(start.0..end.0)?;
+            let shape = self.sizes.get(start.1..end.1)?;
+            *start = *end;
+            Some((name, shape))
+        })
+    }
 }
 
 /// What is checked.
@@ -40,7 +63,6 @@ pub(super) struct CheckedFiles {
     /// Text of the configuration, and its path.
     pub(super) config: (Option<String>, PathBuf),
     pub(super) files: Vec<CheckedFile>,
-    pub(super) tensors: Vec<FileTensor>,
     /// Empty without an index.
     pub(super) index: Index,
     /// A model whose names are those of Hugging Face here, and other ones in its GGUF file.
@@ -70,10 +92,11 @@ impl CheckedFiles {
             return Self::of_folder(&folder, observer);
         }
         if input.is_file() && input.open().is_ok_and(|source| starts_as_safetensors(&*source)) {
-            let files = vec![CheckedFile { name, is_indexed: true }];
             let tensors = headers(std::slice::from_ref(input), observer)?;
+            let file = |tensors| CheckedFile { name: name.clone(), is_indexed: true, tensors };
+            let files = tensors.into_iter().map(file).collect();
             let config = config_next_to(input)?;
-            return Ok(Self { config, files, tensors, index: Index::default(), gguf: None });
+            return Ok(Self { config, files, index: Index::default(), gguf: None });
         }
         Self::opened(input, observer)
     }
@@ -129,7 +152,7 @@ impl CheckedFiles {
                 if folder.listing.has_file(PIPELINE_INDEX) && config.0.is_none() {
                     return Err(Error::from(Problem::Pipeline).in_file(location.path()));
                 }
-                return Ok(Self { config, files: Vec::new(), tensors: Vec::new(), index, gguf: None });
+                return Ok(Self { config, files: Vec::new(), index, gguf: None });
             }
             let opened = Self::opened(location, observer)?;
             // Of the documents above a trainer's step, its own count first.
@@ -142,12 +165,13 @@ impl CheckedFiles {
         let is_single =
             shards.len() == 1 && shards.iter().all(|name| is_model_file(name) && !name.contains("-of-"));
         let indexed: HashSet<&String> = index.files.iter().collect();
-        let files = shards.iter().map(|name| CheckedFile {
-            name: name.clone(),
-            is_indexed: if has_index { indexed.contains(name) } else { is_single },
+        let files = shards.into_iter().zip(tensors).map(|(name, tensors)| CheckedFile {
+            is_indexed: if has_index { indexed.contains(&name) } else { is_single },
+            name,
+            tensors,
         });
         let files = files.collect();
-        Ok(Self { config, files, tensors, index, gguf: None })
+        Ok(Self { config, files, index, gguf: None })
     }
 
     /// Reads a carton, or a checkpoint that is no safetensors file.
@@ -165,10 +189,8 @@ impl CheckedFiles {
         model.apply(&[step], &Context::new(observer))?;
         let mut config = model.sources.documents.config()?.map(str::to_owned);
         let gguf = is_gguf.then(|| hugging_face_of(&model)).transpose()?;
-        let mut tensors: Vec<FileTensor> = Vec::new();
-        let add = |(name, tensor): (&str, &Tensor)| {
-            tensors.push(FileTensor { name: name.to_owned(), shape: tensor.shape().to_vec(), file: 0 });
-        };
+        let mut tensors = NamedShapes::default();
+        let add = |(name, tensor): (&str, &Tensor)| tensors.push(name, tensor.shape());
         match &gguf {
             Some(made) => {
                 made.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).for_each(add);
@@ -176,9 +198,9 @@ impl CheckedFiles {
             }
             None => model.tensors().iter().map(|(name, tensor)| (name.as_str(), tensor)).for_each(add),
         }
-        let files = vec![CheckedFile { name: file_name(input.path()), is_indexed: true }];
+        let files = vec![CheckedFile { name: file_name(input.path()), is_indexed: true, tensors }];
         let config = (config, input.path().to_owned());
-        Ok(Self { config, files, tensors, index: Index::default(), gguf })
+        Ok(Self { config, files, index: Index::default(), gguf })
     }
 }
 
@@ -193,38 +215,38 @@ fn starts_as_safetensors(source: &dyn Source) -> bool {
 }
 
 /// Reads the headers of safetensors files of one folder.
-fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<FileTensor>> {
+fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<NamedShapes>> {
     let Some(first) = files.first() else { return Ok(Vec::new()) };
-    let paths: Vec<PathBuf> = files.iter().map(|file| file.path().to_owned()).collect();
-    let sources = first.store().open(&paths)?;
-    let header_of = |(source, path): (&Arc<dyn Source>, &PathBuf)| {
-        if !starts_as_safetensors(&**source) {
-            // The container says what the file is instead.
-            CheckpointSources::file(&first.at(path)).open()?;
-        }
-        header(&**source).map_err(|error| error.in_file(path))
-    };
-    let read = |(number, file)| -> Result<Vec<FileTensor>> {
+    let read = |buffer: &mut Vec<u8>, source: Arc<dyn Source>, file: &Location| -> Result<NamedShapes> {
         observer.check()?;
-        let found = header_of(file)?.tensors.into_iter();
-        Ok(found.map(|(name, view)| FileTensor { name, shape: view.shape, file: number }).collect())
-    };
-    let files: Vec<_> = sources.iter().zip(&paths).enumerate().collect();
-    let found: Vec<Result<_>> = if first.is_local() {
-        files.into_par_iter().map(read).collect()
-    } else {
-        files.into_iter().map(read).collect()
+        if !starts_as_safetensors(&*source) {
+            // The container says what the file is instead.
+            CheckpointSources::file(file).open()?;
+        }
+        let header = header(&*source, buffer).map_err(|error| error.in_file(file.path()))?;
+        let mut tensors = NamedShapes::default();
+        header.tensors.iter().for_each(|(name, view)| tensors.push(name, &view.shape));
+        Ok(tensors)
     };
     // Of several damaged files, the first one is named.
-    let found: Vec<Vec<FileTensor>> = found.into_iter().collect::<Result<_>>()?;
-    let mut tensors = Vec::with_capacity(found.iter().map(Vec::len).sum());
-    tensors.extend(found.into_iter().flatten());
-    Ok(tensors)
+    if first.is_local() {
+        let read = |buffer: &mut _, file: &Location| read(buffer, map_file_lazily(file.path())?, file);
+        let found: Vec<Result<_>> = files.par_iter().map_init(Vec::new, read).collect();
+        return found.into_iter().collect();
+    }
+    let paths: Vec<PathBuf> = files.iter().map(|file| file.path().to_owned()).collect();
+    let sources = first.store().open(&paths)?;
+    sources.into_iter().zip(files).map(|(source, file)| read(&mut Vec::new(), source, file)).collect()
 }
 
-fn header(source: &dyn Source) -> Result<Header> {
-    let start = source.share(0..source.len().min(Header::LENGTH_FIELD_LEN))?;
-    let end = Header::end(&start)?;
-    let bytes = source.share(0..source.len().min(end))?;
-    Ok(Header::parse(&bytes, source.len())?)
+/// Reads the header of a file into `buffer`, which the next file uses again.
+fn header(source: &dyn Source, buffer: &mut Vec<u8>) -> Result<Header> {
+    let read_until = |buffer: &mut Vec<u8>, end: u64| -> Result<()> {
+        buffer.resize(usize::try_from(end.min(source.len())).unwrap_or_default(), 0);
+        source.read_at(buffer, 0)
+    };
+    read_until(buffer, Header::LENGTH_FIELD_LEN)?;
+    let end = Header::end(buffer)?;
+    read_until(buffer, end)?;
+    Ok(Header::parse(buffer, source.len())?)
 }

@@ -30,7 +30,13 @@ impl Index {
         struct Document {
             weight_map: Index,
         }
-        let text = read_document(index, DOCUMENT_MAX)?;
+        let source = index.open().map_err(|error| error.in_file(index.path()))?;
+        let bytes = source.share(0..source.len().min(DOCUMENT_MAX))?;
+        // No copy is made of what is UTF-8 and has no mark.
+        let text = match str::from_utf8(&bytes) {
+            Ok(text) if source.len() <= DOCUMENT_MAX && text.starts_with('{') => Cow::Borrowed(text),
+            _ => Cow::Owned(read_document(index, DOCUMENT_MAX)?),
+        };
         let document: Document = serde_json::from_str(&text)
             .map_err(|reason| Error::from(std::io::Error::from(reason)).in_file(index.path()))?;
         let is_name = |name: &String| !name.contains(['/', '\\']) && !name.is_empty();

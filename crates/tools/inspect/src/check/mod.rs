@@ -3,16 +3,18 @@
 mod files;
 mod index;
 
-use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 
 use byte_source::{Error, Location, Observer, Result};
 use families::{MisshapedTensor, MissingTensor, Model, ModelComparison, TensorGroup};
+use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt, HashSet};
+use hashbrown::HashTable;
 use open::HuggingFaceModel;
 use serde::{Deserialize, Serialize};
 
 use crate::Problem;
-use files::{CheckedFile, CheckedFiles, FileTensor};
+use files::{CheckedFile, CheckedFiles};
 use index::Index;
 
 const SCHEMA_VERSION: u32 = 1;
@@ -102,20 +104,20 @@ pub struct UnindexedFile {
 /// `observer` stops the work.
 pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckReport> {
     let path = options.input.path();
-    let CheckedFiles { config, files, tensors, index, gguf } = CheckedFiles::find(&options.input, observer)?;
+    let CheckedFiles { config, files, index, gguf } = CheckedFiles::find(&options.input, observer)?;
     let (config, place) = config;
     let config = config.ok_or_else(|| Error::from(Problem::NoConfiguration).in_file(path))?;
     let model = Model::from_config(&config)
         .map_err(|reason| Error::from(Problem::Configuration { reason }).in_file(&place))?;
 
-    let shapes: Vec<_> = tensors.iter().map(|it| (it.name.as_str(), it.shape.as_slice())).collect();
+    let shapes: Vec<_> = files.iter().flat_map(|file| file.tensors.iter()).collect();
     let of_files = || {
-        let distinct = DistinctTensors::new(&tensors);
-        let stale = stale_names(&index, &files, &distinct);
-        (distinct, stale)
+        let by_name = TensorsByName::new(&shapes, &files);
+        let stale = stale_names(&index, &files, &by_name);
+        (by_name, stale)
     };
-    let ((distinct, mut stale), comparison) = rayon::join(of_files, || model.compare(&shapes));
-    let comparison = if distinct.others.is_empty() { comparison } else { model.compare(&distinct.shapes) };
+    let ((by_name, mut stale), comparison) = rayon::join(of_files, || model.compare(&shapes));
+    let comparison = if by_name.others.is_empty() { comparison } else { model.compare(&by_name.distinct()) };
     let ModelComparison {
         layout,
         expected,
@@ -131,17 +133,17 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         name_as_in_file(made, &mut missing, &mut misshaped, &mut unexpected);
     }
     let files_of = |name: &str| -> Vec<String> {
-        distinct.files_of(name).filter_map(|number| Some(files.get(number)?.name.clone())).collect()
+        by_name.files_of(name).filter_map(|number| Some(files.get(number)?.name.clone())).collect()
     };
-    let mut repeated: Vec<&str> = distinct.others.keys().copied().collect();
+    let mut repeated: Vec<&str> = by_name.others.keys().copied().collect();
     repeated.extend(other_layout.iter().map(String::as_str).filter(|name| files_of(name).len() < 2));
     repeated.sort_unstable();
     let twice: Vec<RepeatedTensor> = repeated
         .into_iter()
         .map(|name| RepeatedTensor { name: name.to_owned(), files: files_of(name) })
         .collect();
-    let prefix = if missing.is_empty() { None } else { open::other_prefix(&model, &distinct.shapes) };
-    let unindexed = unindexed_files(&files, &tensors);
+    let prefix = if missing.is_empty() { None } else { open::other_prefix(&model, &by_name.distinct()) };
+    let unindexed = unindexed_files(&files);
     let named = unexpected.iter().chain(missing.iter().map(|tensor| &tensor.name));
     let named: HashSet<&str> = named.map(String::as_str).collect();
     stale.retain(|name| {
@@ -163,7 +165,7 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         class: model.class,
         layout: if gguf.is_some() { "gguf" } else { layout },
         files: files.len(),
-        tensors: tensors.len(),
+        tensors: shapes.len(),
         expected,
         missing,
         groups,
@@ -203,88 +205,111 @@ fn name_as_in_file(
     unexpected.dedup();
 }
 
-/// The tensors of all files without repetitions.
-struct DistinctTensors<'t> {
-    /// Places of the names in the lists.
-    places: HashMap<&'t str, usize>,
-    shapes: Vec<(&'t str, &'t [u64])>,
-    /// First file of each tensor.
-    files: Vec<usize>,
+/// The tensors of all files, by their names.
+struct TensorsByName<'t> {
+    tensors: &'t [(&'t str, &'t [u64])],
+    /// Place of the first tensor of each name.
+    places: HashTable<u32>,
+    hasher: RandomState,
+    /// End of the tensors of each file.
+    ends: Vec<usize>,
     /// Files with another copy of a tensor, by its name.
     others: HashMap<&'t str, Vec<usize>>,
 }
 
-impl<'t> DistinctTensors<'t> {
-    fn new(tensors: &'t [FileTensor]) -> Self {
-        let mut distinct = Self {
-            places: HashMap::with_capacity(tensors.len()),
-            shapes: Vec::with_capacity(tensors.len()),
-            files: Vec::with_capacity(tensors.len()),
+impl<'t> TensorsByName<'t> {
+    fn new(tensors: &'t [(&'t str, &'t [u64])], files: &[CheckedFile]) -> Self {
+        let mut by_name = Self {
+            tensors,
+            places: HashTable::with_capacity(tensors.len()),
+            hasher: RandomState::default(),
+            ends: Vec::with_capacity(files.len()),
             others: HashMap::new(),
         };
-        for FileTensor { name, shape, file } in tensors {
-            match distinct.places.entry(name) {
-                Entry::Vacant(place) => {
-                    place.insert(distinct.files.len());
-                    distinct.shapes.push((name, shape));
-                    distinct.files.push(*file);
-                }
-                Entry::Occupied(_) => distinct.others.entry(name).or_default().push(*file),
-            }
+        for file in files {
+            by_name.ends.push(by_name.ends.last().map_or(0, |end| *end).saturating_add(file.tensors.len()));
         }
-        distinct
+        let name_at = |place: &u32| tensors.get(*place as usize).map_or("", |(name, _)| name);
+        for (place, (name, _)) in (0_u32..).zip(tensors) {
+            if by_name.place(name).is_some() {
+                let file = by_name.file(place as usize);
+                by_name.others.entry(name).or_default().push(file);
+                continue;
+            }
+            let Self { places, hasher, .. } = &mut by_name;
+            places.insert_unique(hasher.hash_one(name), place, |place| hasher.hash_one(name_at(place)));
+        }
+        by_name
+    }
+
+    /// Returns the tensors without repetitions.
+    fn distinct(&self) -> Vec<(&'t str, &'t [u64])> {
+        let mut places: Vec<u32> = self.places.iter().copied().collect();
+        places.sort_unstable();
+        places.iter().filter_map(|place| self.tensors.get(*place as usize)).copied().collect()
+    }
+
+    /// Returns the place of the first tensor of a name.
+    fn place(&self, name: &str) -> Option<usize> {
+        let is_name =
+            |place: &u32| self.tensors.get(*place as usize).is_some_and(|(other, _)| *other == name);
+        self.places.find(self.hasher.hash_one(name), is_name).map(|place| *place as usize)
+    }
+
+    /// Returns the number of the file of a tensor.
+    fn file(&self, place: usize) -> usize {
+        self.ends.partition_point(|end| *end <= place)
     }
 
     /// Returns the numbers of the files that have a tensor.
     fn files_of(&self, name: &str) -> impl Iterator<Item = usize> {
-        let first = self.places.get(name).and_then(|place| self.files.get(*place));
-        first.into_iter().chain(self.others.get(name).into_iter().flatten()).copied()
+        let first = self.place(name).map(|place| self.file(place));
+        first.into_iter().chain(self.others.get(name).into_iter().flatten().copied())
     }
 }
 
 /// Returns the names for which the index gives another file than has the tensor, or none.
-fn stale_names(index: &Index, files: &[CheckedFile], distinct: &DistinctTensors<'_>) -> Vec<String> {
+fn stale_names(index: &Index, files: &[CheckedFile], by_name: &TensorsByName<'_>) -> Vec<String> {
     let numbers: HashMap<&str, usize> =
         files.iter().enumerate().map(|(number, file)| (file.name.as_str(), number)).collect();
     let indexed: Vec<Option<usize>> =
         index.files.iter().map(|name| numbers.get(name.as_str()).copied()).collect();
-    let mut is_named = vec![false; distinct.files.len()];
+    let mut is_named = vec![false; by_name.tensors.len()];
     let mut stale = Vec::new();
     // Of several entries with a name, the last one counts.
     for (name, file) in index.tensors().rev() {
-        let place = distinct.places.get(name);
-        let Some(is_named) = place.and_then(|place| is_named.get_mut(*place)) else {
+        let place = by_name.place(name);
+        let Some((place, is_named)) = place.and_then(|place| Some((place, is_named.get_mut(place)?))) else {
             stale.push(name.to_owned());
             continue;
         };
         let number = indexed.get(file).copied().flatten();
-        if !*is_named && !number.is_some_and(|number| distinct.files_of(name).any(|file| file == number)) {
+        let is_there =
+            |number| by_name.file(place) == number || by_name.files_of(name).any(|file| file == number);
+        if !*is_named && !number.is_some_and(is_there) {
             stale.push(name.to_owned());
         }
         *is_named = true;
     }
     if !index.is_empty() {
-        let is_indexed = |file: &usize| files.get(*file).is_some_and(|file| file.is_indexed);
-        let all = distinct.shapes.iter().zip(&distinct.files).zip(is_named);
-        let unnamed = all.filter(|((_, file), is_named)| !is_named && is_indexed(file));
-        stale.extend(unnamed.map(|(((name, _), _), _)| (*name).to_owned()));
+        let is_indexed = |file: usize| files.get(file).is_some_and(|file| file.is_indexed);
+        let tensors = by_name.tensors.iter().zip(is_named).enumerate();
+        let unnamed = tensors.filter(|(place, ((name, _), is_named))| {
+            !is_named && is_indexed(by_name.file(*place)) && by_name.place(name) == Some(*place)
+        });
+        stale.extend(unnamed.map(|(_, ((name, _), _))| (*name).to_owned()));
     }
     stale
 }
 
 /// Returns the files that the index does not name, with their tensors.
-fn unindexed_files(files: &[CheckedFile], tensors: &[FileTensor]) -> Vec<UnindexedFile> {
+fn unindexed_files(files: &[CheckedFile]) -> Vec<UnindexedFile> {
     files
         .iter()
-        .enumerate()
-        .filter(|(_, file)| !file.is_indexed)
-        .map(|(number, file)| UnindexedFile {
+        .filter(|file| !file.is_indexed)
+        .map(|file| UnindexedFile {
             file: file.name.clone(),
-            tensors: tensors
-                .iter()
-                .filter(|tensor| tensor.file == number)
-                .map(|tensor| tensor.name.clone())
-                .collect(),
+            tensors: file.tensors.iter().map(|(name, _)| name.to_owned()).collect(),
         })
         .collect()
 }
