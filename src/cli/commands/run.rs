@@ -100,6 +100,7 @@ fn run_carton(
 }
 
 /// Opens a model: a carton, which is copied if it is at an address, or a checkpoint on this machine in place.
+#[cfg(any(feature = "serve", feature = "tokenizer"))]
 pub(super) fn open_runnable(
     input: &Location,
     options: &RunnableOptions,
