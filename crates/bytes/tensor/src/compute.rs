@@ -65,6 +65,12 @@ pub trait Compute: Debug + Send + Sync {
     fn q8_0_blocks(&self) -> Option<Storage> {
         None
     }
+
+    /// Returns true if files keep the numbers as these blocks. See
+    /// [`Tensor::kept_q8_0_blocks`](crate::Tensor::kept_q8_0_blocks).
+    fn keeps_q8_0_blocks(&self) -> bool {
+        false
+    }
 }
 
 /// Reads any range of a computation, aligned to its granule or not.

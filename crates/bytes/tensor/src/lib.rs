@@ -42,6 +42,7 @@ pub use element_reader::{ElementReader, RecordChecks};
 pub use gather::Gathered;
 pub use hash::{UnreadTensor, hash_elements};
 pub use neg_conj::NegConj;
+pub use q8_0::BlockStorages;
 pub use reads::announce_reads;
 pub use records::{StorageRecord, StorageRecords};
 pub use statistics::{ElementValue, Histogram, TensorStatistics};

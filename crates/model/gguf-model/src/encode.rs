@@ -12,6 +12,8 @@ use gguf_format::GgmlType;
 use kernels::vectorize;
 use tensor::{Compute, Dtype, Inputs, Storage, Tensor, contiguous_strides};
 
+use crate::Problem;
+
 /// Elements of a block of each type here.
 const LEN: usize = 32;
 /// Largest number of blocks that are computed together: those of 64 KiB of numbers.
@@ -23,9 +25,23 @@ type Encode = fn(&[f32; LEN], &mut [u8]);
 static ENCODERS: &[(&str, Encode)] =
     &[("Q8_0", q8_0), ("Q4_0", q4_0), ("Q4_1", q4_1), ("Q5_0", q5_0), ("Q5_1", q5_1)];
 
-/// Returns the blocks of a type as a tensor of bytes, which are computed whenever they are read. `None` if the type is not written, a row
-/// does not consist of whole blocks, or the tensor does not have real numbers.
+/// Returns the blocks of a type as a tensor of bytes, which are computed whenever they are read. Numbers of blocks of `Q8_0` have the same
+/// blocks. `None` if the type is not written, a row does not consist of whole blocks, or the tensor does not have real numbers.
 pub fn encode_blocks(tensor: &Tensor, kind: &'static GgmlType) -> Option<Tensor> {
+    encode(tensor, kind, None)
+}
+
+/// Returns the blocks of `Q8_0`, as [`encode_blocks`] does. Reading them fails if a scale is not finite, with the name of the tensor.
+pub fn encode_finite_q8_0(name: &str, tensor: &Tensor) -> Option<Tensor> {
+    encode(tensor, GgmlType::from_name("Q8_0")?, Some(name.into()))
+}
+
+fn encode(tensor: &Tensor, kind: &'static GgmlType, finite: Option<Arc<str>>) -> Option<Tensor> {
+    if kind.name == "Q8_0"
+        && let Some(blocks) = tensor.q8_0_blocks()
+    {
+        return blocks.reshaped(blocks.shape()).ok();
+    }
     let (_, encode) = ENCODERS.iter().find(|(name, _)| *name == kind.name)?;
     let nbytes = kind.nbytes(tensor.shape())?;
     let numbers = tensor.cast(Dtype::Float32)?.reshaped(&[tensor.numel()]).ok()?;
@@ -35,6 +51,7 @@ pub fn encode_blocks(tensor: &Tensor, kind: &'static GgmlType) -> Option<Tensor>
         encode: *encode,
         size: usize::try_from(kind.block_bytes).ok()?,
         nbytes,
+        finite,
     };
     let mut shape = tensor.shape().to_vec();
     if let Some(last) = shape.last_mut() {
@@ -54,6 +71,8 @@ struct EncodedBlocks {
     /// Length of a block in bytes.
     size: usize,
     nbytes: u64,
+    /// Name of the tensor, if its scales must be finite.
+    finite: Option<Arc<str>>,
 }
 
 impl Compute for EncodedBlocks {
@@ -90,6 +109,7 @@ impl Compute for EncodedBlocks {
             inputs.read(0, &mut bytes, self.start + block * (LEN as u64 * 4))?;
             blocks.resize(count * self.size, 0);
             self.encode_all(&bytes, &mut blocks);
+            self.check_scales(&blocks)?;
             let part = blocks.get(skipped..).unwrap_or_default();
             let (now, later) = left.split_at_mut(part.len().min(left.len()));
             now.copy_from_slice(part.get(..now.len()).unwrap_or_default());
@@ -107,6 +127,16 @@ impl EncodedBlocks {
                 (self.encode)(&numbers.map(f32::from_le_bytes), block);
             }
         });
+    }
+
+    /// Refuses a float16 scale that is infinite or not a number, if scales must be finite.
+    fn check_scales(&self, blocks: &[u8]) -> byte_source::Result<()> {
+        let Some(name) = &self.finite else { return Ok(()) };
+        let mut high_bytes = blocks.iter().skip(1).step_by(self.size);
+        if high_bytes.any(|byte| byte & 0x7c == 0x7c) {
+            return Err(byte_source::Error::from(Problem::NoScale).in_tensor(name));
+        }
+        Ok(())
     }
 }
 

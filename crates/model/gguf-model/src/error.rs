@@ -46,6 +46,11 @@ pub enum Problem {
     /// A tensor without real numbers.
     #[error("tensor `{}` has dtype {dtype}, expected real numbers", tensor.escape_debug())]
     Dtype { tensor: String, dtype: tensor::Dtype },
+    /// Numbers for which there is no scale of `Q8_0`.
+    #[error(
+        "32 numbers in a row have no float16 scale of q8_0: expected finite numbers of at most 8.3 million in size"
+    )]
+    NoScale,
     /// A weight of experts of which some are missing.
     #[error("layer {layer} has {found} weights of experts, expected {expected}")]
     Experts { layer: u64, found: usize, expected: u64 },
@@ -76,7 +81,7 @@ pub enum Problem {
 
 details! {
     Problem {
-        Input: Activation, NoConfig, Config, Key, NoName, NoOtherName, Blocks, Shape, Dtype, Experts, NoTokenizer;
+        Input: Activation, NoConfig, Config, Key, NoName, NoOtherName, Blocks, Shape, Dtype, NoScale, Experts, NoTokenizer;
         Unsupported: Architecture, OtherArchitecture, Factors, PreTokenizer;
         Option: NoPreTokenizer;
         Damaged: Tokenizer;

@@ -36,8 +36,11 @@ impl FileType {
         FILE_TYPES.iter().find(|(known, _)| *known == name).map(|(_, file_type)| *file_type)
     }
 
-    /// Returns the 16-bit type of the first matrix that has one, else float16.
-    pub(crate) fn of<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Self {
+    /// Returns `Q8_0` if a matrix is kept as its blocks, else the 16-bit type of the first matrix that has one, else float16.
+    pub(crate) fn of<'t>(tensors: impl Iterator<Item = &'t Tensor> + Clone) -> Self {
+        if tensors.clone().any(|tensor| tensor.kept_q8_0_blocks().is_some()) {
+            return row(7, "Q8_0");
+        }
         let dtypes = tensors.filter(|tensor| tensor.shape().len() > 1).map(Tensor::dtype);
         let mut dtypes = dtypes.filter(|dtype| matches!(dtype, Dtype::BFloat16 | Dtype::Float16));
         if dtypes.next() == Some(Dtype::BFloat16) { row(32, "BF16") } else { row(1, "F16") }

@@ -43,7 +43,7 @@ use gguf_format::{GgufOutput, GgufValue};
 use tensor::Tensor;
 
 pub use documents::{Documents, ReadDocument};
-pub use encode::encode_blocks;
+pub use encode::{encode_blocks, encode_finite_q8_0};
 pub use error::Problem;
 pub use file_type::{FILE_TYPES, FileType};
 pub use from_gguf::{HuggingFaceModel, hugging_face_model};

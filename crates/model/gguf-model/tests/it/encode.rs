@@ -1,7 +1,7 @@
 //! Blocks of random numbers have the hashes of those that the Python package `gguf` 0.19.0 makes.
 use byte_source::{Blob, hex, sha256};
 use gguf_format::GgmlType;
-use gguf_model::encode_blocks;
+use gguf_model::{encode_blocks, encode_finite_q8_0};
 use tensor::{Dtype, Storage, Tensor};
 
 /// Returns bytes that look random: the highest ones of a linear congruential generator.
@@ -56,6 +56,36 @@ fn blocks_are_those_of_the_package() {
         encoded.gathered().write_to(&mut whole).expect("memory can be read");
         every.expect("it is inside").gathered().write_to(&mut some).expect("memory can be read");
         assert!(some.iter().eq(whole.iter().skip(7).step_by(101).take(900)), "{name}");
+    }
+}
+
+#[test]
+fn numbers_of_blocks_have_the_same_blocks() {
+    // The largest code of the second block is not 127, so that other blocks have the same numbers.
+    let stored = [[0, 0x3c].as_slice(), &[127; 32], &[0, 0x3c], &[5; 32]].concat();
+    let blocks = Tensor::new(Dtype::UInt8, vec![1, 68], vec![68, 1], 0, Storage::owned(stored.clone()));
+    let numbers = Tensor::from_q8_0_blocks(&blocks.expect("it has all bytes")).expect("whole blocks");
+    let mut found: Vec<u8> = Vec::new();
+    let encoded = encode_finite_q8_0("w", &numbers).expect("whole blocks");
+    encoded.gathered().write_to(&mut found).expect("memory can be read");
+    assert_eq!(found, stored);
+}
+
+#[test]
+fn a_scale_that_is_not_finite_is_refused_with_its_tensor() {
+    let encoded = |number: f32| {
+        let mut numbers = vec![1.0; 96];
+        numbers[40] = number;
+        let bytes = numbers.into_iter().flat_map(f32::to_le_bytes).collect();
+        let tensor = Tensor::new(Dtype::Float32, vec![3, 32], vec![32, 1], 0, Storage::owned(bytes));
+        let blocks =
+            encode_finite_q8_0("a.weight", &tensor.expect("it has all bytes")).expect("whole blocks");
+        blocks.gathered().write_to(&mut Vec::<u8>::new()).map_err(|error| error.to_string())
+    };
+    assert_eq!(encoded(8.3e6), Ok(()));
+    for number in [8.4e6, f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+        let text = encoded(number).expect_err("it has no scale");
+        assert!(text.starts_with("tensor `a.weight`: "), "{text}");
     }
 }
 
