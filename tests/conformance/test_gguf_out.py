@@ -341,6 +341,21 @@ def test_a_file_answers_texts_as_the_folder_does(kind, pre, reference, pieces, t
         assert answers[0]["text"] == answers[1]["text"] == answers[2]["text"], text
 
 
+@pytest.mark.parametrize("kind", ["llama gqa", "mixtral", "qwen3_moe", "phi3", "gemma2", "gpt2"])
+def test_a_carton_of_blocks_has_the_numbers_of_the_file(converter, tmp_path, kind):
+    """`--dtype q8_0` in a carton and in a GGUF file, whose blocks are compared with the package `gguf` above."""
+    folder, path = tmp_path / "m", tmp_path / "x.gguf"
+    model(converter, folder, kind, "bfloat16")
+    succeed(folder, "-o", path, "--dtype", "q8_0", "--pre-tokenizer", PRE)
+    succeed(folder, "-o", tmp_path / "x.carton", "--dtype", "q8_0")
+    succeed(path, "--names", "hf", "--dequantize", "-o", tmp_path / "file", "--to", "safetensors")
+    succeed(tmp_path / "x.carton", "-o", tmp_path / "carton", "--to", "safetensors")
+    listed = json.loads(succeed("inspect", "--json", tmp_path / "x.carton").stdout)["tensors"]
+    blocks = [row["name"] for row in listed if row.get("blocks") == "Q8_0"]
+    ours, theirs = hashes(tmp_path / "carton"), hashes(tmp_path / "file")
+    assert len(blocks) > 8 and {name: ours[name] for name in blocks} == {name: theirs[name] for name in blocks}
+
+
 @pytest.mark.parametrize("without", ["", "avx512", "avx512,avx2"])
 @pytest.mark.parametrize("kind", ["llama gqa", "mixtral", "qwen3_moe", "phi3", "gemma2", "gpt2"])
 def test_weights_of_eight_bits_run_in_place(converter, tmp_path, kind, without):

@@ -122,6 +122,30 @@ def test_the_module_holds_the_tensors_of_the_checkpoint(kind, made):
     assert sum(records) == sum(tensor["nbytes"] for tensor in tensors)
 
 
+@pytest.mark.parametrize("kind", models.KINDS)
+def test_blocks_have_the_logits_of_their_numbers(kind, torch, made, tokens, tmp_path, table):
+    """`--dtype q8_0`: in PyTorch and in the CPU forward. test_gguf_out.py compares the blocks with those of the package `gguf`."""
+    file = next(path for path in made(kind).folder.iterdir() if path.suffix in (".pth", ".safetensors"))
+    calls, logits = [], []
+    for flags in (["--dtype", "q8_0"], ["--dtype", "float32"]):
+        folder = tmp_path / flags[1]
+        folder.mkdir()
+        ours = converted(folder, calls[0].carton_path if calls else file, *flags)
+        assert "tokens -> logits" in ours.words
+        assert torch.ask("run", archive=str(ours.archive), tokens=str(tokens), outputs=str(folder / "out.npz"), times=TIMES) == 0
+        calls.append(ours)
+        logits.append(dict(numpy.load(folder / "out.npz")))
+    apart = max(float(numpy.abs(logits[0][key] - logits[1][key]).max()) for key in logits[0])
+    size = max(float(numpy.abs(batch).max()) for batch in logits[1].values())
+    ids = numpy.load(tokens)["2x7"][1]
+    last = logits[0]["2x7 0"][1, -1]
+    rows = json.loads(succeed("run", "--json", calls[0].carton_path, "--tokens", ",".join(map(str, ids)), "--top", len(last)).stdout)["candidates"]
+    forward = max(abs(row["logit"] - float(last[row["id"]])) for row in rows)
+    table(f"| {kind} | q8_0 | {torch.ask('version').split('+')[0]} | {size:.1f} | {apart:.2g} | {forward:.2g} from the CPU forward |")
+    assert apart <= 1e-6 * size
+    assert len(rows) == len(last) and forward <= 1e-4 * max(1, size / 10) * (3 if kind in models.CHUNKED else 1)
+
+
 # --- files ----------------------------------------------------------------------------------------------------------
 
 

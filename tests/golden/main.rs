@@ -5,6 +5,7 @@
 
 mod against;
 mod batches;
+mod blocks;
 mod carton_inputs;
 mod carton_refusals;
 mod carton_tools;

@@ -170,7 +170,7 @@ impl PlannedConversion {
             }
         };
         let value_count = rows.map_or_else(of_checkpoint, <[_]>::len);
-        let is_recast = self.options.dequantize || !self.options.casts.all().is_empty();
+        let is_recast = self.options.dequantize || self.options.has_casts();
         let metadata = HeaderTexts::of(&model, &checkpoint, is_recast);
         drop(checkpoint);
         byte_source::report_memory_freed();
@@ -214,7 +214,7 @@ impl PlannedConversion {
         let is_companion =
             |(name, path): &Companion| name == CONFIG_FILE && self.carton.is_none() && !given.contains(path);
         let is_written = misc.iter().any(is_companion);
-        let is_cast = is_written && !self.options.casts.all().is_empty();
+        let is_cast = is_written && self.options.has_casts();
         let has_own_head = is_written && model.has_own_head;
         let is_other = is_undone || self.part.is_some();
         if !(is_other || is_cast || has_own_head) {

@@ -61,6 +61,9 @@ pub enum Problem {
         /// Reason; `None` if the options ask for weights.
         why: Option<decoder::NoModelReason>,
     },
+    /// The module would only return its tensors, and the options ask for blocks, which decoders have.
+    #[error("it is not a decoder, whose matrices q8_0 is for: {why}")]
+    NothingToQuantize { why: decoder::NoModelReason },
     /// The module would only return its tensors, and Triton needs a model that runs.
     #[error("it is not a model that runs, and Triton needs one: {}", no_model_reason_text(why.as_ref()))]
     NothingToServe {
@@ -162,7 +165,7 @@ pub enum Problem {
 details! {
     Problem => Problem::place {
         Option: Expansion, NotScript;
-        Input: DisallowedOperator, RankPart, NotAModel, NothingToServe, ScriptToServe, ScriptForLlamaCpp, TritonOutputNumber, NothingToTest, ScriptToTest,
+        Input: DisallowedOperator, RankPart, NotAModel, NothingToQuantize, NothingToServe, ScriptToServe, ScriptForLlamaCpp, TritonOutputNumber, NothingToTest, ScriptToTest,
             CartonOfWeights, ForeignModule, Toml, OtherModelInFolder, Statement, StatementInput;
         Unsupported: StatementVersion, TritonPort, Port, UnsupportedTensors, PreTokenizer;
         [0]: Logits;

@@ -15,7 +15,7 @@ use torch_import::{Container, Omissions};
 use crate::back::{NonTensorParts, OutputJob, OutputPlan};
 use crate::note_collector::NoteCollector;
 use crate::report::TensorListing;
-use crate::{ConvertReport, Note, PlannedConversion, Problem, Result};
+use crate::{ConvertReport, Error, Note, PlannedConversion, Problem, Result};
 
 /// Version of the fields of [`ConvertReport`].
 const SCHEMA_VERSION: u32 = 1;
@@ -118,11 +118,15 @@ pub(crate) fn write_output(
     let nbytes = files.nbytes()?;
     let input = model.input_nbytes();
     check_expansion(input, &misc, nbytes, options.max_expansion)?;
+    let located = |error: Error| match error.detail() {
+        Some(gguf_model::Problem::NoScale) => error.in_file(model.root()),
+        _ => open::name_damaged_tensor(error, tensors),
+    };
     if let Some(digest) = &digest {
         let allowed = allowed_nbytes(input, options.max_expansion);
         let computed = digest_tensors(tensors, &conversion.name, allowed, observer);
         // The cell is set once, and a back end reads it when it writes.
-        let _ = digest.set(computed.map_err(|error| open::name_damaged_tensor(error, tensors))?.sha256);
+        let _ = digest.set(computed.map_err(located)?.sha256);
     }
     let written_files = if options.dry_run {
         drop(files);
@@ -135,8 +139,7 @@ pub(crate) fn write_output(
         };
         let target =
             CommitTarget { path: output, if_exists: options.if_exists, destination: &options.destination };
-        commit(files, target, &check_inputs, observer)
-            .map_err(|error| open::name_damaged_tensor(error, tensors))?
+        commit(files, target, &check_inputs, observer).map_err(located)?
     };
     if !written_files.is_empty() && !conversion.is_folder {
         output::note_origin(output, &output::file_name(&conversion.sources.path));

@@ -25,7 +25,7 @@ use crate::omission::{OmissionReason, Omissions};
 use crate::pickled_parts;
 use crate::rebuild::Rebuilder;
 use crate::walk::Walk;
-use crate::{CheckpointNote, Container, Error, Global, Problem, Result, Risk, wrapper};
+use crate::{CheckpointNote, Container, Error, Global, Problem, Result, Risk, script_blocks, wrapper};
 
 /// Maximum number of tensors that are listed with a number, because an earlier one has their name.
 const TWINS_MAX: usize = 8;
@@ -236,7 +236,11 @@ impl Checkpoint {
             (walked, judged.and_then(|judged| judged.join().ok()))
         });
         let globals = globals.map_or_else(OnceLock::new, OnceLock::from);
-        Ok(Self { globals, pickles: vec![objects], ..walked? })
+        let mut walked = walked?;
+        if container.is_torchscript() {
+            script_blocks::replace_blocks(heap, root, &mut walked.items);
+        }
+        Ok(Self { globals, pickles: vec![objects], ..walked })
     }
 
     /// Walks over the objects of a pickle from `root`, and rebuilds the tensors.

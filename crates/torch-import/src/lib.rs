@@ -44,6 +44,7 @@ mod pickles;
 mod rebuild;
 mod risk;
 mod scan;
+mod script_blocks;
 mod script_modules;
 mod shard_position;
 mod shards;

@@ -112,10 +112,11 @@ fn print_tables(out: &mut dyn Write, report: &ContentsReport) -> io::Result<()> 
     if !report.tensors.is_empty() {
         writeln!(out)?;
         let rows = report.tensors.iter().map(|tensor| {
+            let blocks = tensor.blocks.map_or_else(String::new, |blocks| format!(" ({blocks})"));
             [
                 tensor.name.clone(),
                 format_bytes(tensor.nbytes),
-                tensor.dtype.to_owned(),
+                format!("{}{blocks}", tensor.dtype),
                 format!("{:?}", tensor.shape),
             ]
         });

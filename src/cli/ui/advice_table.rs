@@ -29,6 +29,10 @@ const ADVICE: &[(&str, &str)] = &[
         "; pass the TorchScript file that it was made from, with --input and --output-type, or the checkpoint",
     ),
     ("convert::NotAModel", "; without --require-model its tensors are converted"),
+    (
+        "convert::NothingToQuantize",
+        "; --dtype bfloat16 or float16 halves float32, and docs/models.md lists the decoders",
+    ),
     ("convert::NothingToTest", "; without --self-test its tensors are converted"),
     ("convert::OtherModelInFolder", "; remove it, or choose another folder with -o"),
     (

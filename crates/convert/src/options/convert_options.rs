@@ -6,9 +6,9 @@ use byte_source::{Location, Observer, Stores};
 use decoder::Overrides;
 use open::files::ShardPolicy;
 use open::{
-    AllowedGlobals, Cast, CastFrom, CastOptions, CheckpointSum, Complete, Context, DEFAULT_MAX_EXPANSION,
-    Dequantize, Merge, ModelPart, ModelPurpose, OpenOptions, Rename, RequireWhole, Selection, Step, Sum,
-    TakePart, TargetLayout, Translate, WeightedPath, path_json, set_options, to_object,
+    AllowedGlobals, Cast, CastFrom, CastOptions, CastToBlocks, CheckpointSum, Complete, Context,
+    DEFAULT_MAX_EXPANSION, Dequantize, Merge, ModelPart, ModelPurpose, OpenOptions, Rename, RequireWhole,
+    Selection, Step, Sum, TakePart, TargetLayout, Translate, WeightedPath, path_json, set_options, to_object,
 };
 use output::{Destination, IfExists};
 use serde::{Deserialize, Serialize};
@@ -279,10 +279,32 @@ impl ConvertOptions {
             steps.push(Box::new(Translate::from_others(TargetLayout::HuggingFace)));
         }
         let casts = self.own_casts();
-        if !casts.is_empty() {
+        if self.quantizes() {
+            steps.push(Box::new(CastToBlocks::new(&casts, self.named_architecture())));
+        } else if !casts.is_empty() {
             steps.push(Box::new(casts));
         }
         steps
+    }
+
+    /// Returns true if the output is the module of a decoder whose matrices are quantized.
+    pub(crate) fn quantizes(&self) -> bool {
+        let output = self.target.output();
+        let has_model =
+            |options: ModuleOptions<'_>| options.model.architecture != ArchitectureChoice::Weights;
+        self.casts.quantizes() && output.module_options().is_some_and(has_model)
+    }
+
+    /// Returns true if the casts change floating-point tensors, or those of a dtype.
+    pub(crate) fn has_casts(&self) -> bool {
+        self.quantizes() || !self.casts.all().is_empty()
+    }
+
+    fn named_architecture(&self) -> Option<String> {
+        match &self.target.output().module_options()?.model.architecture {
+            ArchitectureChoice::Named(name) => Some(name.clone()),
+            _ => None,
+        }
     }
 
     /// Returns the step that requires a whole model: for other names, after a completion, and for a model that runs here or in llama.cpp, unless tensors are selected.
@@ -308,8 +330,11 @@ impl ConvertOptions {
         is_needed.then(|| RequireWhole::new(self.incomplete, purpose))
     }
 
-    /// Returns the casts, without the dtype if the output chooses those of its tensors.
+    /// Returns the casts, without the dtype if the output chooses those of its tensors, and those before a quantization.
     pub(crate) fn own_casts(&self) -> CastOptions {
+        if self.quantizes() {
+            return self.casts.before_blocks();
+        }
         let is_chosen = self.target.output().is_for_llama_cpp();
         CastOptions { dtype: self.casts.dtype.filter(|_| !is_chosen), ..self.casts.clone() }
     }

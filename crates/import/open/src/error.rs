@@ -144,6 +144,11 @@ pub enum Problem {
     /// The dtype of a tensor cannot be cast to the requested one.
     #[error("{from} cannot be cast to {to}")]
     CannotCast { from: Dtype, to: Dtype },
+    /// No matrix of a decoder has rows of whole blocks.
+    #[error(
+        "its rows have {columns} numbers, a block of q8_0 has 32, and no matrix has rows of whole blocks"
+    )]
+    NoWholeBlocks { columns: u64 },
     /// The elements of a tensor are codes of a quantized weight, and a cast would give other weights.
     #[error("its {from} numbers are codes, which `{}` gives a meaning, and cannot be cast to {to}", companion.escape_debug())]
     CodesCast { from: Dtype, to: Dtype, companion: String },
@@ -212,7 +217,7 @@ details! {
             NoConfiguration, NamesOfAnother, Untranslatable, InTwoLayouts, NotWhole, PartNotWhole, OtherConfiguration,
             NotItsBase, NotInBase, OtherShape, OtherDtype, Document;
         Option: NoTensorsUnderKey, DigestExpansion, AllTensorsExcluded, NoSuchPrefix, NothingRenamed, EmptyName, SameName,
-            SameNameWithoutPrefix, CannotCast, CodesCast;
+            SameNameWithoutPrefix, CannotCast, CodesCast, NoWholeBlocks;
         Unsupported: AdapterForm, Dimensions, TooManyElements, NotNumbers, MegatronSetting, Configuration;
     }
 }

@@ -57,6 +57,7 @@ pub use options::json::{add_options, changed_options, set_options, to_object};
 pub use options::path_json;
 pub use options::size_text::{self, parse_size};
 pub use steps::adapter_overview::{AdapterOverview, refuse_adapter};
+pub use steps::blocks::CastToBlocks;
 pub use steps::cast::{CastReport, Casts};
 pub use steps::cast_options::{Cast, CastFrom, CastOptions, WantedDtype, check_casts};
 pub use steps::complete::Complete;

@@ -107,6 +107,13 @@ pub enum Note {
         /// Name of the first such tensor.
         first: String,
     },
+    /// Matrices are not quantized, because their rows are not whole blocks.
+    NotQuantized {
+        count: usize,
+        /// Name of the first such matrix, and the length of its rows.
+        first: String,
+        columns: u64,
+    },
     /// Elements are out of the range of their new dtype.
     OutOfRange {
         to: Dtype,
@@ -239,6 +246,11 @@ impl fmt::Display for Note {
             Self::NothingToCast { from } => write!(f, "nothing to cast: no tensor is {from}"),
             Self::ListedAsStored { why } => write_listed_as_stored(f, why),
             Self::PartsNotCast { parts } => write_parts_not_cast(f, *parts),
+            Self::NotQuantized { count, first, columns } => write!(
+                f,
+                "not quantized but float32: {}, such as `{first}`, whose rows of {columns} numbers are not whole blocks of 32",
+                format_things(*count, "tensor"),
+            ),
             Self::OutOfRange { to, count, first } => write_out_of_range(f, *to, *count, first),
             Self::VectorsCast { to, count, first } => {
                 let tensors = format_things(*count, "tensor");

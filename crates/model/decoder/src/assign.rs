@@ -40,6 +40,14 @@ impl AssignedWeight {
     pub fn tensor<'t>(&'t self, tensors: &'t Tensors) -> Option<&'t Tensor> {
         self.view.as_ref().or_else(|| tensors.get_index(self.index).map(|(_, tensor)| tensor))
     }
+
+    /// Returns true if the weight is the transpose of its tensor, or of a part of it. `tensors` must be the collection that was assigned.
+    pub fn is_transposed(&self, tensors: &Tensors) -> bool {
+        let Some((view, (_, tensor))) = self.view.as_ref().zip(tensors.get_index(self.index)) else {
+            return false;
+        };
+        !tensor.stride().ends_with(view.stride())
+    }
 }
 
 impl Decoder {

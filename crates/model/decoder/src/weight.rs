@@ -137,6 +137,37 @@ impl Weight {
         Some(self.place()?.0)
     }
 
+    /// Returns true for embeddings, and for matrices whose products are most of the work: those that llama.cpp quantizes. Routers and the
+    /// gates of shared experts are not among them.
+    pub fn is_quantized(self) -> bool {
+        match self {
+            Self::Embedding | Self::Output | Self::Expert { .. } => true,
+            Self::Layer { part, .. } => matches!(
+                part,
+                LayerPart::Wq
+                    | LayerPart::Wk
+                    | LayerPart::Wv
+                    | LayerPart::Wqkv
+                    | LayerPart::Wo
+                    | LayerPart::W1
+                    | LayerPart::W2
+                    | LayerPart::W3
+                    | LayerPart::W13
+                    | LayerPart::SharedW1
+                    | LayerPart::SharedW2
+                    | LayerPart::SharedW3
+                    | LayerPart::DeltaQkv
+                    | LayerPart::DeltaZ
+                    | LayerPart::DeltaB
+                    | LayerPart::DeltaA
+                    | LayerPart::DeltaQkvz
+                    | LayerPart::DeltaBa
+                    | LayerPart::DeltaOut
+            ),
+            _ => false,
+        }
+    }
+
     /// Returns the same weight of another layer.
     pub(crate) fn with_layer(mut self, number: u64) -> Self {
         if let Self::Layer { layer, .. }

@@ -77,8 +77,11 @@ pub struct CartonTensorRow {
     /// PyTorch's name of the dtype.
     pub dtype: &'static str,
     pub shape: Vec<u64>,
-    /// Size of the elements in bytes.
+    /// Size of the elements in bytes, or of the blocks that are stored for them.
     pub nbytes: u64,
+    /// Name of the blocks that are stored for the elements.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<&'static str>,
 }
 
 /// Lists the contents of the carton or the unpacked folder at `path`. Tensor elements are not read, unless the model is
@@ -173,11 +176,13 @@ fn tensors_of_model(carton: &Carton, observer: &dyn Observer) -> Result<Option<(
 }
 
 fn tensor_row((name, tensor): &(String, Tensor)) -> CartonTensorRow {
+    let blocks = tensor.kept_q8_0_blocks();
     CartonTensorRow {
         name: name.clone(),
         dtype: tensor.dtype().name(),
         shape: tensor.shape().to_vec(),
-        nbytes: tensor.nbytes(),
+        nbytes: blocks.as_ref().unwrap_or(tensor).nbytes(),
+        blocks: blocks.map(|_| "Q8_0"),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use byte_source::Location;
 use open::files::ShardPolicy;
-use open::{CastOptions, OpenOptions, Rename, Selection, Step, TargetLayout, Translate};
+use open::{CastOptions, CastToBlocks, OpenOptions, Rename, Selection, Step, TargetLayout, Translate};
 #[cfg(feature = "download")]
 use output::IfExists;
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,11 @@ impl VerifyOptions {
         let mut steps: Vec<Box<dyn Step>> =
             vec![Box::new(self.selection.clone()), Box::new(self.renames.clone())];
         steps.extend(self.target_layout.map(|layout| Box::new(Translate::new(layout)) as Box<dyn Step>));
-        steps.push(Box::new(self.casts.clone()));
+        if self.casts.quantizes() {
+            steps.push(Box::new(CastToBlocks::new(&self.casts, None)));
+        } else {
+            steps.push(Box::new(self.casts.clone()));
+        }
         steps
     }
 

@@ -135,6 +135,11 @@ impl Output for CartonOptions {
         {
             return Err(job.at_input(Problem::NotAModel { why: why.clone() }));
         }
+        if let ModuleCode::Weights { why: Some(why) } = &converted.code
+            && job.conversion.options.quantizes()
+        {
+            return Err(job.at_input(Problem::NothingToQuantize { why: why.clone() }));
+        }
         notes.extend(converted.notes.iter().cloned().map(Note::Module));
         if let ModuleCode::Weights { why: Some(NoModelReason::UnsupportedModelType { model_type, needs }) } =
             &converted.code

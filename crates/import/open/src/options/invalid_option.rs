@@ -59,8 +59,11 @@ pub enum InvalidOption {
     /// Two casts apply to the same tensors.
     #[error("{from} is given twice")]
     CastTwice { from: CastFrom },
-    /// The dtype is a type that only GGUF files have.
-    #[error("{name} is a type of GGUF files, and the output is none")]
+    /// The dtype is a type that only GGUF files have, and decoders if it is `q8_0`.
+    #[error(
+        "{name} is a type of GGUF files{}",
+        if *name == "q8_0" { " and of decoders in cartons, and the output is neither" } else { ", and the output is none" }
+    )]
     GgufType { name: &'static str },
 }
 

@@ -15,13 +15,16 @@ use super::cast_groups::{CastGroups, CastRow};
 use super::cast_options::target_dtype;
 use crate::{Cast, CastFrom, CastOptions, Context, Error, Model, Note, Problem, Result, Step, StepReport};
 
+/// Name of the blocks that matrices of decoders can have.
+const Q8_0: &str = "q8_0";
+
 /// Result of casting the tensors of one dtype.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CastReport {
-    /// PyTorch's name of the original dtype.
+    /// PyTorch's name of the original dtype, or `q8_0`.
     pub from: &'static str,
-    /// PyTorch's name of the new dtype.
+    /// PyTorch's name of the new dtype, or `q8_0`.
     pub to: &'static str,
     /// Number of tensors that were cast.
     pub tensors: usize,
@@ -37,6 +40,8 @@ pub struct Casts {
     rows: Vec<CastRow>,
     /// Elements out of range, one count per row; unset before [`count`](Self::count_out_of_range).
     counts: OnceLock<Vec<OutOfRangeCount>>,
+    /// Number of tensors that became blocks after the casts.
+    quantized: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -50,17 +55,23 @@ impl Step for CastOptions {
         self.check()?;
         let all = self.all();
         let mut notes = std::mem::take(&mut model.notes);
-        let casts = apply_casts(&all, model.tensors_mut(), &mut notes);
+        let casts = apply_casts(&all, model.tensors_mut(), &mut notes, false);
         model.notes = notes;
         Ok(StepReport::Cast(casts.map_err(|error| error.in_file(model.root()))?))
     }
 }
 
-/// Casts the tensors lazily. Tensors that share memory still share it if they have the same dtype.
+/// Casts the tensors lazily. Tensors that share memory still share it if they have the same dtype. Numbers that are kept as blocks become
+/// plain ones if they are cast to float32, which they are, unless `keeps_blocks` is set.
 ///
 /// # Errors
 /// When a tensor cannot be cast to its new dtype.
-fn apply_casts(casts: &[Cast], tensors: &mut Tensors, notes: &mut Vec<Note>) -> Result<Casts> {
+pub(super) fn apply_casts(
+    casts: &[Cast],
+    tensors: &mut Tensors,
+    notes: &mut Vec<Note>,
+    keeps_blocks: bool,
+) -> Result<Casts> {
     let mut kept = parts_to_keep(casts, tensors);
     let codes = Codes::new(tensors);
     kept.extend(tensors.iter().flat_map(|(name, tensor)| codes.companions(name, tensor.dtype())));
@@ -72,7 +83,8 @@ fn apply_casts(casts: &[Cast], tensors: &mut Tensors, notes: &mut Vec<Note>) -> 
         let from = tensor.dtype();
         found.insert(from);
         groups.record_dtype(tensor);
-        let Some(to) = target_dtype(casts, from).filter(|to| *to != from) else { continue };
+        let is_changed = |to: &Dtype| *to != from || !keeps_blocks && tensor.kept_q8_0_blocks().is_some();
+        let Some(to) = target_dtype(casts, from).filter(is_changed) else { continue };
         if kept.contains(name) {
             kept_parts = kept_parts.saturating_add(1);
         } else if DtypeConversion::new(from, to).is_none() {
@@ -114,7 +126,7 @@ fn apply_casts(casts: &[Cast], tensors: &mut Tensors, notes: &mut Vec<Note>) -> 
             *tensor = dims.intern(new);
         }
     }
-    Ok(Casts { rows: made.rows, counts: OnceLock::new() })
+    Ok(Casts { rows: made.rows, counts: OnceLock::new(), quantized: 0 })
 }
 
 /// Returns the names of the parts of compound tensors that are not values: scales, zero points and indices keep their dtype.
@@ -165,19 +177,35 @@ impl Casts {
         self.rows.iter().zip(counts).filter_map(note).collect()
     }
 
+    /// Sets the number of tensors that became blocks of `Q8_0` after the casts.
+    pub(super) fn set_quantized(&mut self, tensors: usize) {
+        self.quantized = tensors;
+    }
+
     /// Returns a report for each pair of dtypes.
     pub fn reports(&self) -> Vec<CastReport> {
         let report = |(number, row): (usize, &CastRow)| {
             let count = self.counts.get().and_then(|counts| counts.get(number));
+            let (from, to) = (row.conversion.from(), row.conversion.to());
             CastReport {
-                from: row.conversion.from().name(),
-                to: row.conversion.to().name(),
+                // Only numbers of blocks are cast to their own dtype.
+                from: if from == to { Q8_0 } else { from.name() },
+                to: to.name(),
                 tensors: row.tensors,
                 out_of_range: count.map(|count| count.numbers),
                 first_out_of_range: count.and_then(|count| Some(count.first.as_ref()?.to_string())),
             }
         };
-        self.rows.iter().enumerate().map(report).collect()
+        let quantized = CastReport {
+            from: Dtype::Float32.name(),
+            to: Q8_0,
+            tensors: self.quantized,
+            // Such an element is an error.
+            out_of_range: self.counts.get().map(|_| 0),
+            first_out_of_range: None,
+        };
+        let quantized = Some(quantized).filter(|row| row.tensors > 0);
+        self.rows.iter().enumerate().map(report).chain(quantized).collect()
     }
 }
 
@@ -216,7 +244,7 @@ mod tests {
     fn cast(casts: &[Cast], tensors: &[(&str, Tensor)]) -> (Vec<Tensor>, Casts, Vec<Note>) {
         let mut tensors = tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
         let mut notes = Vec::new();
-        let casts = apply_casts(casts, &mut tensors, &mut notes).expect("it can be cast");
+        let casts = apply_casts(casts, &mut tensors, &mut notes, false).expect("it can be cast");
         (tensors.into_iter().map(|(_, tensor)| tensor).collect(), casts, notes)
     }
 
@@ -307,6 +335,22 @@ mod tests {
     }
 
     #[test]
+    fn blocks_become_plain_numbers_where_float32_is_asked_for() {
+        let bytes_of_blocks = Storage::owned([[0, 0x3c].as_slice(), &[2; 32]].concat());
+        let blocks = tensor(Dtype::UInt8, &[1, 34], &[34, 1], 0, &bytes_of_blocks);
+        let numbers = Tensor::from_q8_0_blocks(&blocks).expect("a whole block");
+        let to_float32 = [Cast { from: CastFrom::FloatingPoint, to: Dtype::Float32 }];
+        let (made, casts, _) = cast(&to_float32, &[("w", numbers.clone()), ("tied", numbers.clone())]);
+        let [plain, tied] = made.as_slice() else { panic!("{made:?}") };
+        assert!(plain.kept_q8_0_blocks().is_none() && plain.view_id() == tied.view_id());
+        assert_eq!(bytes(plain), bytes(&numbers));
+        assert_eq!(casts.reports().first().map(|row| (row.from, row.to)), Some(("q8_0", "float32")));
+        let mut tensors = Tensors::from([("w".to_owned(), numbers.clone())]);
+        apply_casts(&to_float32, &mut tensors, &mut Vec::new(), true).expect("nothing to do");
+        assert_eq!(tensors.get("w").map(Tensor::view_id), Some(numbers.view_id()));
+    }
+
+    #[test]
     fn a_scale_is_not_cast() {
         let one = |dtype: Dtype| tensor(dtype, &[1], &[1], 0, &Storage::owned(vec![0; 8]));
         let quantized = CompoundKind::Quantized { scheme: "per_tensor_affine".to_owned(), axis: None };
@@ -320,7 +364,7 @@ mod tests {
         tensors.push_compound("s".to_owned(), (sparse, Dtype::Float32, vec![1]), parts);
         let mut notes = Vec::new();
         let casts = [ALL_BF16, exact(Dtype::Int64, Dtype::Int32)];
-        apply_casts(&casts, &mut tensors, &mut notes).expect("it can be cast");
+        apply_casts(&casts, &mut tensors, &mut notes, false).expect("it can be cast");
         let dtypes: Vec<Dtype> = tensors.iter().map(|(_, tensor)| tensor.dtype()).collect();
         assert_eq!(dtypes, [Dtype::Int8, Dtype::Float64, Dtype::Int64, Dtype::BFloat16]);
         let dtypes: Vec<Dtype> = tensors.compounds().iter().map(|compound| compound.dtype).collect();
@@ -335,7 +379,7 @@ mod tests {
             [("a.weight", Dtype::Int8), ("a.weight_scale", Dtype::Float32), ("b.weight", Dtype::Float32)];
         let mut tensors: Tensors = rows.map(|(name, dtype)| (name.to_owned(), one(dtype))).into();
         let mut notes = Vec::new();
-        apply_casts(&[ALL_BF16], &mut tensors, &mut notes).expect("it can be cast");
+        apply_casts(&[ALL_BF16], &mut tensors, &mut notes, false).expect("it can be cast");
         let dtypes: Vec<Dtype> = tensors.iter().map(|(_, tensor)| tensor.dtype()).collect();
         assert_eq!(dtypes, [Dtype::Int8, Dtype::Float32, Dtype::BFloat16]);
         assert_eq!(notes, [Note::PartsNotCast { parts: 1 }]);
@@ -350,7 +394,7 @@ mod tests {
         assert!(check_casts(&[ALL_BF16, exact(Dtype::Float32, Dtype::Float32)]).is_ok());
         let packed = tensor(Dtype::Float4E2M1FnX2, &[1], &[1], 0, &Storage::owned(vec![0]));
         let refused =
-            apply_casts(&[ALL_BF16], &mut Tensors::from([("w".to_owned(), packed)]), &mut Vec::new());
+            apply_casts(&[ALL_BF16], &mut Tensors::from([("w".to_owned(), packed)]), &mut Vec::new(), false);
         let refused = refused.expect_err("several numbers in a byte").to_string();
         assert_eq!(refused, "tensor `w`: float4_e2m1fn_x2 cannot be cast to bfloat16");
     }

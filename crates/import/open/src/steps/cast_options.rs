@@ -19,17 +19,17 @@ pub struct CastOptions {
     /// Cast floating-point tensors to this dtype
     ///
     /// Those of a dtype that --cast names are cast as it says. A GGUF file may also have `q8_0`, `q4_0`, `q4_1`, `q5_0` or `q5_1`, or
-    /// with `auto` the 16-bit dtype of its weights
+    /// with `auto` the 16-bit dtype of its weights. With `q8_0`, a carton of a decoder has its matrices in 8.5 bits a weight, and the rest in float32
     #[cfg_attr(feature = "cli", arg(long, value_name = "DTYPE"))]
     pub dtype: Option<WantedDtype>,
 }
 
-/// Dtype of an output's tensors, or a type that only GGUF files have.
+/// Dtype of an output's tensors, or a type of GGUF files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedDtype {
     /// A dtype, to which floating-point tensors are cast.
     Dtype(Dtype),
-    /// A type of GGUF files, or `auto`.
+    /// A type of GGUF files, or `auto`. A decoder in a carton can have `q8_0`, too.
     Gguf(&'static str),
 }
 
@@ -68,6 +68,17 @@ impl CastOptions {
             _ => None,
         };
         self.cast.iter().copied().chain(floats).collect()
+    }
+
+    /// Returns true if the dtype is that of blocks which a decoder in a carton can have.
+    pub fn quantizes(&self) -> bool {
+        self.dtype == Some(WantedDtype::Gguf("q8_0"))
+    }
+
+    /// Returns the casts before the quantization to blocks, whose numbers are those of float32.
+    #[must_use]
+    pub fn before_blocks(&self) -> Self {
+        Self { dtype: Some(Dtype::Float32.into()), ..self.clone() }
     }
 
     /// Checks the casts before any file is opened.

@@ -29,6 +29,7 @@
 
 pub(crate) mod adapter_overview;
 mod added_tokens;
+pub(crate) mod blocks;
 pub(crate) mod cast;
 mod cast_groups;
 pub(crate) mod cast_options;

@@ -74,7 +74,7 @@ impl<'p> RootAttributes<'p> {
             if first_part(&name) || name.starts_with(ENTRY_TENSORS) {
                 continue;
             }
-            let record = tensor.storage().record_number().unwrap_or(u32::MAX);
+            let record = tensor.storage().first_stored().record_number().unwrap_or(u32::MAX);
             if known.insert(record) {
                 place = record;
             }

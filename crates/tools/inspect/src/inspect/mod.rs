@@ -232,7 +232,7 @@ pub fn inspect(options: &InspectOptions, observer: &dyn Observer) -> Result<Insp
     byte_source::report_memory_freed();
     add_tensors(&mut report, items, options, observer)?;
     for row in report.tensors.iter_mut().filter(|_| !schemes.is_empty()) {
-        row.quantization = schemes.get(&row.name).cloned().map(Box::new);
+        row.quantization = schemes.get(&row.name).cloned().map(Box::new).or(row.quantization.take());
     }
     let tied: HashSet<String> =
         containers.iter().flat_map(Container::tied_names).map(|(name, _)| name.to_owned()).collect();

@@ -184,6 +184,7 @@ impl RowBuilder {
     fn push_strided(&mut self, name: String, tensor: Tensor) {
         let next = self.storages.len();
         let storage = *self.storages.entry(tensor.storage().id()).or_insert(next);
+        let quantization = kept_blocks(&name, &tensor).map(Box::new);
         self.finished_rows.push(TensorRow {
             name,
             dtype: tensor.dtype().name(),
@@ -192,7 +193,7 @@ impl RowBuilder {
             storage: Some(storage),
             layout: None,
             quantizer: None,
-            quantization: None,
+            quantization,
             subclass: None,
             sha256: TensorHash::NotRequested,
             statistics: RowStatistics::NotRequested,
@@ -243,4 +244,11 @@ impl RowBuilder {
             note: note.map(String::into_boxed_str),
         });
     }
+}
+
+/// Describes the blocks that the module of a decoder has in place of the numbers of a matrix.
+fn kept_blocks(name: &str, tensor: &Tensor) -> Option<RowQuantization> {
+    let nbytes = tensor.kept_q8_0_blocks()?.nbytes();
+    let (method, scheme) = ("gguf".to_owned(), "Q8_0".to_owned());
+    Some(RowQuantization { method, scheme, bits: 8.5, nbytes, stored: vec![name.to_owned()] })
 }

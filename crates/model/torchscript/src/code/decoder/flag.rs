@@ -16,6 +16,8 @@ pub(super) struct TextVariant<'d> {
     pub(super) lists: &'d WeightLists,
     /// True if any weight is float16.
     pub(super) has_float16: bool,
+    /// True if any weight is bytes of blocks.
+    pub(super) has_blocks: bool,
     pub(super) signature: CallingConvention,
 }
 

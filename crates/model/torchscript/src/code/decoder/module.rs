@@ -1,6 +1,8 @@
 //! Module that runs a decoder: its attributes and its source text.
 
-use decoder::{Assignment, Decoder};
+use std::borrow::Cow;
+
+use decoder::{AssignedWeight, Assignment, Decoder};
 use tensor::{Dtype, Tensors};
 
 use super::calling_convention::CallingConvention;
@@ -49,17 +51,21 @@ pub(in crate::code) fn decoder_archive(
     assignment: &Assignment,
     tensors: &Tensors,
 ) -> Result<(ScriptArchive, Vec<ModuleNote>)> {
-    let lists = group_weights(&assignment.weights);
+    let (weights, tensors) = &with_blocks(&assignment.weights, tensors);
+    let lists = group_weights(weights);
     let positions = RotaryPositions::new(decoder);
-    let mut dtypes = assignment.weights.iter().filter_map(|weight| Some(weight.tensor(tensors)?.dtype()));
-    let has_half = dtypes.any(|dtype| dtype == Dtype::Float16);
+    let has =
+        |dtype| weights.iter().any(|weight| weight.tensor(tensors).is_some_and(|it| it.dtype() == dtype));
+    let has_blocks = has(Dtype::UInt8);
+    // If some are blocks, the text converts each weight when it is used.
+    let has_float16 = has(Dtype::Float16) && !has_blocks;
     let variant =
-        TextVariant { decoder, positions: &positions, lists: &lists, has_float16: has_half, signature };
+        TextVariant { decoder, positions: &positions, lists: &lists, has_float16, has_blocks, signature };
     let (methods, functions) = (text::methods(variant), text::functions(variant));
     let entry = text::entry_methods(variant).map(|methods| (ENTRY_CLASS, methods));
     let attributes = text::attributes(decoder, &positions)?;
     let lists = Box::new(lists);
-    let lists = if has_half { AttributeValue::Half(lists) } else { AttributeValue::Lists(lists) };
+    let lists = if has_float16 { AttributeValue::Half(lists) } else { AttributeValue::Lists(lists) };
     let mut own = vec![
         ("__tensors__".to_owned(), lists),
         ("record".to_owned(), AttributeValue::Text(Box::new(decoder.record(text::CODE_VERSION)))),
@@ -72,4 +78,28 @@ pub(in crate::code) fn decoder_archive(
         &functions,
         OwnAttributes { values: own, entry },
     )
+}
+
+/// Returns the weights and tensors as the module stores them: numbers that are kept as blocks of `Q8_0` as bytes, unless a weight is a
+/// part of one whose rows are not whole blocks.
+fn with_blocks<'t>(
+    weights: &'t [AssignedWeight],
+    tensors: &'t Tensors,
+) -> (Cow<'t, [AssignedWeight]>, Cow<'t, Tensors>) {
+    let as_they_are = (Cow::Borrowed(weights), Cow::Borrowed(tensors));
+    if !tensors.iter().any(|(_, tensor)| tensor.kept_q8_0_blocks().is_some()) {
+        return as_they_are;
+    }
+    let (mut weights, mut stored) = (weights.to_vec(), tensors.clone());
+    for (_, tensor) in stored.tensors_mut() {
+        *tensor = tensor.kept_q8_0_blocks().unwrap_or_else(|| tensor.clone());
+    }
+    for AssignedWeight { index, view, .. } in &mut weights {
+        let is_blocks = stored.get_index(*index).is_some_and(|(_, tensor)| tensor.dtype() == Dtype::UInt8);
+        if let Some(view) = view.as_mut().filter(|_| is_blocks) {
+            let Some(blocks) = view.kept_q8_0_blocks() else { return as_they_are };
+            *view = blocks;
+        }
+    }
+    (weights.into(), Cow::Owned(stored))
 }

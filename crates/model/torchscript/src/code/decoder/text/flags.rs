@@ -8,7 +8,7 @@ use super::{
 
 /// Flags of all kinds of blocks.
 const FLAGS: &[&[Flag]] = &[
-    &[Flag::new("half", HAS_HALF)],
+    &[Flag::new("half", HAS_HALF), Flag::new("blocks", |it| it.has_blocks)],
     checks::FLAGS,
     norm::FLAGS,
     learned_positions::FLAGS,

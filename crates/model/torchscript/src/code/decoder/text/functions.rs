@@ -1,6 +1,7 @@
 //! Functions that the methods call. Flags in brackets are as in `infer.rs`.
 
-/// `weight` returns a tensor of a list, in the dtype and on the device of its operand `like`.
+/// `weight` returns a tensor of a list, in the dtype and on the device of its operand `like`. `dequantized` returns the numbers of blocks of
+/// `Q8_0`, which are bytes: a float16 scale and 32 signed codes each.
 ///
 /// `numbers` returns an f64 tensor from integers that hold the bits: from a list of floats, TorchScript would make float32.
 ///
@@ -9,7 +10,17 @@
 pub(super) const FUNCTIONS: &str = r"[not half] def weight(list: List[Tensor],
 [not half]     i: int,
 [not half]     like: Tensor) -> Tensor:
-[not half]   return torch.to(list[i], ops.prim.device(like), ops.prim.dtype(like))
+[not half, not blocks]   return torch.to(list[i], ops.prim.device(like), ops.prim.dtype(like))
+[blocks]   w = torch.to(list[i], ops.prim.device(like))
+[blocks]   return torch.to({ns}.dequantized(w), ops.prim.dtype(like))
+[blocks] def dequantized(w: Tensor) -> Tensor:
+[blocks]   r = w
+[blocks]   if torch.eq(ops.prim.dtype(w), 0):
+[blocks]     blocks = torch.unflatten(w, -1, [-1, 34])
+[blocks]     scale = torch.to(torch.view_copy(torch.slice(blocks, -1, 0, 2), dtype=5), 6, False, True)
+[blocks]     codes = torch.to(torch.view_copy(torch.slice(blocks, -1, 2), dtype=1), 6, False, True)
+[blocks]     r = torch.flatten(torch.mul_(codes, scale), -2)
+[blocks]   return r
 [listed] def numbers(bits: List[int],
 [listed]     device: Device) -> Tensor:
 [listed]   return torch.view_copy(torch.tensor(bits, dtype=4, device=device), dtype=7)

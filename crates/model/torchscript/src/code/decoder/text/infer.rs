@@ -30,14 +30,16 @@ pub(super) const START: &str = r#"  def infer(self: Self,
     wide = 6
     if torch.eq(ops.prim.dtype(w), 7):
       wide = 7
-    narrow = ops.prim.dtype(w)
+    [not blocks] narrow = ops.prim.dtype(w)
+    [blocks] narrow = wide
     if torch.__and__(torch.eq(narrow, 5), torch.eq(ops.prim.type(dev), "cpu")):
       narrow = 6
     if has_past:
       pk = torch.to(inputs["past_key"], dev, wide)
       pv = torch.to(inputs["past_value"], dev, wide)
       past = torch.size(pk, 2)
-    h = torch.to(torch.embedding(w, tokens), wide)
+    [not blocks] h = torch.to(torch.embedding(w, tokens), wide)
+    [blocks] h = torch.to({ns}.dequantized(torch.embedding(w, tokens)), wide)
     [embedding scale] h = torch.mul_(h, self.embedding_scale{_})
 "#;
 

@@ -82,6 +82,12 @@ const CASES: &[Case] = &[
         line: "(self.__tensors__{_}).weight(\"expert_w2\", e, g, )",
         ..PLAIN
     },
+    Case {
+        name: "blocks",
+        dtype: Dtype::UInt8,
+        line: "h = torch.to({ns}.dequantized(torch.embedding(w, tokens)), wide)",
+        ..PLAIN
+    },
     case("plus one", &[("\"Rms\"", "\"RmsPlusOne\"")], "torch.add_(torch.to(weight, d, False, True), 1)"),
     case("layer norm", &[LAYER], "(weights[\"attention_norm_bias\"])[i], self.norm_eps{_})"),
     case(
@@ -355,11 +361,12 @@ impl Case {
 }
 
 fn with_variant<T>(made: &CaseModel, use_it: impl FnOnce(TextVariant<'_>) -> T) -> T {
-    let has_half = made.tensors.iter().any(|(_, tensor)| tensor.dtype() == Dtype::Float16);
+    let has = |dtype| made.tensors.iter().any(|(_, tensor)| tensor.dtype() == dtype);
     let signature = CallingConvention::Dict(OnInvalidInput::Return);
     let (decoder, positions, lists) =
         (&made.decoder, &made.positions, &group_weights(&made.assignment.weights));
-    use_it(TextVariant { decoder, positions, lists, has_float16: has_half, signature })
+    let (has_float16, has_blocks) = (has(Dtype::Float16), has(Dtype::UInt8));
+    use_it(TextVariant { decoder, positions, lists, has_float16, has_blocks, signature })
 }
 
 /// Checks the archives of each case. A module is recognised only if it is made again byte for byte, so after a change of a
