@@ -146,7 +146,7 @@ def main():
     if options.make:
         options.folder.mkdir(parents=True, exist_ok=True)
         subprocess.run([options.torch, "-c", MAKE, options.folder], check=True)
-        subprocess.run([options.binary, options.folder, "--pre-tokenizer", "llama-bpe", "-o", options.folder / "model.gguf"], check=True)
+        subprocess.run([options.binary, options.folder, "--dtype", "float32", "--pre-tokenizer", "llama-bpe", "-o", options.folder / "model.gguf"], check=True)
         return
     describe(options.binary)
     ours = [options.binary, "serve", "--quiet", "--port", "0", "--name", "m", options.folder]
