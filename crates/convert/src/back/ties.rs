@@ -4,6 +4,8 @@
 //! memory, one is written, and the metadata has an entry `dropped name: kept name` for each of the others. Both names have the same
 //! last part, by which a reader knows such an entry from other metadata.
 
+use std::ops::Range;
+
 use decoder::{LayoutOwner, Weight};
 use foldhash::{HashMap, HashMapExt, HashSet};
 use safetensors_format::last_part;
@@ -29,7 +31,7 @@ pub(crate) struct TiePlan {
     pub(crate) kept: Vec<usize>,
     /// Position of each tensor that is not written, and of the tensor with the same memory.
     pub(crate) dropped: Vec<(usize, usize)>,
-    /// Positions of written tensors that share a storage with tensors of other elements.
+    /// Positions of written tensors that share elements with tensors of others, or lie between them.
     pub(crate) partial: Vec<usize>,
 }
 
@@ -38,16 +40,14 @@ impl TiePlan {
     /// preferred, and that `reserved`, a name with another meaning in the metadata, is always kept.
     pub(crate) fn find(tensors: &Tensors, ties: TieHandling, reserved: &str) -> Self {
         let mut groups: HashMap<(ViewId, &str), Vec<usize>> = HashMap::new();
-        let mut first_views: HashMap<StorageId, (ViewId, bool)> = HashMap::new();
+        let mut spans: Vec<(StorageId, Range<u64>, ViewId)> = Vec::new();
         let shared = shared_storages(tensors);
         for (position, (name, tensor)) in tensors.iter().enumerate() {
             if tensor.numel() == 0 || !shared.contains(&tensor.storage().id()) {
                 continue;
             }
             let view = tensor.view_id();
-            let (first, is_shared) =
-                first_views.entry(tensor.storage().id()).or_insert_with(|| (view.clone(), false));
-            *is_shared |= *first != view;
+            spans.push((tensor.storage().id(), tensor.span(), view.clone()));
             groups.entry((view, last_part(name))).or_default().push(position);
         }
         let name = |position: usize| tensors.get_index(position).map_or("", |(name, _)| name);
@@ -64,9 +64,10 @@ impl TiePlan {
         }
         let is_dropped = |position: &usize| dropped.binary_search_by_key(position, |(it, _)| *it).is_ok();
         let kept: Vec<usize> = (0..tensors.len()).filter(|position| !is_dropped(position)).collect();
+        let overlapping = overlapping_views(spans);
         let is_partial = |position: &usize| {
-            let tensor = tensors.get_index(*position).map(|(_, tensor)| tensor).filter(|it| it.numel() > 0);
-            tensor.and_then(|it| first_views.get(&it.storage().id())).is_some_and(|(_, is_shared)| *is_shared)
+            let tensor = tensors.get_index(*position).map(|(_, tensor)| tensor);
+            tensor.is_some_and(|it| !overlapping.is_empty() && overlapping.contains(&it.view_id()))
         };
         let partial = kept.iter().copied().filter(is_partial).collect();
         Self { kept, dropped, partial }
@@ -80,6 +81,27 @@ fn shared_storages(tensors: &Tensors) -> HashSet<StorageId> {
     ids.windows(2)
         .filter_map(|pair| pair.first().filter(|first| pair.last() == Some(first)).copied())
         .collect()
+}
+
+/// Returns the views that reach into another one of their storage.
+fn overlapping_views(mut spans: Vec<(StorageId, Range<u64>, ViewId)>) -> HashSet<ViewId> {
+    spans.sort_unstable_by_key(|(storage, span, _)| (*storage, span.start));
+    let mut overlapping = HashSet::default();
+    // The view that ends last of those before.
+    let mut last: Option<&(StorageId, Range<u64>, ViewId)> = None;
+    for next in &spans {
+        let (storage, span, view) = next;
+        let before = last.filter(|(known, ..)| known == storage);
+        if let Some((_, _, other)) =
+            before.filter(|(_, before, other)| span.start < before.end && other != view)
+        {
+            overlapping.extend([other.clone(), view.clone()]);
+        }
+        if before.is_none_or(|(_, before, _)| span.end > before.end) {
+            last = Some(next);
+        }
+    }
+    overlapping
 }
 
 /// Returns true if the name is that of the input embedding of a known architecture.
@@ -134,5 +156,17 @@ mod tests {
         let tied = TiePlan::find(&all, TieHandling::Drop, "format");
         assert_eq!(tied.dropped, [(4, 3)]);
         assert_eq!(tied.partial, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn parts_that_lie_apart_are_not_partial() {
+        let all = tensors(&[
+            ("0.weight", 0, &[2, 3], &[3, 1]),
+            ("1.weight", 6, &[2, 3], &[3, 1]),
+            ("also 1.weight", 6, &[2, 3], &[3, 1]),
+            ("2.weight", 12, &[2, 3], &[3, 1]),
+            ("in 2.weight", 14, &[2], &[1]),
+        ]);
+        assert_eq!(TiePlan::find(&all, TieHandling::Drop, "format").partial, [3, 4]);
     }
 }
