@@ -35,13 +35,15 @@ const OWN_KEYS: &[&str] = &[
     "norm_topk_prob",
     "num_experts",
     "num_experts_per_tok",
+    "num_local_experts",
     "output_router_logits",
     "router_aux_loss_coef",
 ];
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let facts = qwen3_vl::read_hyperparameters(config, base)?;
-    let count = config.size("num_experts")?.unwrap_or(60);
+    // `num_experts` is another name of the class for `num_local_experts`, and replaces it.
+    let count = config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(60);
     let experts = Experts { renormalised: true, ..experts(config, count, [4, 1408])? };
     Ok(Hyperparameters { block: Block { experts: Some(experts), ..facts.block }, ..facts })
 }
