@@ -2,12 +2,14 @@
 //!
 //! Facts: `set_vocab` of its classes, and the functions that these call.
 
+mod added;
 mod pre_tokenizer;
 mod rebuilt;
 mod special;
 mod splits;
 mod tokenizer_json;
 
+use std::collections::HashMap;
 use std::fmt::Display;
 
 use byte_source::Result;
@@ -23,8 +25,9 @@ use crate::architecture::TokenizerRule;
 use crate::config::GgufConfig;
 use crate::keys::Keys;
 use crate::{Documents, Problem};
+use added::{NamedToken, listed_tokens, named_tokens};
 use special::Special;
-use tokenizer_json::TokenizerJson;
+use tokenizer_json::{AddedToken, TokenizerJson};
 
 /// Score of tokens that were added, and of padding.
 const ADDED_SCORE: f32 = -1000.0;
@@ -216,17 +219,35 @@ impl Tokenizer<'_, '_> {
             special.set(kind, Some(added.ok_or_else(missing)?.id));
         }
         let mut tokens = Tokens::padded(self.config.vocabulary()?);
-        let named = special_texts(&self.settings);
+        let named = named_tokens(&self.settings, self.documents, &tokenizer.added_tokens)?;
+        let mut ids: HashMap<&str, KnownToken> =
+            named.iter().map(|token| (token.text.as_str(), KnownToken::default())).collect();
+        let mut next = tokenizer.model.vocab.0.len() as u64;
         for (text, id) in std::mem::take(&mut tokenizer.model.vocab.0) {
-            let is_control = named.contains(&text);
-            let kind = if is_control { PieceKind::Control } else { PieceKind::Normal };
-            tokens.place(id, text.into(), 0.0, kind)?;
+            if let Some(known) = ids.get_mut(text.as_str()) {
+                known.id = Some(id);
+            }
+            tokens.place(id, text.into(), 0.0, PieceKind::Normal)?;
         }
         for added in &tokenizer.added_tokens {
-            let is_control = added.special || named.contains(&added.content) || looks_special(&added.content);
-            tokens.add(added.id, &added.content, is_control)?;
+            if let Some(known) = ids.get_mut(added.content.as_str()) {
+                *known = KnownToken { id: Some(added.id), is_added: true };
+            }
+            next = next.max(added.id.saturating_add(1));
+            tokens.add(added.id, &added.content, added.special || looks_special(&added.content))?;
         }
-        tokens.add_all(&self.settings, |id, tokens| tokens.is_padding(id), true)?;
+        for NamedToken { text, is_special, is_only_new } in &named {
+            let known = ids.entry(text).or_default();
+            let id = known.id.unwrap_or(next);
+            // The model has no embedding for one beyond the vocabulary.
+            let is_free =
+                tokens.get_mut(id).is_some_and(|token| known.id.is_some() || token.kind == PieceKind::Unused);
+            if is_free && !(known.is_added && *is_only_new) {
+                tokens.add(id, text, *is_special || looks_special(text))?;
+            }
+            *known = KnownToken { id: Some(id), is_added: true };
+            next = next.max(id.saturating_add(1));
+        }
         self.keys.text("tokenizer.ggml.model", "gpt2");
         self.keys.text("tokenizer.ggml.pre", name);
         tokens.set_keys(self.keys, false);
@@ -311,7 +332,7 @@ impl Tokenizer<'_, '_> {
             }
         }
         // Phi-3's tokens are kept as they are.
-        tokens.add_all(&self.settings, |_, _| true, !adds_json)?;
+        tokens.add_listed(&self.settings, !adds_json)?;
         let json = self.documents.bytes("tokenizer.json")?;
         let json = json.map(|bytes| TokenizerJson::from_bytes(&bytes)).transpose()?;
         if let Some(tokenizer) = json.as_ref().filter(|_| adds_json) {
@@ -330,6 +351,13 @@ impl Tokenizer<'_, '_> {
         Special::read(self.documents, tokenizer, Some(tokens.0.len()))?.set_keys(self.keys);
         Ok(())
     }
+}
+
+/// What is known of a text that a document names as a token.
+#[derive(Clone, Copy, Default)]
+struct KnownToken {
+    id: Option<u64>,
+    is_added: bool,
 }
 
 /// Tokens by their ids.
@@ -380,27 +408,14 @@ impl Tokens {
         self.place(id, text.into(), ADDED_SCORE, kind)
     }
 
-    /// Adds the tokens of `tokenizer_config.json` that are in the vocabulary and `wanted`. If they are not normalized, their texts are kept.
-    fn add_all(
-        &mut self,
-        settings: &Map<String, Value>,
-        wanted: impl Fn(u64, &mut Self) -> bool,
-        is_normalized: bool,
-    ) -> Result<()> {
-        let added = settings.get("added_tokens_decoder").and_then(Value::as_object);
-        for (id, token) in added.into_iter().flatten() {
-            let text = token.get("content").and_then(Value::as_str);
-            let (Ok(id), Some(text)) = (id.parse(), text) else {
-                return Err(damaged("tokenizer_config.json", "`added_tokens_decoder` has another form"));
-            };
-            let is_special = token.get("special").and_then(Value::as_bool) == Some(true);
-            if self.get_mut(id).is_some() && wanted(id, self) {
-                if is_normalized {
-                    self.add(id, text, is_special || looks_special(text))?;
-                } else {
-                    let kind = if is_special { PieceKind::Control } else { PieceKind::UserDefined };
-                    self.put(id, text.to_owned().into(), kind);
-                }
+    /// Sets the tokens that `tokenizer_config.json` lists. If they are not normalized, their texts are kept.
+    fn add_listed(&mut self, settings: &Map<String, Value>, is_normalized: bool) -> Result<()> {
+        for AddedToken { id, content, special } in listed_tokens(settings)? {
+            if self.get_mut(id).is_some() && is_normalized {
+                self.add(id, &content, special || looks_special(&content))?;
+            } else {
+                let kind = if special { PieceKind::Control } else { PieceKind::UserDefined };
+                self.put(id, content.into(), kind);
             }
         }
         Ok(())
@@ -424,22 +439,4 @@ fn looks_special(text: &str) -> bool {
         || is_between("<|", "|>")
         || is_between("<｜", "｜>")
         || is_between("<unused", ">")
-}
-
-/// Returns the texts of the special tokens that `tokenizer_config.json` names.
-fn special_texts(settings: &Map<String, Value>) -> Vec<String> {
-    let named = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
-    let one = named.iter().filter_map(|kind| settings.get(&format!("{kind}_token")));
-    let more =
-        ["additional_special_tokens", "extra_special_tokens"].iter().filter_map(|key| settings.get(*key));
-    let texts = one.chain(more.flat_map(|more| -> Vec<&Value> {
-        match more {
-            Value::Array(list) => list.iter().collect(),
-            Value::Object(named) => named.values().collect(),
-            _ => Vec::new(),
-        }
-    }));
-    texts
-        .filter_map(|token| token.as_str().or_else(|| token.get("content")?.as_str()).map(str::to_owned))
-        .collect()
 }

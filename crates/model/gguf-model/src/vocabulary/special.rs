@@ -11,7 +11,7 @@ use super::tokenizer_json::TokenizerJson;
 use crate::Documents;
 use crate::keys::Keys;
 
-const KINDS: [&str; 7] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
+pub(super) const KINDS: [&str; 7] = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
 /// Kinds whose keys have another name.
 const NAMES: [(&str, &str); 3] = [("unk", "unknown"), ("sep", "seperator"), ("pad", "padding")];
 /// Kinds that can be added to a text.
