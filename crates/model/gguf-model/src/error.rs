@@ -31,6 +31,9 @@ pub enum Problem {
     /// A tensor of a file that has no name in `transformers`.
     #[error("tensor `{}` of the architecture `{architecture}` has no name in transformers", tensor.escape_debug())]
     NoOtherName { tensor: String, architecture: &'static str },
+    /// A tensor that is one part of another in `transformers`, whose other part is missing.
+    #[error("tensor `{}` needs `{}`, which is missing", tensor.escape_debug(), partner.escape_debug())]
+    NoPartner { tensor: String, partner: String },
     /// Blocks, whose rows and experts cannot be taken apart.
     #[error("tensor `{}` consists of blocks of {scheme}, and only numbers get the names of transformers", tensor.escape_debug())]
     Blocks { tensor: String, scheme: String },
@@ -81,7 +84,7 @@ pub enum Problem {
 
 details! {
     Problem {
-        Input: Activation, NoConfig, Config, Key, NoName, NoOtherName, Blocks, Shape, Dtype, NoScale, Experts, NoTokenizer;
+        Input: Activation, NoConfig, Config, Key, NoName, NoOtherName, NoPartner, Blocks, Shape, Dtype, NoScale, Experts, NoTokenizer;
         Unsupported: Architecture, OtherArchitecture, Factors, PreTokenizer;
         Option: NoPreTokenizer;
         Damaged: Tokenizer;

@@ -14,6 +14,15 @@ pub struct FileType {
     pub kind: &'static str,
 }
 
+/// Ends of the names of weights that are float32 in each file.
+const KEPT: [&str; 5] = [
+    "_norm.weight",
+    "ffn_gate_inp.weight",
+    "ffn_gate_inp_shexp.weight",
+    "position_embd.weight",
+    "ssm_conv1d.weight",
+];
+
 const fn row(number: u32, kind: &'static str) -> FileType {
     FileType { number, kind }
 }
@@ -52,14 +61,11 @@ impl FileType {
         if is_packed && ["F32", "F16", "BF16"].contains(&self.kind) { row(38, "MXFP4") } else { self }
     }
 
-    /// Returns the type of a tensor: float32 for vectors, norms, routers, positions and tensors that are not weights, and float16 if a row is
+    /// Returns the type of a tensor: float32 for vectors, norms, routers, positions, convolutions and tensors that are not weights, and float16 if a row is
     /// not a whole number of blocks.
     pub(crate) fn of_tensor(self, name: &str, shape: &[u64]) -> &'static str {
-        let is_kept = shape.len() <= 1
-            || !name.ends_with(".weight")
-            || ["_norm.weight", "ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight", "position_embd.weight"]
-                .iter()
-                .any(|end| name.ends_with(end));
+        let is_kept =
+            shape.len() <= 1 || !name.ends_with(".weight") || KEPT.iter().any(|end| name.ends_with(end));
         if is_kept {
             return "F32";
         }

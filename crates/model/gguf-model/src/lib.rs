@@ -21,6 +21,7 @@ mod about;
 mod architecture;
 mod card;
 mod config;
+mod delta_net;
 mod documents;
 mod encode;
 mod error;
@@ -28,6 +29,7 @@ mod file_type;
 mod from_gguf;
 mod hyperparameters;
 mod keys;
+mod mapped;
 mod model_id;
 mod mxfp4;
 mod names;
@@ -86,7 +88,7 @@ const QUANTIZATION_VERSION: u32 = 2;
 /// tensors.
 pub fn gguf_model(tensors: &[(String, Tensor)], files: &ModelFiles<'_>) -> Result<GgufModel> {
     let documents = files.documents;
-    let config = GgufConfig::from_json(&documents.text("config.json")?.ok_or(Problem::NoConfig)?)?;
+    let config = GgufConfig::from_json(&documents.text("config.json")?.ok_or(Problem::NoConfig)?, tensors)?;
     let file_type = files.file_type.unwrap_or_else(|| FileType::of(tensors.iter().map(|(_, tensor)| tensor)));
     let tokens =
         if config.architecture.name == "gemma3" { vocabulary::json_tokens(documents)? } else { None };

@@ -67,11 +67,42 @@ impl ModuleNames {
     }
 }
 
+/// Modules outside of Qwen's layers that are in the first layer that predicts a further token, with their names there.
+const MTP: [(&str, &str); 4] = [
+    ("fc", "eh_proj"),
+    ("pre_fc_norm_embedding", "enorm"),
+    ("pre_fc_norm_hidden", "hnorm"),
+    ("norm", "shared_head.norm"),
+];
+
+/// Returns the name of a weight of the layers that predict further tokens, which Qwen numbers on their own, after the other `layers`.
+pub(crate) fn numbered_mtp(name: &str, layers: u64) -> Option<String> {
+    let rest = name.strip_prefix("model.").unwrap_or(name).strip_prefix("mtp.")?;
+    if let Some((number, weight)) = rest.strip_prefix("layers.").and_then(|rest| rest.split_once('.')) {
+        return Some(format!("model.layers.{}.{weight}", layers.checked_add(number.parse().ok()?)?));
+    }
+    let (module, end) = rest.rsplit_once('.')?;
+    let (_, own) = MTP.iter().find(|(outer, _)| *outer == module)?;
+    Some(format!("model.layers.{layers}.{own}.{end}"))
+}
+
+/// Returns the name that Qwen has for such a weight; `None` for one of the other `layers`.
+pub(crate) fn qwen_mtp(name: &str, layers: u64) -> Option<String> {
+    let (number, weight) = name.strip_prefix("model.layers.")?.split_once('.')?;
+    let number = number.parse::<u64>().ok()?.checked_sub(layers)?;
+    let outer = weight.rsplit_once('.').and_then(|(module, end)| {
+        let (outer, _) = MTP.iter().find(|(_, own)| *own == module)?;
+        Some(format!("mtp.{outer}.{end}"))
+    });
+    Some(outer.unwrap_or_else(|| format!("mtp.layers.{number}.{weight}")))
+}
+
 /// Returns the end of the name of a parameter of its module, which has none in `transformers`, in llama.cpp.
 pub(crate) fn bare_end(known: &str) -> Option<&'static str> {
     match known {
+        "ssm_a" => Some(""),
         "attn_sinks" => Some(".weight"),
-        "exp_probs_b" => Some(".bias"),
+        "exp_probs_b" | "ssm_dt" => Some(".bias"),
         _ => None,
     }
 }

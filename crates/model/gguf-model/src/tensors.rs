@@ -5,19 +5,20 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use byte_source::Result;
 use gguf_format::{GgmlType, GgufOutput};
-use tensor::{Compute, Dtype, Inputs, Storage, Tensor};
+use tensor::{Dtype, Tensor};
 
 use crate::Problem;
 use crate::architecture::{JoinedTensor, OutputRule, STACKED};
 use crate::config::GgufConfig;
+use crate::delta_net::DeltaNet;
 use crate::encode::encode_blocks;
 use crate::file_type::FileType;
+use crate::mapped::{mapped, single};
 use crate::mxfp4::packed_experts;
-use crate::names::{ModuleNames, SplitName, bare_end, language_name};
+use crate::names::{ModuleNames, SplitName, bare_end, language_name, numbered_mtp};
 use crate::rope::extra_tensors;
 use crate::views::{Heads, half, items};
 use crate::xielu;
@@ -40,6 +41,8 @@ pub(crate) fn place(
         config,
         names: ModuleNames::of(config.architecture),
         layers,
+        transposes_experts: transposes_experts(config, tensors),
+        delta_net: DeltaNet::read(config.architecture, |key| config.count(key))?,
         file_type,
         tokens,
         parts: BTreeMap::new(),
@@ -55,6 +58,10 @@ pub(crate) fn place(
     let is_key = |name: &str| config.architecture.name == "apertus" && xielu::is_number(name);
     for (name, tensor) in tensors.iter().filter(|(name, _)| !used.contains(name.as_str()) && !is_key(name)) {
         if let Some(short) = language_name(name) {
+            let numbered = placing
+                .delta_net
+                .and_then(|_| numbered_mtp(&short, layers.saturating_sub(config.mtp_layers)));
+            let short = numbered.unwrap_or(short);
             placing.add(name, &short, tensor).map_err(|error| match error.detail::<Problem>() {
                 Some(_) => error,
                 None => error.in_tensor(name),
@@ -74,6 +81,9 @@ struct Placing<'c> {
     config: &'c GgufConfig,
     names: ModuleNames,
     layers: u64,
+    /// True if matrices of experts that are one tensor have their columns first.
+    transposes_experts: bool,
+    delta_net: Option<DeltaNet>,
     file_type: FileType,
     /// Number of tokens, if the embeddings of others are left out.
     tokens: Option<u64>,
@@ -135,6 +145,11 @@ impl Placing<'_> {
         }
         let (known, _) = known.ok_or_else(no_name)?;
         let end = bare_end(known).unwrap_or(split.end);
+        if let (Some(delta_net), "linear_attn.in_proj_qkvz") = (self.delta_net, split.weight) {
+            let (joined, gates) = delta_net.divided(tensor)?;
+            self.put(name, split.in_layer(known, end), &joined)?;
+            return self.put(name, split.in_layer("attn_gate", end), &gates);
+        }
         let changed = self.changed(known, short, tensor)?;
         self.put(name, split.in_layer(known, end), &changed)
     }
@@ -145,8 +160,11 @@ impl Placing<'_> {
         if let (Some(tokens), "token_embd", [rows, _]) = (self.tokens, known, tensor.shape()) {
             return Ok(items(tensor, 0, (0, tokens.min(*rows), 1))?);
         }
-        if architecture.shifts_norms && name.ends_with("norm.weight") {
-            return shifted(tensor, 1.0).ok_or_else(|| no_numbers(name, tensor));
+        if architecture.shifts_norms && name.ends_with("norm.weight") && known != "ssm_norm" {
+            return mapped(tensor, |number| number + 1.0).ok_or_else(|| no_numbers(name, tensor));
+        }
+        if let Some(delta_net) = self.delta_net {
+            return delta_net.converted(known, tensor)?.ok_or_else(|| no_numbers(name, tensor));
         }
         if architecture.transposes(known) && tensor.shape().len() == 2 {
             return Ok(tensor.transpose(0, 1).unwrap_or_else(|| tensor.clone()));
@@ -222,8 +240,7 @@ impl Placing<'_> {
         let rank = if is_stack { 3 } else { 2 };
         let whole = match (end, tensor.shape().len()) {
             (".bias", 2) => Some(tensor.clone()),
-            // Matrices of gpt-oss are transposed.
-            (".weight", 3) if is_gpt_oss => tensor.transpose(1, 2),
+            (".weight", 3) if self.transposes_experts => tensor.transpose(1, 2),
             (".weight", found) if found == rank => Some(tensor.clone()),
             _ => None,
         };
@@ -261,6 +278,21 @@ impl Placing<'_> {
     }
 }
 
+/// Returns true for gpt-oss, and for Qwen 3 VL as it is published. transformers saves the latter as it has it in memory.
+fn transposes_experts(config: &GgufConfig, tensors: &[(String, Tensor)]) -> bool {
+    let width = config.size("hidden_size").ok();
+    let is_in_memory = |(name, tensor): &(String, Tensor)| {
+        let size = |dim: usize| tensor.shape().get(dim).copied();
+        name.ends_with(".experts.gate_up_proj") && size(1) != width
+            || name.ends_with(".experts.down_proj") && size(2) != width
+    };
+    match config.architecture.name {
+        "gpt-oss" => true,
+        "qwen3vlmoe" => !tensors.iter().any(is_in_memory),
+        _ => false,
+    }
+}
+
 /// Returns the role of a matrix of experts, such as `gate`.
 pub(crate) fn expert_role(known: &str) -> Option<&str> {
     known.strip_prefix("ffn_")?.strip_suffix("_exps")
@@ -280,51 +312,6 @@ fn no_numbers(name: &str, tensor: &Tensor) -> byte_source::Error {
     Problem::Dtype { tensor: name.to_owned(), dtype: tensor.dtype() }.into()
 }
 
-/// Returns a number of more than 16 bits as float32.
-fn single(tensor: &Tensor) -> Option<Tensor> {
-    let is_real = tensor.dtype().is_floating_point();
-    let is_short = matches!(tensor.dtype(), Dtype::BFloat16 | Dtype::Float16);
-    if is_short { Some(tensor.clone()) } else { tensor.cast(Dtype::Float32).filter(|_| is_real) }
-}
-
 fn cast(tensor: &Tensor, dtype: Dtype) -> Option<Tensor> {
     single(tensor)?.cast(dtype)
-}
-
-/// Adds a number in float32. A sum of float16 is rounded to it.
-pub(crate) fn shifted(tensor: &Tensor, by: f32) -> Option<Tensor> {
-    let numbers = single(tensor)?.cast(Dtype::Float32)?;
-    let shifted = Shifted { numbers: [numbers.storage().clone()], by };
-    let storage = Storage::computed(Arc::new(shifted));
-    let sum = numbers.with_storage(Dtype::Float32, numbers.storage_offset(), storage).ok()?;
-    if tensor.dtype() == Dtype::Float16 { sum.cast(Dtype::Float16) } else { Some(sum) }
-}
-
-/// Numbers of float32, to each of which the same is added.
-#[derive(Debug)]
-struct Shifted {
-    numbers: [Storage; 1],
-    by: f32,
-}
-
-impl Compute for Shifted {
-    fn len(&self) -> u64 {
-        self.numbers.iter().map(Storage::len).sum()
-    }
-
-    fn inputs(&self) -> &[Storage] {
-        &self.numbers
-    }
-
-    fn granule(&self) -> u64 {
-        4
-    }
-
-    fn read_at(&self, inputs: &mut Inputs<'_>, buffer: &mut [u8], offset: u64) -> Result<()> {
-        inputs.read(0, buffer, offset)?;
-        for number in buffer.as_chunks_mut().0 {
-            *number = (f32::from_le_bytes(*number) + self.by).to_le_bytes();
-        }
-        Ok(())
-    }
 }

@@ -30,6 +30,44 @@ pub(crate) fn half(
     items(tensor, dim, chosen)
 }
 
+/// Returns the parts of groups of rows: all of the first part, then all of the second, and so on. Each group has `counts` rows of them.
+pub(crate) fn parts_of_groups(
+    tensor: &Tensor,
+    groups: u64,
+    counts: &[u64],
+) -> Result<Vec<Tensor>, tensor::Error> {
+    let rows = counts.iter().fold(0_u64, |rows, count| rows.saturating_add(*count));
+    let grouped = tensor.reshaped(&with_rows(tensor, &[groups, rows]))?;
+    let mut first = 0_u64;
+    let part = |count: &u64| {
+        let part = items(&grouped, 1, (first, *count, 1))?;
+        first = first.saturating_add(*count);
+        part.reshaped(&with_rows(tensor, &[groups.saturating_mul(*count)]))
+    };
+    counts.iter().map(part).collect()
+}
+
+/// Returns the groups of rows of which [`parts_of_groups`] returns the parts.
+pub(crate) fn joined_groups(parts: &[Tensor], groups: u64) -> Result<Tensor, tensor::Error> {
+    let mut all = 0_u64;
+    let grouped = |part: &Tensor| {
+        let rows = part.shape().first().copied().unwrap_or_default();
+        all = all.saturating_add(rows);
+        part.reshaped(&with_rows(part, &[groups, rows.checked_div(groups).unwrap_or_default()]))
+    };
+    let grouped: Vec<Tensor> = parts.iter().map(grouped).collect::<Result<_, _>>()?;
+    let whole = Tensor::concat(1, &grouped)?;
+    match parts {
+        [first, ..] => whole.reshaped(&with_rows(first, &[all])),
+        [] => Ok(whole),
+    }
+}
+
+/// Returns the shape of a tensor with other dimensions in the place of its first one.
+fn with_rows(tensor: &Tensor, dims: &[u64]) -> Vec<u64> {
+    dims.iter().chain(tensor.shape().iter().skip(1)).copied().collect()
+}
+
 /// Numbers of heads of queries and of keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heads {
@@ -49,38 +87,22 @@ impl Heads {
     /// Returns all queries, then all keys and all values, of a matrix that has them by the head of keys.
     pub(crate) fn separated(self, tensor: &Tensor) -> Option<Result<Tensor, tensor::Error>> {
         let (rows, per_group) = (self.rows(tensor)?, self.queries.checked_div(self.keys)?);
-        let grouped = [self.keys, per_group.saturating_add(2), rows];
-        let shape: Vec<u64> = grouped.into_iter().chain(tensor.shape().iter().skip(1).copied()).collect();
-        let part = |grouped: &Tensor, first: u64, count: u64| {
-            let part = items(grouped, 1, (first, count, 1))?;
-            let rows = self.keys.saturating_mul(count).saturating_mul(rows);
-            let shape: Vec<u64> = [rows].into_iter().chain(tensor.shape().iter().skip(1).copied()).collect();
-            part.reshaped(&shape)
-        };
-        Some(tensor.reshaped(&shape).and_then(|grouped| {
-            let parts = [(0, per_group), (per_group, 1), (per_group.saturating_add(1), 1)];
-            let parts: Result<Vec<Tensor>, _> =
-                parts.into_iter().map(|(first, count)| part(&grouped, first, count)).collect();
-            Tensor::concat(0, &parts?)
-        }))
+        let counts = [per_group.saturating_mul(rows), rows, rows];
+        Some(parts_of_groups(tensor, self.keys, &counts).and_then(|parts| Tensor::concat(0, &parts)))
     }
 
     /// Returns the queries, the key and the value of each head of keys, one after the other.
     pub(crate) fn mixed(self, tensor: &Tensor) -> Option<Result<Tensor, tensor::Error>> {
-        let (rows, per_group) = (self.rows(tensor)?, self.queries.checked_div(self.keys)?);
-        let part = |first: u64, count: u64| {
-            let all = self.keys.saturating_mul(count).saturating_mul(rows);
-            let shape = [self.keys, count.saturating_mul(rows)];
-            let shape: Vec<u64> = shape.into_iter().chain(tensor.shape().iter().skip(1).copied()).collect();
-            items(tensor, 0, (first.saturating_mul(rows), all, 1))?.reshaped(&shape)
+        let rows = self.rows(tensor)?;
+        let part = |(first, heads): (u64, u64)| {
+            items(tensor, 0, (first.saturating_mul(rows), heads.saturating_mul(rows), 1))
         };
-        let parts = [(0, per_group), (self.queries, 1), (self.queries.saturating_add(self.keys), 1)];
-        let parts: Result<Vec<Tensor>, _> =
-            parts.into_iter().map(|(first, count)| part(first, count)).collect();
-        Some(
-            parts
-                .and_then(|parts| Tensor::concat(1, &parts))
-                .and_then(|whole| whole.reshaped(tensor.shape())),
-        )
+        let parts = [
+            (0, self.queries),
+            (self.queries, self.keys),
+            (self.queries.saturating_add(self.keys), self.keys),
+        ];
+        let parts: Result<Vec<Tensor>, _> = parts.into_iter().map(part).collect();
+        Some(parts.and_then(|parts| joined_groups(&parts, self.keys)))
     }
 }

@@ -74,6 +74,8 @@ pub(crate) enum KeyRule {
     Phi3,
     Phimoe,
     QwenMoe,
+    Qwen3Next,
+    Qwen3Vl,
     Stablelm,
 }
 
@@ -137,6 +139,11 @@ impl Architecture {
         self.has.contains(&MTP)
     }
 
+    /// Returns true for Qwen's architectures with linear attention.
+    pub(crate) fn has_delta_net(&self) -> bool {
+        self.keys == KeyRule::Qwen3Next
+    }
+
     /// Returns the modules of layers that predict further tokens, with their names in llama.cpp.
     pub(crate) fn mtp_modules(&self) -> impl Iterator<Item = (String, &'static str)> {
         let names = if self.has_mtp() { MTP } else { &[] };
@@ -160,6 +167,10 @@ pub(crate) fn of_name(name: &str, has: impl Fn(&str) -> bool) -> Result<&'static
         "llama" if has("expert_count") => Some("mixtral"),
         "olmo2" if has("attention.sliding_window") => Some("olmo3"),
         "granitemoe" if has("expert_shared_feed_forward_length") => Some("granitemoeshared"),
+        // The text model of one with images has no class of its own.
+        "qwen2vl" => Some("qwen2"),
+        "qwen3vl" => Some("qwen3"),
+        "qwen3vlmoe" => Some("qwen3_moe"),
         _ => None,
     };
     let mut rows = ARCHITECTURES.iter().filter(|row| row.name == name);

@@ -9,6 +9,9 @@ const EXPERTS: &[&str] = &["ffn_gate_inp", "ffn_gate_exps", "ffn_down_exps", "ff
 const SHARED_EXPERT: &[&str] = &["ffn_gate_inp_shexp", "ffn_gate_shexp", "ffn_down_shexp", "ffn_up_shexp"];
 const LATER_NORMS: &[&str] = &["post_attention_norm", "post_ffw_norm"];
 const PLAIN: &[&str] = &["ffn_down", "ffn_up"];
+const DELTA_NORMS: &[&str] = &["attn_norm", "post_attention_norm"];
+const DELTA_NET: &[&str] =
+    &["attn_gate", "ssm_a", "ssm_alpha", "ssm_ba", "ssm_beta", "ssm_conv1d", "ssm_dt", "ssm_norm", "ssm_out"];
 /// Weights of a layer that predicts a further token.
 pub(super) const MTP: &[&str] = &[
     "nextn.eh_proj",
@@ -66,6 +69,44 @@ const GRANITE_MOE: Architecture = Architecture {
     has: &[NORMS, EXPERTS, SHARED_EXPERT],
     joined: OF_GRANITE,
     ..LLAMA
+};
+
+const QWEN3_NEXT: Architecture = Architecture {
+    name: "qwen3next",
+    classes: &["Qwen3Next"],
+    model_type: "qwen3_next",
+    keys: KeyRule::Qwen3Next,
+    ffn_norm: "post_attention_norm",
+    has: &[DELTA_NORMS, DELTA_NET, EXPERTS, SHARED_EXPERT, HEAD_NORMS, MTP],
+    shifts_norms: true,
+    ..BASE
+};
+
+const QWEN2_VL: Architecture = Architecture {
+    name: "qwen2vl",
+    classes: &["Qwen2VLModel", "Qwen2VLForConditionalGeneration"],
+    model_type: "qwen2_vl_text",
+    tokenizer: TokenizerRule::Either,
+    ..BASE
+};
+
+const QWEN3_VL: Architecture = Architecture {
+    name: "qwen3vl",
+    classes: &["Qwen3VLForConditionalGeneration"],
+    model_type: "qwen3_vl_text",
+    has: &[NORMS, DENSE, HEAD_NORMS],
+    keys: KeyRule::Qwen3Vl,
+    tokenizer: TokenizerRule::Either,
+    ..BASE
+};
+
+const QWEN3_VL_MOE: Architecture = Architecture {
+    name: "qwen3vlmoe",
+    classes: &["Qwen3VLMoeForConditionalGeneration"],
+    model_type: "qwen3_vl_moe_text",
+    has: &[NORMS, EXPERTS, HEAD_NORMS],
+    keys: KeyRule::Qwen3Vl,
+    ..BASE
 };
 
 const GLM4: Architecture = Architecture {
@@ -185,6 +226,32 @@ pub(super) static ARCHITECTURES: &[Architecture] = &[
         keys: KeyRule::QwenMoe,
         ..BASE
     },
+    QWEN3_NEXT,
+    Architecture {
+        name: "qwen35",
+        classes: &["Qwen3_5", "Qwen3_5ForConditionalGeneration"],
+        model_type: "qwen3_5_text",
+        has: &[DELTA_NORMS, DELTA_NET, DENSE, HEAD_NORMS, MTP],
+        ..QWEN3_NEXT
+    },
+    Architecture {
+        name: "qwen35moe",
+        classes: &["Qwen3_5Moe", "Qwen3_5MoeForConditionalGeneration"],
+        model_type: "qwen3_5_moe_text",
+        ..QWEN3_NEXT
+    },
+    QWEN2_VL,
+    Architecture {
+        classes: &["Qwen2_5_VLForConditionalGeneration"],
+        model_type: "qwen2_5_vl_text",
+        ..QWEN2_VL
+    },
+    QWEN3_VL,
+    QWEN3_VL_MOE,
+    // What their files become.
+    Architecture { classes: &[], model_type: "qwen2", ..QWEN2_VL },
+    Architecture { classes: &[], model_type: "qwen3", ..QWEN3_VL },
+    Architecture { classes: &[], model_type: "qwen3_moe", ..QWEN3_VL_MOE },
     Architecture {
         name: "gemma",
         classes: &["Gemma"],

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::architecture::KeyRule;
 use crate::config::{GgufConfig, invalid};
 use crate::keys::Keys;
-use own::{bloom, falcon, gpt_neox, gpt2, phi2, phi3, phimoe, stablelm};
+use own::{bloom, falcon, gpt_neox, gpt2, phi2, phi3, phimoe, qwen3_next, qwen3_vl, stablelm};
 
 /// Sets the keys of an architecture, with the number of the file type where the converter has it.
 ///
@@ -44,6 +44,8 @@ pub(crate) fn set_keys(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> 
         KeyRule::Phi3 => phi3,
         KeyRule::Phimoe => phimoe,
         KeyRule::QwenMoe => qwen_moe,
+        KeyRule::Qwen3Next => qwen3_next,
+        KeyRule::Qwen3Vl => qwen3_vl,
         KeyRule::Stablelm => stablelm,
     };
     set(keys, config, file_type)

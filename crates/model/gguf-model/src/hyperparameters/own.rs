@@ -1,9 +1,10 @@
 //! Keys of architectures that have none in common with most others.
 
 use byte_source::Result;
+use gguf_format::{GgufArray, GgufValue};
 use serde_json::Value;
 
-use super::{FILE_TYPE, float, phi3_rotated, rotated};
+use super::{FILE_TYPE, float, phi3_rotated, qwen_moe, rotated};
 use crate::config::{GgufConfig, invalid};
 use crate::keys::Keys;
 
@@ -118,6 +119,61 @@ pub(super) fn phimoe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Re
     phi3(keys, config, file_type)?;
     keys.needed(".expert_used_count", config, "num_experts_per_tok")?;
     keys.needed(".expert_count", config, "num_local_experts")
+}
+
+/// Layers from one with full attention to the next, and dimensions that time, height and width rotate, unless a configuration has others.
+const FULL_ATTENTION_INTERVAL: u64 = 4;
+const QWEN35_SECTIONS: [i32; 4] = [11, 11, 10, 0];
+
+pub(super) fn qwen3_next(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    qwen_moe(keys, config, file_type)?;
+    if config.mtp_layers > 0 {
+        keys.number_of(".nextn_predict_layers", ("mtp_num_hidden_layers", &config.mtp_layers.into()))?;
+    }
+    for (key, name) in [
+        (".ssm.conv_kernel", "linear_conv_kernel_dim"),
+        (".ssm.state_size", "linear_key_head_dim"),
+        (".ssm.group_count", "linear_num_key_heads"),
+        (".ssm.time_step_rank", "linear_num_value_heads"),
+    ] {
+        keys.needed(key, config, name)?;
+    }
+    let name = "linear_value_head_dim";
+    let inner = config.size(name)?.saturating_mul(config.count("linear_num_value_heads")?);
+    keys.number_of(".ssm.inner_size", (name, &inner.into()))?;
+    let interval = config.get("full_attention_interval").map(|_| config.count("full_attention_interval"));
+    let interval = interval.transpose()?.unwrap_or(FULL_ATTENTION_INTERVAL);
+    let layers = config.own_layers()?;
+    let types = config.get("layer_types").and_then(Value::as_array);
+    let mut recurrent: Vec<bool> = match types {
+        Some(types) => types.iter().map(|kind| kind.as_str() == Some("linear_attention")).collect(),
+        None => (1..=layers).map(|layer| !layer.is_multiple_of(interval)).collect(),
+    };
+    if recurrent.len() as u64 != layers {
+        return Err(invalid("layer_types", config.get("layer_types"), "a type for each layer"));
+    }
+    recurrent.extend((0..config.mtp_layers).map(|_| false));
+    keys.set(".attention.recurrent_layers", GgufValue::Array(GgufArray::from_flags(recurrent)));
+    // transformers replaces the interval by types, and the converter then writes its default.
+    let interval = if types.is_some() { interval } else { FULL_ATTENTION_INTERVAL };
+    keys.number_of(".full_attention_interval", ("full_attention_interval", &interval.into()))?;
+    keys.number_of(".rope.dimension_count", ("head_dim", &rotated(config, config.head_dim()?)?.into()))?;
+    if config.architecture.name != "qwen3next" && !config.rope().contains_key("mrope_section") {
+        let sections = GgufArray::from_int32(QWEN35_SECTIONS);
+        keys.set(".rope.dimension_sections", GgufValue::Array(sections));
+    }
+    Ok(())
+}
+
+/// Number of layers whose results the tower for images is added to, if a configuration does not list them.
+const DEEPSTACK_LAYERS: usize = 3;
+
+pub(super) fn qwen3_vl(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    qwen_moe(keys, config, file_type)?;
+    let listed =
+        config.written.get("vision_config").and_then(|vision| vision.get("deepstack_visual_indexes"));
+    let layers = listed.and_then(Value::as_array).map_or(DEEPSTACK_LAYERS, Vec::len);
+    keys.number_of(".n_deepstack_layers", ("deepstack_visual_indexes", &layers.into()))
 }
 
 pub(super) fn stablelm(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {

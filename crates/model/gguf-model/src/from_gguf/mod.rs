@@ -3,7 +3,9 @@
 //! Each rule is that of the way out, undone: rows of queries and keys are permuted back, 1 is taken from norms, and the experts of a
 //! layer are numbered. What no key says has the value that the class of `transformers` has by default.
 
-use std::collections::HashMap;
+mod config;
+
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
 
 use byte_source::Result;
@@ -14,12 +16,14 @@ use tensor::Tensor;
 
 use crate::Problem;
 use crate::architecture::{Architecture, JoinedTensor, of_name};
-use crate::keys::{GgufKeys, json_of};
-use crate::names::{ModuleNames, bare_end};
+use crate::delta_net::DeltaNet;
+use crate::keys::GgufKeys;
+use crate::mapped::mapped;
+use crate::names::{ModuleNames, bare_end, numbered_mtp, qwen_mtp};
 use crate::rope::{llama3_factors, numbers};
-use crate::tensors::shifted;
 use crate::views::{Heads, items};
 use crate::xielu;
+use config::{config, set_sizes};
 
 /// Tensors of a file, by their names.
 type ByName<'t> = HashMap<&'t str, &'t Tensor>;
@@ -48,60 +52,13 @@ impl HuggingFaceModel {
     /// Returns what llama.cpp calls a tensor with a name of `transformers`; several experts have the same. `None` if it has no name for
     /// it.
     pub fn name_in_file(&self, name: &str) -> Option<String> {
-        let split = self.names.split(name)?;
+        let layers = self.config.get("num_hidden_layers").and_then(Value::as_u64).unwrap_or_default();
+        let numbered = numbered_mtp(name, layers);
+        let split = self.names.split(numbered.as_deref().unwrap_or(name))?;
         let known = self.names.known(split)?.0;
         Some(split.in_layer(known, bare_end(known).unwrap_or(split.end)))
     }
 }
-
-/// Numbers and flags: the key, and what configurations call it. The class of a model has one of the names, or the first.
-const KEYS: &[(&str, &[&str])] = &[
-    (".context_length", &["max_position_embeddings"]),
-    (".embedding_length", &["hidden_size"]),
-    (".block_count", &["num_hidden_layers"]),
-    (".feed_forward_length", &["intermediate_size"]),
-    (".attention.head_count", &["num_attention_heads"]),
-    (".attention.head_count_kv", &["num_key_value_heads", "num_kv_heads"]),
-    (".attention.layer_norm_rms_epsilon", &["rms_norm_eps"]),
-    (".attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"]),
-    (".attention.key_length", &["head_dim"]),
-    (".attention.sliding_window", &["sliding_window"]),
-    (".attention.scale", &["attention_multiplier"]),
-    (".rope.freq_base", &["rope_theta"]),
-    (".rope.freq_base_swa", &["rope_local_base_freq"]),
-    (".expert_count", &["num_experts", "num_local_experts", "n_routed_experts"]),
-    (".expert_used_count", &["num_experts_per_tok"]),
-    (".expert_group_count", &["n_group"]),
-    (".expert_group_used_count", &["topk_group"]),
-    (".expert_feed_forward_length", &["moe_intermediate_size"]),
-    (".expert_shared_count", &["n_shared_experts"]),
-    (".expert_shared_feed_forward_length", &["shared_expert_intermediate_size", "shared_intermediate_size"]),
-    (".expert_weights_scale", &["routed_scaling_factor"]),
-    (".expert_weights_norm", &["norm_topk_prob"]),
-    (".leading_dense_block_count", &["first_k_dense_replace"]),
-    (".nextn_predict_layers", &["num_nextn_predict_layers"]),
-    (".attn_logit_softcapping", &["attn_logit_softcapping"]),
-    (".final_logit_softcapping", &["final_logit_softcapping"]),
-    (".embedding_scale", &["embedding_multiplier"]),
-    (".residual_scale", &["residual_multiplier"]),
-    (".logit_scale", &["logits_scaling", "logit_scale"]),
-    (".use_parallel_residual", &["use_parallel_residual"]),
-    (".vocab_size", &["vocab_size"]),
-    ("tokenizer.ggml.bos_token_id", &["bos_token_id"]),
-    ("tokenizer.ggml.eos_token_id", &["eos_token_id"]),
-    ("tokenizer.ggml.padding_token_id", &["pad_token_id"]),
-];
-/// Settings of scaled rotary embeddings.
-const SCALING: &[(&str, &str)] = &[
-    (".rope.scaling.type", "rope_type"),
-    (".rope.scaling.factor", "factor"),
-    (".rope.scaling.original_context_length", "original_max_position_embeddings"),
-    (".rope.scaling.yarn_attn_factor", "attention_factor"),
-    (".rope.scaling.yarn_beta_fast", "beta_fast"),
-    (".rope.scaling.yarn_beta_slow", "beta_slow"),
-    (".rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
-    (".attention.temperature_scale", "llama_4_scaling_beta"),
-];
 
 /// Returns the tensors of a file in the names of `transformers`, and their configuration.
 ///
@@ -116,7 +73,8 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
     let by_name: ByName<'_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     set_sizes(&mut config, architecture.model_type, &by_name);
     let names = ModuleNames::of(architecture);
-    let mut back = Back { architecture, names, config, tensors: Vec::new(), places: Vec::new() };
+    let delta_net = DeltaNet::read(architecture, |key| size(&config, key))?;
+    let mut back = Back { architecture, names, config, delta_net, tensors: Vec::new(), places: Vec::new() };
     back.set_parts(class, &by_name);
     let lists =
         if architecture.name == "apertus" { xielu::Lists::read(keys) } else { xielu::Lists::default() };
@@ -135,126 +93,32 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
             added => added?,
         }
     }
-    let Back { tensors, places, mut config, names, .. } = back;
+    let Back { mut tensors, places, mut config, names, .. } = back;
+    if delta_net.is_some() {
+        let layers = size(&config, "num_hidden_layers")?;
+        for (name, _) in &mut tensors {
+            *name = qwen_mtp(name, layers).unwrap_or_else(|| std::mem::take(name));
+        }
+    }
     if let Some(class) = class {
         config = config.into_iter().map(|(key, value)| (class.own_name(&key).to_owned(), value)).collect();
     }
     Ok(HuggingFaceModel { tensors, places, config, unknown, architecture, names })
 }
 
-/// Sets what only the shapes of tensors tell.
-fn set_sizes(config: &mut Map<String, Value>, model_type: &str, tensors: &ByName<'_>) {
-    let rows = |name: &str| tensors.get(name)?.shape().first().copied();
-    let mut set = |key: &str, value: Option<Value>| config.extend(value.map(|value| (key.to_owned(), value)));
-    set("vocab_size", rows("token_embd.weight").map(Value::from));
-    set("tie_word_embeddings", Some(rows("output.weight").is_none().into()));
-    let inner = rows("blk.0.ffn_up.weight").map(Value::from);
-    match model_type {
-        // The keys of Phi are four times the width and the number of all heads, whatever the layers have.
-        "phi" => set("intermediate_size", inner),
-        "falcon" => set("ffn_hidden_size", inner),
-        "gpt2" => set("n_inner", inner),
-        _ => {}
-    }
-    let number = |config: &Map<String, Value>, key: &str| config.get(key).and_then(Value::as_u64);
-    let heads = number(config, "num_attention_heads");
-    match model_type {
-        "phi" => {
-            let head_dim =
-                heads.zip(rows("blk.0.attn_q.weight")).and_then(|(heads, rows)| rows.checked_div(heads));
-            let kv_heads =
-                head_dim.zip(rows("blk.0.attn_k.weight")).and_then(|(dim, rows)| rows.checked_div(dim));
-            config.extend(kv_heads.map(|heads| ("num_key_value_heads".to_owned(), heads.into())));
-        }
-        "falcon" => {
-            let is_new = number(config, "num_kv_heads").is_some_and(|heads| heads != 1);
-            let norms = if rows("blk.0.attn_norm_2.weight").is_some() { 2 } else { 1 };
-            config.insert("new_decoder_architecture".to_owned(), is_new.into());
-            config.insert("multi_query".to_owned(), true.into());
-            if is_new {
-                config.insert("num_ln_in_parallel_attn".to_owned(), norms.into());
-            }
-        }
-        "glm4_moe" => {
-            let more = number(config, "num_nextn_predict_layers").unwrap_or_default();
-            let all = number(config, "num_hidden_layers").map(|all| all.saturating_sub(more));
-            config.extend(all.map(|layers| ("num_hidden_layers".to_owned(), layers.into())));
-        }
-        _ => {}
-    }
-}
-
-fn config(keys: &GgufKeys, architecture: &Architecture, class: Option<ConfigClass>) -> Map<String, Value> {
-    let get = |key: &str| {
-        let key = if key.starts_with('.') { format!("{}{key}", architecture.name) } else { key.to_owned() };
-        keys.get(&key).and_then(json_of)
-    };
-    let own = |names: &[&'static str]| {
-        let known = names.iter().find(|name| class.is_some_and(|class| class.has(name)));
-        known.or(names.first()).copied().unwrap_or_default()
-    };
-    let values = KEYS.iter().filter_map(|(key, names)| Some((own(names).to_owned(), get(key)?)));
-    let mut config: Map<String, Value> = values.collect();
-    let name = class.and_then(|class| class.causal_class()).unwrap_or_default();
-    config.insert("architectures".to_owned(), json!([name]));
-    config.insert("model_type".to_owned(), architecture.model_type.into());
-    // Their keys are there even if the class computes them.
-    let is_always = |key: &str| key.ends_with("intermediate_size") || key == "num_key_value_heads";
-    config.retain(|key, _| !is_always(key) || class.is_none_or(|class| class.has(key)));
-    if config.get("sliding_window") == Some(&json!(0)) {
-        config.insert("sliding_window".to_owned(), Value::Null);
-    }
-    let heads = |name: &str| config.get(name).and_then(Value::as_u64);
-    let whole = heads("hidden_size").zip(heads("num_attention_heads"));
-    let whole = whole.and_then(|(dim, heads)| dim.checked_div(heads));
-    let rotated =
-        get(".rope.dimension_count").and_then(|dims| dims.as_u64()).filter(|dims| Some(*dims) != whole);
-    if let (Some(whole), Some(rotated)) = (whole, rotated) {
-        let is_part = ["glm4", "glm4_moe", "gpt_neox", "minimax_m2", "phi", "phi3", "phimoe", "stablelm"];
-        if is_part.contains(&architecture.model_type) {
-            let whole = heads("head_dim").unwrap_or(whole);
-            let key =
-                if architecture.model_type == "gpt_neox" { "rotary_pct" } else { "partial_rotary_factor" };
-            #[expect(clippy::cast_precision_loss, reason = "sizes of heads are small")]
-            config.insert(key.to_owned(), json!(rotated as f64 / whole as f64));
-            if architecture.model_type == "minimax_m2" {
-                config.insert("rotary_dim".to_owned(), rotated.into());
-            }
-        } else {
-            config.entry("head_dim").or_insert(rotated.into());
-        }
-    }
-    let scaling = SCALING.iter().filter_map(|(key, name)| Some(((*name).to_owned(), get(key)?)));
-    let mut scaling: Map<String, Value> = scaling.collect();
-    if architecture.model_type == "phimoe"
-        && let Some(scale) = get(".rope.scaling.attn_factor")
-    {
-        // Its class has one for each list of factors.
-        scaling.insert("short_mscale".to_owned(), scale.clone());
-        scaling.insert("long_mscale".to_owned(), scale);
-        scaling.insert("rope_type".to_owned(), "longrope".into());
-    }
-    scaling.retain(|key, value| key != "rope_type" || value != "none");
-    if let Some(length) =
-        scaling.get("original_max_position_embeddings").filter(|_| architecture.has_factors())
-    {
-        config.insert("original_max_position_embeddings".to_owned(), length.clone());
-    }
-    if scaling.contains_key("rope_type") {
-        if let Some(theta) = config.get("rope_theta") {
-            scaling.insert("rope_theta".to_owned(), theta.clone());
-        }
-        config.insert("rope_scaling".to_owned(), scaling.into());
-    }
-    config
-}
-
 struct Back {
     architecture: &'static Architecture,
     names: ModuleNames,
     config: Map<String, Value>,
+    delta_net: Option<DeltaNet>,
     tensors: Vec<(String, Tensor)>,
     places: Vec<usize>,
+}
+
+fn size(config: &Map<String, Value>, key: &str) -> Result<u64> {
+    let found = config.get(key);
+    let size = found.and_then(Value::as_u64).filter(|size| *size > 0);
+    size.ok_or_else(|| crate::config::invalid(key, found, "a positive number"))
 }
 
 impl Back {
@@ -263,29 +127,29 @@ impl Back {
         self.places.push(place);
     }
 
-    fn size(&self, key: &'static str) -> Result<u64> {
-        let found = self.config.get(key);
-        let size = found.and_then(Value::as_u64).filter(|size| *size > 0);
-        size.ok_or_else(|| crate::config::invalid(key, found, "a positive number"))
+    fn size(&self, key: &str) -> Result<u64> {
+        size(&self.config, key)
     }
 
     /// Records which biases and norms there are, where the class needs to know.
     fn set_parts(&mut self, class: Option<ConfigClass>, tensors: &ByName<'_>) {
-        let has = |name: &str| tensors.contains_key(name);
+        let in_layers = tensors.keys().filter_map(|name| name.strip_prefix("blk.")?.split_once('.'));
+        let weights: HashSet<&str> = in_layers.map(|(_, weight)| weight).collect();
+        let has = |weight: &str| weights.contains(weight);
         // All layers of Phi have biases of their own.
         let Some(class) = class.filter(|_| self.architecture.model_type != "phi") else { return };
-        let has_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
+        let has_bias = has("attn_q.bias") || has("attn_qkv.bias");
         for (key, is_set) in [
             ("attention_bias", has_bias),
             ("use_bias", has_bias),
             ("bias", has_bias),
             ("qkv_bias", has_bias),
             ("use_qkv_bias", has_bias),
-            ("attention_out_bias", has("blk.0.attn_output.bias")),
-            ("mlp_bias", has("blk.0.ffn_up.bias")),
-            ("lm_head_bias", has("output.bias")),
-            ("qk_layernorm", has("blk.0.attn_q_norm.weight")),
-            ("use_qk_norm", has("blk.0.attn_q_norm.weight")),
+            ("attention_out_bias", has("attn_output.bias")),
+            ("mlp_bias", has("ffn_up.bias")),
+            ("lm_head_bias", tensors.contains_key("output.bias")),
+            ("qk_layernorm", has("attn_q_norm.weight")),
+            ("use_qk_norm", has("attn_q_norm.weight")),
         ] {
             if class.has(key) {
                 self.config.insert(key.to_owned(), is_set.into());
@@ -311,7 +175,7 @@ impl Back {
             }
             _ => {}
         }
-        let end = [".weight", ".bias"].into_iter().find(|end| name.ends_with(end)).ok_or_else(no_name)?;
+        let end = [".weight", ".bias"].into_iter().find(|end| name.ends_with(end)).unwrap_or_default();
         let known = name.strip_suffix(end).unwrap_or_default();
         let Some((layer, weight)) = known.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) else {
             let module = self.names.module(known).ok_or_else(no_name)?;
@@ -328,6 +192,13 @@ impl Back {
                 _ => Ok(()),
             };
         }
+        if end.is_empty() && bare_end(weight) != Some("") {
+            return Err(no_name().into());
+        }
+        if weight == "attn_gate" && self.architecture.name == "qwen3next" {
+            // It is added with the queries, keys and values.
+            return Ok(());
+        }
         let module = match weight {
             "attn_norm" if self.config.get("num_ln_in_parallel_attn") == Some(&2.into()) => "ln_mlp",
             _ => self.names.module(weight).ok_or_else(no_name)?,
@@ -341,15 +212,27 @@ impl Back {
             return Ok(());
         }
         let end = if bare_end(weight).is_some() { "" } else { end };
-        let changed = self.changed(weight, tensor)?;
+        let changed = match (self.delta_net, weight) {
+            (Some(delta_net), "attn_qkv") if self.architecture.name == "qwen3next" => {
+                let partner = format!("blk.{layer}.attn_gate{end}");
+                let gates = all
+                    .get(partner.as_str())
+                    .ok_or_else(|| Problem::NoPartner { tensor: name.to_owned(), partner })?;
+                delta_net.joined(tensor, gates)?
+            }
+            _ => self.changed(weight, tensor)?,
+        };
         self.push(place, format!("{prefix}{module}{end}"), changed);
         Ok(())
     }
 
     /// Permutes the rows of queries and keys back, and takes 1 from norms.
     fn changed(&self, known: &str, tensor: &Tensor) -> Result<Tensor> {
-        if self.architecture.shifts_norms && known.ends_with("norm") {
-            return Ok(shifted(tensor, -1.0).unwrap_or_else(|| tensor.clone()));
+        if self.architecture.shifts_norms && known.ends_with("norm") && known != "ssm_norm" {
+            return Ok(mapped(tensor, |number| number - 1.0).unwrap_or_else(|| tensor.clone()));
+        }
+        if let Some(delta_net) = self.delta_net {
+            return Ok(delta_net.restored(known, tensor)?.unwrap_or_else(|| tensor.clone()));
         }
         if self.architecture.transposes(known) && tensor.shape().len() == 2 {
             return Ok(tensor.transpose(0, 1).unwrap_or_else(|| tensor.clone()));
