@@ -57,7 +57,7 @@ impl Step for CastToBlocks {
         let quantized = quantize(&assignment, model.tensors_mut());
         if let Some((first, columns)) = quantized.others.first() {
             let (first, columns) = (first.clone(), *columns);
-            if quantized.tensors == 0 {
+            if quantized.tensors == 0 && !quantized.has_blocks {
                 let error = crate::Error::from(Problem::NoWholeBlocks { columns });
                 return Err(error.in_tensor(&first).in_file(model.root()));
             }
@@ -71,6 +71,8 @@ impl Step for CastToBlocks {
 #[derive(Default)]
 struct Quantized {
     tensors: usize,
+    /// True if some tensors were blocks before.
+    has_blocks: bool,
     /// Name and columns of each matrix whose rows are not whole blocks.
     others: Vec<(String, u64)>,
 }
@@ -82,6 +84,10 @@ fn quantize(assignment: &Assignment, tensors: &mut Tensors) -> Quantized {
     let mut known: HashMap<ViewId, Option<Tensor>> = HashMap::new();
     for (index, (name, tensor)) in tensors.tensors_mut().enumerate() {
         let Some(Some(is_turned)) = turned.get(&index) else { continue };
+        if tensor.kept_q8_0_blocks().is_some() {
+            quantized.has_blocks = true;
+            continue;
+        }
         let blocks =
             known.entry(tensor.view_id()).or_insert_with(|| quantize_tensor(name, tensor, *is_turned));
         if let Some(blocks) = blocks {
@@ -109,9 +115,6 @@ fn tensors_of_matrices(assignment: &Assignment, tensors: &Tensors) -> BTreeMap<u
 }
 
 fn quantize_tensor(name: &str, tensor: &Tensor, is_turned: bool) -> Option<Tensor> {
-    if tensor.kept_q8_0_blocks().is_some() {
-        return Some(tensor.clone());
-    }
     let blocks = gguf_model::encode_finite_q8_0(name, &rows_last(tensor, is_turned)?)?;
     rows_last(&Tensor::from_q8_0_blocks(&blocks)?, is_turned)
 }
