@@ -117,11 +117,12 @@ def test_responses_have_calls_as_items(server, client):
     assert later["usage"]["input_tokens"] > answer["usage"]["input_tokens"]
 
 
-def test_a_syntax_that_is_not_known_stays_text(model, client, tmp_path):
+@pytest.mark.parametrize("template, words", [(chat_cases.KIMI, "does not show"), (chat_cases.GLM, "cannot be enforced")], ids=["not known", "of elements"])
+def test_calls_of_other_syntaxes_cannot_be_required(model, client, tmp_path, template, words):
     for file in model.iterdir():
         shutil.copy(file, tmp_path)
-    (tmp_path / "chat_template.jinja").write_text(chat_cases.GLM)
+    (tmp_path / "chat_template.jinja").write_text(template)
     with Server(BINARY, "serve", "--quiet", "--port", "0", "--name", "m", tmp_path) as server:
         assert client.ask("chat", url=server.url, body=body(tool_choice="auto", max_tokens=3))["choices"][0]["message"]["content"] is not None
         error = client.ask("refused", url=server.url, route="chat", body=body())
-        assert (error["class"], error["param"]) == ("BadRequestError", "tool_choice") and "does not show" in error["message"]
+        assert (error["class"], error["param"]) == ("BadRequestError", "tool_choice") and words in error["message"]

@@ -9,6 +9,10 @@ pub(super) const FUNCTION: &str = "<function=";
 pub(super) const FUNCTION_END: &str = "</function>";
 pub(super) const PARAMETER: &str = "<parameter=";
 const PARAMETER_END: &str = "</parameter>";
+pub(super) const KEY: &str = "<arg_key>";
+const KEY_END: &str = "</arg_key>";
+const VALUE: &str = "<arg_value>";
+pub(super) const VALUE_END: &str = "</arg_value>";
 
 /// Calls at the start of a text.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,6 +40,7 @@ impl CallBody {
                 reader.named(before_id.as_deref(), before_arguments).map(|call| vec![call])
             }
             Self::Elements => reader.elements(tools).map(|call| vec![call]),
+            Self::KeysAndValues => reader.keys_and_values(tools).map(|call| vec![call]),
         };
         calls.map_or_else(|found| found, |calls| Found::Calls(calls, reader.at))
     }
@@ -146,14 +151,19 @@ impl<'t> CallReader<'t> {
         }
     }
 
-    /// Reads a name, and the arguments after it.
-    fn named(&mut self, before_id: Option<&str>, before_arguments: &str) -> CallResult<ToolCall> {
+    /// Reads the name of a function.
+    fn name(&mut self) -> CallResult<&'t str> {
         self.skip_space();
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         let rest = self.rest();
         let len = rest.find(|c| !is_name(c)).ok_or(Found::Unfinished)?;
-        let name = rest.get(..len).filter(|name| !name.is_empty()).ok_or(Found::Nothing)?;
         self.skip(len);
+        rest.get(..len).filter(|name| !name.is_empty()).ok_or(Found::Nothing)
+    }
+
+    /// Reads a name, and the arguments after it.
+    fn named(&mut self, before_id: Option<&str>, before_arguments: &str) -> CallResult<ToolCall> {
+        let name = self.name()?;
         if let Some(before_id) = before_id.filter(|text| !text.is_empty())
             && self.takes(before_id)?
         {
@@ -178,7 +188,6 @@ impl<'t> CallReader<'t> {
         if name.is_empty() || name.contains(['<', '\n']) {
             return Err(Found::Nothing);
         }
-        let parameters = tools.iter().find(|tool| tool.name == name).map(|tool| &tool.parameters);
         let mut arguments = Map::new();
         loop {
             self.skip_space();
@@ -191,8 +200,26 @@ impl<'t> CallReader<'t> {
             let value = self.until(PARAMETER_END)?;
             let value = value.strip_prefix('\n').unwrap_or(value);
             let value = value.strip_suffix('\n').unwrap_or(value);
-            let schema = parameters.and_then(|schema| schema.get("properties")?.get(key));
-            arguments.insert(key.to_owned(), argument(value, schema));
+            arguments.insert(key.to_owned(), argument(value, schema_of(tools, name, key)));
+        }
+    }
+
+    /// Reads a name, and the elements of the arguments after it, which the mark after the call ends.
+    fn keys_and_values(&mut self, tools: &[Tool]) -> CallResult<ToolCall> {
+        let name = self.name()?;
+        let mut arguments = Map::new();
+        loop {
+            self.skip_space();
+            if !self.takes(KEY)? {
+                let ends = self.rest().starts_with("</");
+                let arguments = Value::Object(arguments).to_string();
+                return ends.then(|| ToolCall { name: name.to_owned(), arguments }).ok_or(Found::Nothing);
+            }
+            let key = self.until(KEY_END)?.trim();
+            self.skip_space();
+            self.expect(VALUE)?;
+            let value = self.until(VALUE_END)?;
+            arguments.insert(key.to_owned(), argument(value, schema_of(tools, name, key)));
         }
     }
 }
@@ -211,6 +238,11 @@ fn arguments_of(value: &str) -> Option<String> {
         _ if value == "null" => Some("{}".to_owned()),
         _ => None,
     }
+}
+
+/// Returns the schema of an argument.
+fn schema_of<'t>(tools: &'t [Tool], name: &str, key: &str) -> Option<&'t Value> {
+    tools.iter().find(|tool| tool.name == name)?.parameters.get("properties")?.get(key)
 }
 
 /// Returns an argument of the type that its schema has.

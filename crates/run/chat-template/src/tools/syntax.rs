@@ -38,6 +38,8 @@ pub enum CallBody {
     },
     /// An element for the function, with one for each argument.
     Elements,
+    /// The function's name, and two elements for each argument: its key and its value.
+    KeysAndValues,
 }
 
 const NAME: &str = "probe_function";
@@ -105,6 +107,10 @@ impl ToolSyntax {
         {
             let (_, after) = after_name.rsplit_once(super::body::FUNCTION_END)?;
             return Some(Self::new(before, CallBody::Elements, after));
+        }
+        if after_name.trim_start().strip_prefix(super::body::KEY).is_some_and(|key| key.starts_with(KEY)) {
+            let (_, after) = after_name.rsplit_once(super::body::VALUE_END)?;
+            return Some(Self::new(before, CallBody::KeysAndValues, after));
         }
         for (start, _) in before.match_indices(['{', '[']) {
             let (lead, rest) = text.split_at_checked(start)?;

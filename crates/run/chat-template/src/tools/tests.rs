@@ -21,6 +21,8 @@ const FUNCTION: &str =
     r"{{ '<function=' ~ c.function.name ~ '>' ~ c.function.arguments | tojson ~ '</function>' }}";
 const ELEMENTS: &str = r"{{ '\n<tool_call>\n<function=' ~ c.function.name ~ '>\n' }}{% for k, v in c.function.arguments | items %}{{ '<parameter=' ~ k ~ '>\n' ~ v ~ '\n</parameter>\n' }}{% endfor %}{{ '</function>\n</tool_call>' }}";
 
+const KEYS: &str = r"{{ '\n<tool_call>' ~ c.function.name ~ '\n' }}{% for k, v in c.function.arguments | items %}{{ '<arg_key>' ~ k ~ '</arg_key>\n<arg_value>' ~ (v if v is string else v | tojson) ~ '</arg_value>\n' }}{% endfor %}{{ '</tool_call>' }}";
+
 fn syntax(call: &str) -> Option<ToolSyntax> {
     let text = MESSAGES.replace("CALL", call);
     let mut read =
@@ -94,6 +96,11 @@ fn templates_show_their_syntax() {
     assert_eq!(
         (&*found.lead, found.body, &*found.tail),
         ("<tool_call>\n", CallBody::Elements, "\n</tool_call>")
+    );
+    let found = syntax(KEYS).expect("one");
+    assert_eq!(
+        (&*found.lead, found.body, &*found.tail),
+        ("<tool_call>", CallBody::KeysAndValues, "\n</tool_call>")
     );
     for unknown in
         ["", "{{ c.function.name }}", "{{ c }}", "{{ c.function.name }}({{ c.function.arguments }})"]
@@ -206,8 +213,24 @@ fn arguments_in_elements_have_the_types_of_the_schema() {
     assert_eq!(pieces(FUNCTION, answer), [call("f", "{\"a\": 1}"), call("g", "{}")]);
 }
 
+#[test]
+fn calls_of_keys_and_values() {
+    let answer = "Hm.\n<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>7 < 8\nä</arg_value>\n<arg_key>n</arg_key>\n<arg_value>7</arg_value>\n\
+                  <arg_key>any</arg_key><arg_value>[1, {}]</arg_value>\n</tool_call>\n<tool_call>g\n</tool_call>";
+    let arguments = "{\"a\":\"7 < 8\\nä\",\"n\":7,\"any\":[1,{}]}";
+    assert_eq!(pieces(KEYS, answer), [text("Hm."), call("f", arguments), call("g", "{}")]);
+    for answer in [
+        "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>7",
+        "<tool_call>f\n<arg_key>a</arg_key>\n7</tool_call>",
+        "<tool_call>f or g</tool_call>",
+        "<tool_call></tool_call>",
+    ] {
+        assert_eq!(pieces(KEYS, answer), [text(answer)]);
+    }
+}
+
 static SYNTAXES: LazyLock<Vec<ToolSyntax>> = LazyLock::new(|| {
-    let all = [HERMES, LLAMA, LIST, NAMED, NUMBERED, FUNCTION, ELEMENTS];
+    let all = [HERMES, LLAMA, LIST, NAMED, NUMBERED, FUNCTION, ELEMENTS, KEYS];
     all.iter().map(|call| syntax(call).expect("a syntax")).collect()
 });
 
@@ -218,7 +241,7 @@ proptest! {
         words in prop::collection::vec(
             prop::sample::select(vec![
                 "<tool_call>", "</tool_call>", "<tool", "[TOOL_CALLS]", "[ARGS]", "<function=", "f>", "</function>", "<parameter=a>",
-                "</parameter>", "{\"name\": \"f\"", ", ", "\"arguments\": {}", "\"parameters\": {\"a\": 1e", "5", "}", "{", "[", "]", "\"", "\\", "\n",
+                "</parameter>", "<arg_key>a</arg_key>", "<arg_value>", "</arg_value>", "{\"name\": \"f\"", ", ", "\"arguments\": {}", "\"parameters\": {\"a\": 1e", "5", "}", "{", "[", "]", "\"", "\\", "\n",
                 " ", "f", "ä", "<|python_tag|>", ";",
             ]),
             0..14,
