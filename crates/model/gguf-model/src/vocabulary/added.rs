@@ -3,6 +3,8 @@
 //! Facts: `_from_pretrained` in `tokenization_utils_base.py` and `TokenizersBackend` in `tokenization_utils_tokenizers.py` of `transformers`
 //! 5.23. A token that is new gets the next id, whatever its document says.
 
+use std::collections::HashSet;
+
 use byte_source::Result;
 use serde_json::{Map, Value};
 
@@ -54,10 +56,11 @@ pub(super) fn named_tokens(
     if !settings.contains_key(LISTED) {
         all.extend(documents.object("special_tokens_map.json")?.unwrap_or_default());
         let [older, newer] = EXTRA;
-        let special: Vec<String> =
+        let ids: HashSet<u64> = known.iter().map(|token| token.id).collect();
+        let special: HashSet<String> =
             texts(kinds(&all).chain(list(&all, newer)).chain(list(settings, older))).collect();
         for (content, id) in documents.object("added_tokens.json")?.unwrap_or_default() {
-            if let Some(id) = id.as_u64().filter(|id| known.iter().all(|token| token.id != *id)) {
+            if let Some(id) = id.as_u64().filter(|id| !ids.contains(id)) {
                 listed.push(AddedToken { id, special: special.contains(&content), content });
             }
         }
@@ -65,7 +68,8 @@ pub(super) fn named_tokens(
     listed.sort_by_key(|token| token.id);
     // What the list leaves out is not compared with tokenizer.json.
     let has_list = settings.contains_key(LISTED);
-    let is_left_out = |text: &String| has_list && listed.iter().all(|token| token.content != *text);
+    let in_list: HashSet<&str> = listed.iter().map(|token| token.content.as_str()).collect();
+    let is_left_out = |text: &str| has_list && !in_list.contains(text);
     let named = texts(kinds(&all).chain(others(&all)));
     let named = named.map(|text| NamedToken { is_only_new: is_left_out(&text), is_special: true, text });
     let named: Vec<NamedToken> = named.collect();
