@@ -218,6 +218,13 @@ CONVERTER = Recipe(
     base="NEWEST",
     sources=("llama_cpp_python==0.3.36",),
 )
+LLAMA_CPP = Recipe(
+    name="llama.cpp",  # loads GGUF files and computes with them
+    pythons=(),
+    steps=(("xllamacpp==2026.10.11549",),),
+    imports="import xllamacpp",
+    gigabytes=1,
+)
 
 PROOF = Recipe(
     name="statements",  # reads statements, and signs files
@@ -245,7 +252,7 @@ LM_EVAL = Recipe(
 
 ALL = {"NEWEST": NEWEST, "OLD": OLD, "OLDER": OLDER, "CARTON": CARTON, "TRITON": TRITON, "TIKTOKEN": TIKTOKEN, "MISTRAL": MISTRAL, "PEFT": PEFT, "QUANTIZED": QUANTIZED,
        "DEEPSPEED": DEEPSPEED, "TRAINERS": TRAINERS, "MEGATRON": MEGATRON, "BUCKETS": BUCKETS, "ORDINARY": ORDINARY, "DIFFUSERS": DIFFUSERS, "GGUF": GGUF,
-       "CONVERTER": CONVERTER, "PROOF": PROOF, "MLX": MLX,
+       "CONVERTER": CONVERTER, "LLAMA_CPP": LLAMA_CPP, "PROOF": PROOF, "MLX": MLX,
        "COMFY": COMFY, "OPENAI": OPENAI, "LM_EVAL": LM_EVAL, "LOADERS": LOADERS, "OLD_ARROW": OLD_ARROW}
 
 

@@ -29,7 +29,7 @@ TREE = HERE.parent.parent
 FAST = [HERE / f"test_{name}.py" for name in (
     "chat chat_templates check cli clients comfy container corpus diff differential forward gguf gguf_out inspect inspect_values judged_uses megatron merge merge_bases merge_layouts mlx mutate names newest_torch openai ordinary parts "
     "payloads pickled pipelines proof pt2 random_models right_or_refused run safetensors_out scan scan_documents scan_loaders scan_nested scan_policy scan_sequences serve serve_cartons sums tools trainers zero").split()]
-FAST_ENVIRONMENTS = "NEWEST", "TRITON", "PEFT", "DEEPSPEED", "MEGATRON", "GGUF", "DIFFUSERS", "CONVERTER", "PROOF", "MLX", "COMFY", "OPENAI"
+FAST_ENVIRONMENTS = "NEWEST", "TRITON", "PEFT", "DEEPSPEED", "MEGATRON", "GGUF", "DIFFUSERS", "CONVERTER", "LLAMA_CPP", "PROOF", "MLX", "COMFY", "OPENAI"
 
 
 def fingerprint():

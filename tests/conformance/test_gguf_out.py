@@ -15,6 +15,7 @@ from test_sentencepiece import LLAMA
 from test_text_models import KINDS as WHOLE
 
 converter = worker_fixture("CONVERTER", "converter_worker.py")
+llama_cpp = worker_fixture("LLAMA_CPP", "llama_cpp_worker.py")
 reference = worker_fixture("NEWEST", "run_worker.py")
 pieces = worker_fixture("CONVERTER", "sentencepiece_worker.py")
 TYPES = {"auto": "auto", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "q8_0": "q8_0"}
@@ -94,6 +95,26 @@ def test_text_models_of_models_with_images(converter, tmp_path, kind):
     succeed(back, "-o", again, "--pre-tokenizer", PRE)
     ours, theirs = (converter.ask("bytes", path=str(path)) for path in (again, tmp_path / "ours.gguf"))
     assert ours == theirs
+
+
+# llama.cpp wants heads of keys and values of one size, and sections that fit them.
+SMALL = {"linear_value_head_dim": 16, "rope_parameters": {
+    "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25, "mrope_interleaved": True, "mrope_section": [1, 1, 1]}}
+# It also wants other sizes of some, and computes what no key says in its own way.
+LOADED = ["llama linear", "llama dynamic", "llama yarn", "llama gqa", "llama rope x8", "llama biases", "llama tied", "mistral", "mixtral", "qwen2 window",
+          "qwen2_moe", "qwen3_moe", "qwen3_next", "qwen3_5", "qwen3_5 reversed", "qwen3_5_moe", "qwen2_vl", "qwen2_vl flat", "qwen3_vl tied", "phi3",
+          "granite", "granitemoe", "olmo2", "stablelm", "cohere tied", "glm4", "glm4_moe", "exaone4 no window", "apertus", "starcoder2", "bloom"]
+
+
+@pytest.mark.parametrize("kind", LOADED)
+def test_llama_cpp_computes_what_transformers_does(converter, llama_cpp, tmp_path, kind):
+    folder, path = tmp_path / "m", tmp_path / "x.gguf"
+    config = {"config": WHOLE[kind]} if "_vl" in kind else {}
+    model(converter, folder, kind, "float32", **config, **(SMALL if kind.startswith(ALONE) else {}))
+    succeed(folder, "-o", path, "--dtype", "float32", "--pre-tokenizer", PRE)
+    tokens = [5 + number * 7 % 200 for number in range(10)]  # fewer than any window
+    ours, theirs = llama_cpp.ask("logits", path=str(path), tokens=tokens, count=400), converter.ask("logits", folder=str(folder), tokens=tokens)
+    assert max(abs(a - b) for a, b in zip(ours, theirs)) < 1e-3
 
 
 @pytest.mark.parametrize("kind", ["q4_0", "q4_1", "q5_0", "q5_1"])

@@ -38,6 +38,17 @@ def model(folder, kind, dtype, seed=0, config=None, **changes):
     return sorted(file.name for file in folder.iterdir())
 
 
+def logits(folder, tokens):
+    """The logarithms of the probabilities of what comes after some tokens, in float64 where there are no experts."""
+    config = json.loads((Path(folder) / "config.json").read_text())
+    text = config.get("text_config", config)
+    whole = transformers.AutoModelForImageTextToText if "text_config" in config else transformers.AutoModelForCausalLM
+    dtype = torch.float32 if text.get("num_experts_per_tok") else torch.float64
+    with contextlib.redirect_stdout(sys.stderr), torch.no_grad():
+        found = whole.from_pretrained(folder, dtype=dtype)(torch.tensor([tokens])).logits[0, -1]
+    return torch.log_softmax(found.double(), -1).tolist()
+
+
 def bpe(folder, template=True, added=(), settings=None, model="BPE"):
     """Writes a tokenizer of bytes, as transformers saves it."""
     from tokenizers import Tokenizer, decoders, models as kinds, pre_tokenizers, processors, trainers
@@ -253,4 +264,4 @@ def hash_of(folder):
 
 
 if __name__ == "__main__":
-    serve({"model": model, "bpe": bpe, "spm": spm, "fp8": fp8, "mtp": mtp, "publish": publish, "mxfp4": mxfp4, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})
+    serve({"model": model, "bpe": bpe, "spm": spm, "fp8": fp8, "mtp": mtp, "publish": publish, "logits": logits, "mxfp4": mxfp4, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})
