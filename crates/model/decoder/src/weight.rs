@@ -142,28 +142,45 @@ impl Weight {
     pub fn is_quantized(self) -> bool {
         match self {
             Self::Embedding | Self::Output | Self::Expert { .. } => true,
-            Self::Layer { part, .. } => matches!(
-                part,
+            Self::Layer { part, .. } => match part {
                 LayerPart::Wq
-                    | LayerPart::Wk
-                    | LayerPart::Wv
-                    | LayerPart::Wqkv
-                    | LayerPart::Wo
-                    | LayerPart::W1
-                    | LayerPart::W2
-                    | LayerPart::W3
-                    | LayerPart::W13
-                    | LayerPart::SharedW1
-                    | LayerPart::SharedW2
-                    | LayerPart::SharedW3
-                    | LayerPart::DeltaQkv
-                    | LayerPart::DeltaZ
-                    | LayerPart::DeltaB
-                    | LayerPart::DeltaA
-                    | LayerPart::DeltaQkvz
-                    | LayerPart::DeltaBa
-                    | LayerPart::DeltaOut
-            ),
+                | LayerPart::Wk
+                | LayerPart::Wv
+                | LayerPart::Wqkv
+                | LayerPart::Wo
+                | LayerPart::W1
+                | LayerPart::W2
+                | LayerPart::W3
+                | LayerPart::W13
+                | LayerPart::SharedW1
+                | LayerPart::SharedW2
+                | LayerPart::SharedW3
+                | LayerPart::DeltaQkv
+                | LayerPart::DeltaZ
+                | LayerPart::DeltaB
+                | LayerPart::DeltaA
+                | LayerPart::DeltaQkvz
+                | LayerPart::DeltaBa
+                | LayerPart::DeltaOut => true,
+                LayerPart::AttentionNorm
+                | LayerPart::FfnNorm
+                | LayerPart::QNorm
+                | LayerPart::KNorm
+                | LayerPart::AttentionPostNorm
+                | LayerPart::FfnPostNorm
+                | LayerPart::Sinks
+                | LayerPart::Router
+                | LayerPart::SharedGate
+                | LayerPart::ChoiceBias
+                | LayerPart::XieluPositive
+                | LayerPart::XieluNegative
+                | LayerPart::XieluBeta
+                | LayerPart::XieluEps
+                | LayerPart::DeltaConv
+                | LayerPart::DeltaLog
+                | LayerPart::DeltaBias
+                | LayerPart::DeltaNorm => false,
+            },
             _ => false,
         }
     }

@@ -3,7 +3,7 @@
 use byte_source::{Blob, MappedFile};
 use decoder::{DecoderOptions, LayerPart, LayoutOwner, ModelDocuments, Weight};
 use proptest::prelude::*;
-use tensor::Tensor;
+use tensor::{Dtype, Storage, Tensor};
 use torch_import::{Checkpoint, Container};
 use torchscript::{
     Module, OnInvalidInput, Recognised, RecognisedModel, detect_module, recognise, weights_module,
@@ -118,6 +118,51 @@ fn tensors_of_meta() -> Vec<(String, Tensor)> {
     all.retain(|(name, _)| name != "output.weight");
     all.extend(["__tensors__", "window", "cat_dim", "rope.freqs"].map(|name| zeros(name, &[2])));
     all
+}
+
+#[test]
+fn blocks_come_back_as_their_numbers() {
+    // A LLaMA of twice the width, whose matrices are blocks, and whose output is tied.
+    let widened = |(name, tensor): (String, Tensor)| {
+        let shape: Vec<u64> = tensor.shape().iter().map(|size| 2 * size).collect();
+        let &[rows, columns] = shape.as_slice() else { return zeros(&name, &shape) };
+        let row = columns / 32 * 34;
+        let bytes = (0..rows * row).map(|number| u8::try_from(number % 57).expect("it is small")).collect();
+        let blocks = Tensor::new(Dtype::UInt8, vec![rows, row], vec![row, 1], 0, Storage::owned(bytes));
+        let numbers = Tensor::from_q8_0_blocks(&blocks.expect("it has all bytes"));
+        (name, numbers.expect("whole blocks"))
+    };
+    let mut all: Vec<_> = tensors(LayoutOwner::HuggingFace, 1).into_iter().map(widened).collect();
+    all[2].1 = all[0].1.clone();
+    let options = config(r#"{"model_type": "llama", "num_attention_heads": 4}"#);
+    let converted = detect_module(&all.clone().into(), &options, OnInvalidInput::Return)
+        .expect("documents and shapes agree");
+    let found = decoder(written(&converted));
+    let bytes = |tensor: &Tensor| {
+        let mut bytes: Vec<u8> = Vec::new();
+        tensor.gathered().write_to(&mut bytes).expect("it can be read");
+        bytes
+    };
+    for (name, tensor) in &all {
+        let found = found.tensors.get(name).expect("it is there");
+        assert_eq!((found.dtype(), found.shape()), (tensor.dtype(), tensor.shape()), "{name}");
+        assert_eq!(found.kept_q8_0_blocks().is_some(), tensor.shape().len() == 2, "{name}");
+        assert_eq!(bytes(found), bytes(tensor), "{name}");
+    }
+    let id = |place: usize| found.tensors.get(&all[place].0).map(Tensor::view_id);
+    assert_eq!(id(0), id(2));
+    // 34 bytes for 32 numbers, the tied ones once.
+    let stored = converted.archive.records().iter().map(|record| record.storage().len());
+    let numbers = all.iter().skip(1).filter(|(_, tensor)| tensor.shape().len() == 2);
+    let expected: u64 = numbers.map(|(_, tensor)| tensor.numel() / 32 * 34).sum();
+    assert_eq!(stored.filter(|len| *len != 2 * 64 * 64).sum::<u64>(), expected);
+    let code = |name: &str, bytes: &[u8]| match name {
+        "code/__torch__/torch2carton.py" => {
+            String::from_utf8_lossy(bytes).replace("[-1, 34]", "[-1, 68]").into_bytes()
+        }
+        _ => bytes.to_vec(),
+    };
+    assert!(matches!(changed(&converted, code, &[]), Recognised::Other { .. }));
 }
 
 #[test]
