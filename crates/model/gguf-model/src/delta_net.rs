@@ -12,7 +12,7 @@ use crate::views::{joined_groups, parts_of_groups};
 
 /// Sizes of the heads of a `DeltaNet`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DeltaNet {
+pub(crate) struct DeltaNetHeads {
     keys: u64,
     /// Heads of values for each head of keys.
     per_key: u64,
@@ -24,7 +24,7 @@ pub(crate) struct DeltaNet {
     is_reordered: bool,
 }
 
-impl DeltaNet {
+impl DeltaNetHeads {
     /// Reads the sizes of an architecture; `None` if it has no such layers.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn each_weight_comes_back() {
-        let heads = DeltaNet { keys: 2, per_key: 2, key_dim: 1, value_rows: 2, is_reordered: true };
+        let heads = DeltaNetHeads { keys: 2, per_key: 2, key_dim: 1, value_rows: 2, is_reordered: true };
         let tensor = |shape: &[u64]| {
             let count = u16::try_from(shape.iter().product::<u64>()).expect("it is small");
             let numbers = (0..count).flat_map(|number| f32::from(number).to_le_bytes());

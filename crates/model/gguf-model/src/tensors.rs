@@ -13,7 +13,7 @@ use tensor::{Dtype, Tensor};
 use crate::Problem;
 use crate::architecture::{JoinedTensor, OutputRule, STACKED};
 use crate::config::GgufConfig;
-use crate::delta_net::DeltaNet;
+use crate::delta_net::DeltaNetHeads;
 use crate::encode::encode_blocks;
 use crate::file_type::FileType;
 use crate::mapped::{mapped, single};
@@ -42,7 +42,7 @@ pub(crate) fn place(
         names: ModuleNames::of(config.architecture),
         layers,
         transposes_experts: transposes_experts(config, tensors),
-        delta_net: DeltaNet::read(config.architecture, |key| config.count(key))?,
+        delta_net: DeltaNetHeads::read(config.architecture, |key| config.count(key))?,
         file_type,
         tokens,
         parts: BTreeMap::new(),
@@ -83,7 +83,7 @@ struct Placing<'c> {
     layers: u64,
     /// True if matrices of experts that are one tensor have their columns first.
     transposes_experts: bool,
-    delta_net: Option<DeltaNet>,
+    delta_net: Option<DeltaNetHeads>,
     file_type: FileType,
     /// Number of tokens, if the embeddings of others are left out.
     tokens: Option<u64>,

@@ -16,7 +16,7 @@ use tensor::Tensor;
 
 use crate::Problem;
 use crate::architecture::{Architecture, JoinedTensor, of_name};
-use crate::delta_net::DeltaNet;
+use crate::delta_net::DeltaNetHeads;
 use crate::keys::GgufKeys;
 use crate::mapped::mapped;
 use crate::names::{ModuleNames, bare_end, numbered_mtp, qwen_mtp};
@@ -73,7 +73,7 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
     let by_name: ByName<'_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     set_sizes(&mut config, architecture.model_type, &by_name);
     let names = ModuleNames::of(architecture);
-    let delta_net = DeltaNet::read(architecture, |key| size(&config, key))?;
+    let delta_net = DeltaNetHeads::read(architecture, |key| size(&config, key))?;
     let mut back = Back { architecture, names, config, delta_net, tensors: Vec::new(), places: Vec::new() };
     back.set_parts(class, &by_name);
     let lists =
@@ -110,7 +110,7 @@ struct Back {
     architecture: &'static Architecture,
     names: ModuleNames,
     config: Map<String, Value>,
-    delta_net: Option<DeltaNet>,
+    delta_net: Option<DeltaNetHeads>,
     tensors: Vec<(String, Tensor)>,
     places: Vec<usize>,
 }

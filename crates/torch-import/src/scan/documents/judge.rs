@@ -12,7 +12,8 @@
 //! a component, and peft `megatron_core`. nnU-Net, `MMEngine` and latent diffusion call a function that `network_class_name`, `type` or
 //! `target` names. `ultralytics` gives `download` to a shell or to `exec`, and webdataset what follows `pipe:` to a shell. jsonpickle
 //! makes objects of maps with keys such as `py/reduce`, and evaluates `py/repr`. `AllenNLP` and `MMEngine` import what `type` names with
-//! dots. fairseq gives parts of a model's arguments to `eval`. Keras' `TFOpLambda` calls the operation of `TensorFlow` that `function` names. spacy-transformers and older versions of peft
+//! dots. fairseq gives parts of a model's arguments to `eval`, and pyannote.audio
+//! imports what `module` of `architecture` and the `name` of a step say. Keras' `TFOpLambda` calls the operation of `TensorFlow` that `function` names. spacy-transformers and older versions of peft
 //! give `trust_remote_code` to `from_pretrained`.
 
 use super::callable::{
@@ -21,8 +22,10 @@ use super::callable::{
 };
 use super::expression::{has, is_guard, is_layer_text, is_symbolic};
 use super::found::{CodeReference, Found};
+use super::level::Level;
 use super::value_texts::{
     calls_something, is_address, is_evaluated, is_python_text, leads_out, names_arguments, names_native_code,
+    shown,
 };
 use super::{base64, interpolation, template};
 use crate::scan::budget::truncate_name;
@@ -58,32 +61,6 @@ const INSTANTIATORS: [&str; 2] =
 const HANDLERS: &str = "image_classifier image_segmenter object_detector text_classifier";
 /// Operators of `torch.export` that are not PyTorch's own operators.
 const SYMBOL_OPERATORS: &str = "_operator.add _operator.and_ _operator.eq _operator.floordiv _operator.ge _operator.getitem _operator.gt _operator.le _operator.lshift _operator.lt _operator.mod _operator.mul _operator.ne _operator.neg _operator.not_ _operator.or_ _operator.pos _operator.pow _operator.rshift _operator.sub _operator.truediv math.ceil math.floor math.trunc torch.sym_float torch.sym_int torch.sym_ite torch.sym_max torch.sym_min torch.sym_not torch.sym_sum";
-
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-#[derive(Default)]
-struct Level {
-    is_map: bool,
-    /// True if the container is a key of a map, as only YAML has it.
-    is_key: bool,
-    /// Key under which this container stands.
-    outer: String,
-    /// Last key of a map; `None` if a key is expected.
-    key: Option<String>,
-    /// True within `auto_map` and `custom_pipelines`.
-    names_code: bool,
-    /// True within lists of layers, whose texts YOLO evaluates.
-    has_layers: bool,
-    /// First text of a list.
-    first: Option<String>,
-    /// Texts of `module`, `class_name` and `config`, and whether Keras makes an object of them.
-    module: Option<String>,
-    class: Option<String>,
-    config: Option<String>,
-    is_object: bool,
-    /// Components of a pipeline of `diffusers`, as their libraries and classes, and whether the map is one.
-    components: Vec<(String, String)>,
-    is_pipeline: bool,
-}
 
 /// Reader of the events of a document. Of each value, only its key and the keys around it are known, so an alias needs no copy.
 pub(in crate::scan) struct Judge<'n> {
@@ -249,7 +226,15 @@ impl<'n> Judge<'n> {
             "function" if outer == "config" && !is_harmless_operation(text) => {
                 self.add_target(key, &Callable::unknown(text), at);
             }
-            "module" if outer == "python_param" => self.add_target(key, &Callable::unknown(text), at),
+            "module"
+                if outer == "python_param"
+                    || outer == "architecture" && !text.starts_with("pyannote.audio.") =>
+            {
+                self.add_target(key, &Callable::unknown(text), at);
+            }
+            "name" if self.names_step(outer) && imports_package(text) && !text.starts_with("pyannote.") => {
+                self.add_target(key, &Callable::new(text), at);
+            }
             "file_name" if outer == "hdf5_output_param" => {
                 self.add_finding("writes", || format!("a layer of Caffe that writes `{}`", shown(text)));
             }
@@ -288,10 +273,7 @@ impl<'n> Judge<'n> {
             "loader_module" if !text.starts_with("mlflow.") && text != "pickle" => {
                 self.add_target(key, &Callable::new(&[text, "._load_pyfunc"].concat()), at);
             }
-            "code" if outer == "python_function" => {
-                self.add_missed(|| format!("the Python code in `{}`, which MLflow imports", shown(text)));
-            }
-            "model_code_path" if outer == "python_function" => {
+            "code" | "model_code_path" if outer == "python_function" => {
                 self.add_missed(|| format!("the Python code in `{}`, which MLflow runs", shown(text)));
             }
             "id" | "name" if matches!(outer, "filters" | "codecs") && text.contains("pickle") => {
@@ -360,6 +342,12 @@ impl<'n> Judge<'n> {
         if interpolation::evaluates(text) {
             self.add_target(key, &Callable::unknown(text), at);
         }
+    }
+
+    /// Returns true for the arguments of a pipeline of pyannote.audio, or of a step before it.
+    fn names_step(&self, outer: &str) -> bool {
+        let above = self.levels.iter().rev().nth(1);
+        outer == "pipeline" || above.is_some_and(|level| level.outer == "preprocessors")
     }
 
     /// Judges the handler that `TorchServe` imports: one of its own, a file, or a module.
@@ -487,8 +475,4 @@ impl<'n> Judge<'n> {
             self.found.missed.push(text());
         }
     }
-}
-
-fn shown(text: &str) -> String {
-    truncate_name(text.escape_debug().to_string())
 }

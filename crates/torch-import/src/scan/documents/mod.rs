@@ -13,6 +13,7 @@ mod ini;
 mod interpolation;
 mod json;
 pub(super) mod judge;
+mod level;
 pub(super) mod pickled;
 mod protobuf_text;
 pub(super) mod python_records;

@@ -7,18 +7,19 @@ use pickle_vm::{Heap, Object, ObjectId, RecordedChanges};
 
 use super::found::Found;
 use super::judge::{FOUND_MAX, Judge};
-use super::value_texts::{is_evaluated, reaches_code};
+use super::value_texts::{is_evaluated, reaches_code, shown};
 use crate::scan::Finding;
 use crate::scan::budget::{ScanBudget, truncate_name};
 use crate::scan::report::NamedRange;
 
 /// Keys of dicts whose values are judged.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "_target_",
     "_component_",
     "class_path",
     "_instantiator",
     "activation",
+    "architecture",
     "backbone",
     "head",
     "runtime_info",
@@ -50,8 +51,7 @@ pub(in crate::scan) fn read(heap: &Heap<'_>, budget: &mut ScanBudget<'_>) -> Opt
         {
             has_key |= text == FILE || is_judged(&text);
             if texts.found.findings.len() < FOUND_MAX && reaches_code(&text) {
-                let text = truncate_name(text.escape_debug().to_string());
-                let text = format!("the text `{text}`, which runs code if a program evaluates it");
+                let text = format!("the text `{}`, which runs code if a program evaluates it", shown(&text));
                 texts.found.findings.push(Finding { kind: "expression", text });
             }
             texts.has_extra_state |= text.ends_with(EXTRA_STATE);
@@ -119,11 +119,14 @@ fn feed(heap: &Heap<'_>, value: ObjectId, judge: &mut Judge<'_>, budget: &mut Sc
             }
         } else {
             let entries = heap.entries(id).unwrap_or_default();
-            let code = entries.iter().filter(|(key, _)| heap.text(*key).as_deref() == Some("cfg"));
             judge.open(true);
-            for text in code.filter_map(|(_, value)| heap.text(*value)) {
-                judge.text("cfg", at);
-                judge.text(&text, at);
+            for (key, value) in entries {
+                if let (Some(key @ ("cfg" | "module")), Some(text)) =
+                    (heap.text(*key).as_deref(), heap.text(*value))
+                {
+                    judge.text(key, at);
+                    judge.text(&text, at);
+                }
             }
             judge.close(at);
         }

@@ -1,5 +1,7 @@
 //! Texts in documents that programs run or open, under any key.
 
+use crate::scan::budget::truncate_name;
+
 /// Arguments that fairseq gives to `eval`, sorted. Its own values have brackets and numbers: `[(512, 10, 5)] + [(512, 3, 2)] * 4`.
 const EVALUATED: [&str; 27] = [
     "adafactor_eps",
@@ -77,4 +79,9 @@ pub(super) fn names_arguments(key: &str) -> bool {
 /// Returns true for the path of a shard that is not in the folder of its index or below it.
 pub(in crate::scan) fn leads_out(path: &str) -> bool {
     path.starts_with(['/', '\\']) || path.contains(':') || path.split(['/', '\\']).any(|part| part == "..")
+}
+
+/// Returns a text as messages show it.
+pub(super) fn shown(text: &str) -> String {
+    truncate_name(text.escape_debug().to_string())
 }
