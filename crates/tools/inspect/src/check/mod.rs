@@ -10,6 +10,7 @@ use families::{MisshapedTensor, MissingTensor, Model, ModelComparison, TensorGro
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt, HashSet};
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use open::HuggingFaceModel;
 use serde::{Deserialize, Serialize};
 
@@ -219,25 +220,25 @@ struct TensorsByName<'t> {
 
 impl<'t> TensorsByName<'t> {
     fn new(tensors: &'t [(&'t str, &'t [u64])], files: &[CheckedFile]) -> Self {
-        let mut by_name = Self {
-            tensors,
-            places: HashTable::with_capacity(tensors.len()),
-            hasher: RandomState::default(),
-            ends: Vec::with_capacity(files.len()),
-            others: HashMap::new(),
-        };
+        let mut ends: Vec<usize> = Vec::with_capacity(files.len());
         for file in files {
-            by_name.ends.push(by_name.ends.last().map_or(0, |end| *end).saturating_add(file.tensors.len()));
+            ends.push(ends.last().map_or(0, |end| *end).saturating_add(file.tensors.len()));
         }
+        let (hasher, others) = (RandomState::default(), HashMap::new());
+        let places = HashTable::with_capacity(tensors.len());
+        let mut by_name = Self { tensors, places, hasher: hasher.clone(), ends, others };
         let name_at = |place: &u32| tensors.get(*place as usize).map_or("", |(name, _)| name);
+        let hash = |name: &str| hasher.hash_one(name);
         for (place, (name, _)) in (0_u32..).zip(tensors) {
-            if by_name.place(name).is_some() {
-                let file = by_name.file(place as usize);
-                by_name.others.entry(name).or_default().push(file);
-                continue;
+            match by_name.places.entry(hash(name), |at| name_at(at) == *name, |at| hash(name_at(at))) {
+                Entry::Vacant(slot) => {
+                    slot.insert(place);
+                }
+                Entry::Occupied(_) => {
+                    let file = by_name.file(place as usize);
+                    by_name.others.entry(name).or_default().push(file);
+                }
             }
-            let Self { places, hasher, .. } = &mut by_name;
-            places.insert_unique(hasher.hash_one(name), place, |place| hasher.hash_one(name_at(place)));
         }
         by_name
     }
