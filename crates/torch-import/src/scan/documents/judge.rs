@@ -6,7 +6,7 @@
 //! `transformers` runs the kernels of the repository that `attn_implementation` names, peft imports `parent_library`, `MLflow`
 //! `loader_module`, MONAI evaluates texts that begin with `$`, and skops what `__module__` and `__class__` name. `ultralytics` and
 //! `YOLOv5` give the layers of a model and its `activation` to `eval`, older versions of Lightning call what `_instantiator` names, `MMEngine`
-//! runs `cfg` of `runtime_info`, and older versions of peft trust the code of a tokenizer if `tokenizer_kwargs` says so. `PyYAML` imports and
+//! runs `cfg` of `runtime_info` and `meta`, and `config` of `meta`, and older versions of peft trust the code of a tokenizer if `tokenizer_kwargs` says so. `PyYAML` imports and
 //! calls what the tags of `python/` name, and `HyperPyYAML` those of `!new:`, `!apply:`, `!name:` and `!module:`. `transformers`,
 //! `diffusers` and `sentence_transformers` import `NAME.py` for `NAME.Class` and `[NAME, Class]`; `diffusers` also imports the library of
 //! a component, and peft `megatron_core`. nnU-Net, `MMEngine` and latent diffusion call a function that `network_class_name`, `type` or
@@ -24,8 +24,8 @@ use super::expression::{has, is_guard, is_layer_text, is_symbolic};
 use super::found::{CodeReference, Found};
 use super::level::Level;
 use super::value_texts::{
-    calls_something, is_address, is_evaluated, is_python_text, leads_out, names_arguments, names_native_code,
-    shown,
+    calls_something, is_address, is_evaluated, is_plain_value, is_python_text, leads_out, names_arguments,
+    names_native_code, shown,
 };
 use super::{base64, interpolation, template};
 use crate::scan::budget::truncate_name;
@@ -279,7 +279,7 @@ impl<'n> Judge<'n> {
             "id" | "name" if matches!(outer, "filters" | "codecs") && text.contains("pickle") => {
                 self.add_missed(|| format!("arrays that zarr unpickles (`{}`)", shown(text)));
             }
-            "cfg" if outer == "runtime_info" => {
+            "cfg" | "config" if matches!(outer, "runtime_info" | "meta") && !is_plain_value(text) => {
                 self.add_missed(|| "a configuration in Python, which MMEngine runs".to_owned());
             }
             // At the top, it says what a program did.

@@ -13,7 +13,7 @@ use crate::scan::budget::{ScanBudget, truncate_name};
 use crate::scan::report::NamedRange;
 
 /// Keys of dicts whose values are judged.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "_target_",
     "_component_",
     "class_path",
@@ -22,6 +22,7 @@ const KEYS: [&str; 12] = [
     "architecture",
     "backbone",
     "head",
+    "meta",
     "runtime_info",
     "network_class_name",
     "target",
@@ -121,7 +122,7 @@ fn feed(heap: &Heap<'_>, value: ObjectId, judge: &mut Judge<'_>, budget: &mut Sc
             let entries = heap.entries(id).unwrap_or_default();
             judge.open(true);
             for (key, value) in entries {
-                if let (Some(key @ ("cfg" | "module")), Some(text)) =
+                if let (Some(key @ ("cfg" | "config" | "module")), Some(text)) =
                     (heap.text(*key).as_deref(), heap.text(*value))
                 {
                     judge.text(key, at);

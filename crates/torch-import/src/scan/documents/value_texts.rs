@@ -49,6 +49,11 @@ pub(super) fn calls_something(expression: &str) -> bool {
     expression.match_indices('(').any(|(at, _)| is_called(at))
 }
 
+/// Returns true for a name, a path or a number, which does nothing if Python runs it.
+pub(super) fn is_plain_value(text: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || "_-./: ".contains(c)) && !text.contains("import")
+}
+
 /// Returns true for the name of an argument that fairseq evaluates.
 pub(super) fn is_evaluated(argument: &str) -> bool {
     EVALUATED.binary_search(&argument).is_ok()
