@@ -12,6 +12,7 @@ Needs Python's standard library.
 
 import argparse
 import json
+import multiprocessing
 import os
 import struct
 from pathlib import Path
@@ -98,7 +99,10 @@ def main():
     options = arguments.parse_args()
     describe(options.binary)
     model, out = options.folder / "model", options.folder / "out.gguf"
-    make(model, options.gigabytes, options.vocabulary)
+    # In a process of its own: the memory of a program includes that of the process that started it.
+    maker = multiprocessing.Process(target=make, args=(model, options.gigabytes, options.vocabulary))
+    maker.start()
+    maker.join()
     file = model / "model.safetensors"
     commands = {"cp and sync": ["sh", "-c", "cp $0 $1 && sync $1", file, out]}
     for kind in options.types.split(","):

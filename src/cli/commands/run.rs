@@ -8,7 +8,9 @@ use anyhow::{Result, anyhow};
 use byte_source::{Location, Observer, ProgressUpdate, format_bytes};
 use carton_format::Carton;
 use carton_tools::SaveArrayOptions;
-use runtime::{Runnable, RunnableKind, RunnableOptions};
+use runtime::RunnableKind;
+#[cfg(any(feature = "serve", feature = "tokenizer"))]
+use runtime::{Runnable, RunnableOptions};
 use tensor::Tensors;
 
 use super::{run_overview, run_tests, run_text};
