@@ -3,6 +3,7 @@
 //! Facts: `quants.py` of the Python package `gguf` 0.19.0, whose bytes these are, except those of a scale that is NaN: the scale is
 //! rounded after the codes are computed with it, and what is not finite has the code 0.
 
+#![expect(clippy::inline_always, reason = "vector instructions are used in what is inlined into their loop")]
 #![expect(clippy::arithmetic_side_effects, reason = "numbers are floats, and lengths those of a tensor")]
 
 use std::io;
@@ -19,11 +20,26 @@ const LEN: usize = 32;
 /// Largest number of blocks that are computed together: those of 64 KiB of numbers.
 const BLOCKS_MAX: usize = 512;
 
-/// Encodes a block, which begins with its scale.
-type Encode = fn(&[f32; LEN], &mut [u8]);
+/// Encodes the bytes of numbers as blocks of a length, each of which begins with its scale.
+type Encode = fn(&[u8], &mut [u8], usize);
 
-static ENCODERS: &[(&str, Encode)] =
-    &[("Q8_0", q8_0), ("Q4_0", q4_0), ("Q4_1", q4_1), ("Q5_0", q5_0), ("Q5_1", q5_1)];
+static ENCODERS: &[(&str, Encode)] = &[
+    ("Q8_0", |numbers, blocks, size| encode_all(numbers, blocks, size, q8_0)),
+    ("Q4_0", |numbers, blocks, size| encode_all(numbers, blocks, size, q4_0)),
+    ("Q4_1", |numbers, blocks, size| encode_all(numbers, blocks, size, q4_1)),
+    ("Q5_0", |numbers, blocks, size| encode_all(numbers, blocks, size, q5_0)),
+    ("Q5_1", |numbers, blocks, size| encode_all(numbers, blocks, size, q5_1)),
+];
+
+/// Encodes blocks with the instructions of this processor, for which `encode` has to be known when this is compiled.
+fn encode_all(bytes: &[u8], blocks: &mut [u8], size: usize, encode: impl Fn(&[f32; LEN], &mut [u8])) {
+    vectorize(|| {
+        let numbers = bytes.as_chunks::<4>().0.as_chunks::<LEN>().0;
+        for (numbers, block) in numbers.iter().zip(blocks.chunks_exact_mut(size)) {
+            encode(&numbers.map(f32::from_le_bytes), block);
+        }
+    });
+}
 
 /// Returns the blocks of a type as a tensor of bytes, which are computed whenever they are read. Numbers of blocks of `Q8_0` have the same
 /// blocks. `None` if the type is not written, a row does not consist of whole blocks, or the tensor does not have real numbers.
@@ -108,7 +124,7 @@ impl Compute for EncodedBlocks {
             bytes.resize(count * LEN * 4, 0);
             inputs.read(0, &mut bytes, self.start + block * (LEN as u64 * 4))?;
             blocks.resize(count * self.size, 0);
-            self.encode_all(&bytes, &mut blocks);
+            (self.encode)(&bytes, &mut blocks, self.size);
             self.check_scales(&blocks)?;
             let part = blocks.get(skipped..).unwrap_or_default();
             let (now, later) = left.split_at_mut(part.len().min(left.len()));
@@ -120,15 +136,6 @@ impl Compute for EncodedBlocks {
 }
 
 impl EncodedBlocks {
-    fn encode_all(&self, bytes: &[u8], blocks: &mut [u8]) {
-        vectorize(|| {
-            let numbers = bytes.as_chunks::<4>().0.as_chunks::<LEN>().0;
-            for (numbers, block) in numbers.iter().zip(blocks.chunks_exact_mut(self.size)) {
-                (self.encode)(&numbers.map(f32::from_le_bytes), block);
-            }
-        });
-    }
-
     /// Refuses a float16 scale that is infinite or not a number, if scales must be finite.
     fn check_scales(&self, blocks: &[u8]) -> byte_source::Result<()> {
         let Some(name) = &self.finite else { return Ok(()) };
@@ -141,6 +148,7 @@ impl EncodedBlocks {
 }
 
 /// Writes a number as float16, and returns the rest of the block.
+#[inline(always)]
 fn put_half(number: f32, block: &mut [u8]) -> &mut [u8] {
     let (half, rest) = block.split_at_mut_checked(2).unwrap_or_default();
     Dtype::Float16.encode_f32(&[number], half);
@@ -148,6 +156,7 @@ fn put_half(number: f32, block: &mut [u8]) -> &mut [u8] {
 }
 
 /// Returns the number that is not a number, if there is one, else the one that `is_better` than all before it.
+#[inline(always)]
 fn choose(numbers: &[f32; LEN], is_better: impl Fn(f32, f32) -> bool) -> f32 {
     let mut chosen = numbers[0];
     for number in numbers {
@@ -158,27 +167,30 @@ fn choose(numbers: &[f32; LEN], is_better: impl Fn(f32, f32) -> bool) -> f32 {
     chosen
 }
 
+#[inline(always)]
 fn inverse(scale: f32) -> f32 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "at most 127")]
+#[inline(always)]
 fn q8_0(numbers: &[f32; LEN], block: &mut [u8]) {
-    let largest = numbers.iter().fold(0.0_f32, |most, number| {
-        let number = number.abs();
-        if number > most || number.is_nan() { number } else { most }
-    });
-    let largest = if numbers.iter().any(|number| number.is_nan()) { f32::NAN } else { largest };
+    // As integers, absolute values are in their order, and what is not a number is above infinity.
+    let largest = numbers.iter().map(|number| number.abs().to_bits()).max().unwrap_or_default();
+    let largest = if largest > f32::INFINITY.to_bits() { f32::NAN } else { f32::from_bits(largest) };
     let scale = largest / 127.0;
     let inverse = inverse(scale);
     for (code, number) in put_half(scale, block).iter_mut().zip(numbers) {
-        let scaled = (number * inverse).round();
-        *code = if scaled.is_finite() { (scaled as i8).cast_unsigned() } else { 0 };
+        let scaled = number * inverse;
+        // The nearest integer, and of two the one that is farther from zero: `round` of a number of this size, without a call.
+        let rounded = (scaled + 0.5_f32.next_down().copysign(scaled)) as i32;
+        *code = if scaled.is_finite() { (rounded as i8).cast_unsigned() } else { 0 };
     }
 }
 
 /// Computes codes below `limit` of the numbers less `least`; `shift` rounds, and makes codes positive.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limited to a byte")]
+#[inline(always)]
 fn codes(numbers: &[f32; LEN], least: f32, inverse: f32, shift: f32, limit: u8) -> [u8; LEN] {
     numbers.map(|number| {
         let code = (number - least) * inverse + shift;
@@ -187,6 +199,7 @@ fn codes(numbers: &[f32; LEN], least: f32, inverse: f32, shift: f32, limit: u8) 
 }
 
 /// Packs the highest of five bits, if there are five, and the other four.
+#[inline(always)]
 fn put_codes(codes: &[u8; LEN], has_five: bool, block: &mut [u8]) {
     let (high, block) = block.split_at_mut_checked(if has_five { 4 } else { 0 }).unwrap_or_default();
     for (byte, codes) in high.iter_mut().zip(codes.chunks_exact(8)) {
@@ -199,6 +212,7 @@ fn put_codes(codes: &[u8; LEN], has_five: bool, block: &mut [u8]) {
 }
 
 /// Codes around zero: the number that is farthest from it has the least code.
+#[inline(always)]
 fn centred(numbers: &[f32; LEN], half: f32, limit: u8, block: &mut [u8]) {
     let scale = choose(numbers, |number, farthest| number.abs() > farthest.abs()) / -half;
     let block = put_half(scale, block);
@@ -207,6 +221,7 @@ fn centred(numbers: &[f32; LEN], half: f32, limit: u8, block: &mut [u8]) {
 }
 
 /// Codes from the least number on.
+#[inline(always)]
 fn from_least(numbers: &[f32; LEN], limit: u8, block: &mut [u8]) {
     let least = choose(numbers, |number, least| number < least);
     let most = choose(numbers, |number, most| number > most);
@@ -216,18 +231,22 @@ fn from_least(numbers: &[f32; LEN], limit: u8, block: &mut [u8]) {
     put_codes(&codes, limit > 15, block);
 }
 
+#[inline(always)]
 fn q4_0(numbers: &[f32; LEN], block: &mut [u8]) {
     centred(numbers, 8.0, 15, block);
 }
 
+#[inline(always)]
 fn q5_0(numbers: &[f32; LEN], block: &mut [u8]) {
     centred(numbers, 16.0, 31, block);
 }
 
+#[inline(always)]
 fn q4_1(numbers: &[f32; LEN], block: &mut [u8]) {
     from_least(numbers, 15, block);
 }
 
+#[inline(always)]
 fn q5_1(numbers: &[f32; LEN], block: &mut [u8]) {
     from_least(numbers, 31, block);
 }
