@@ -6,7 +6,7 @@
 
 Writes a LLaMA of random bfloat16 numbers with a tokenizer into FOLDER. In each round, each program makes a file of each type with the input in
 the page cache; the fastest round of each counts, and the largest memory. `cp` with sync copies the input. PYTHON has torch, transformers and gguf, and
-LLAMA_CPP is a folder of llama.cpp's sources: the converter is told the pre-tokenizer, because it knows none of made-up tokens.
+LLAMA_CPP is a folder with llama.cpp's sources. The converter cannot recognize a made-up tokenizer, so the benchmark tells it which pre-tokenizer to use.
 Needs Python's standard library.
 """
 

@@ -95,7 +95,7 @@ pub fn special_file_kind(metadata: &std::fs::Metadata) -> &'static str {
     if kind.is_symlink() { "a link" } else { "a device" }
 }
 
-/// A file mapped into memory, as bytes.
+/// A file mapped into memory, as bytes. A short file is read instead, once its bytes are asked for.
 ///
 /// Pages are loaded when they are touched and stay resident until [`release`](Self::release). If another program
 /// truncates the file, the system kills a process that touches a lost page. Therefore every walk over large data reads

@@ -285,6 +285,7 @@ fn stale_names(index: &Index, files: &[CheckedFile], by_name: &TensorsByName<'_>
             continue;
         };
         let number = indexed.get(file).copied().flatten();
+        // The first file of a tensor needs no second lookup.
         let is_there =
             |number| by_name.file(place) == number || by_name.files_of(name).any(|file| file == number);
         if !*is_named && !number.is_some_and(is_there) {
