@@ -6,6 +6,7 @@
 //! JSON leaves open which of two equal keys counts (RFC 8259, section 4), and readers of safetensors differ. Here, a key
 //! that appears twice is an error, even if both values are the same.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -76,14 +77,16 @@ impl Header {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn parse(start: &[u8], file_len: u64) -> Result<Self> {
-        let header = Self::parse_leniently(start, file_len)?;
-        if let Some((name, reason)) = header.unread.into_iter().next() {
-            return Err(Error::Entry { name, reason });
-        }
-        match header.not_texts.into_iter().next() {
-            Some((key, found)) => Err(Error::NotMetadataText { key, found }),
-            None => Ok(Self { metadata: header.metadata, tensors: header.tensors, ..Self::default() }),
-        }
+        Self::parse_leniently(start, file_len)?.without_unread()
+    }
+
+    /// Reads the header like [`parse`](Self::parse), and hands each tensor's name and shape to `each` instead of keeping them.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read). Some tensors may have been handed over before.
+    pub fn parse_shapes(start: &[u8], file_len: u64, mut each: impl FnMut(&str, &[u64])) -> Result<()> {
+        let rest = Self::parse_tensors(start, file_len, |name, view| each(&name, &view.shape))?;
+        rest.without_unread().map(drop)
     }
 
     /// Reads the header like [`parse`](Self::parse), also with metadata that are not texts, and with tensors of other dtypes, which
@@ -92,6 +95,18 @@ impl Header {
     /// # Errors
     /// As [`read`](Self::read), for all else.
     pub fn parse_leniently(start: &[u8], file_len: u64) -> Result<Self> {
+        let mut tensors = Vec::new();
+        let rest =
+            Self::parse_tensors(start, file_len, |name, view| tensors.push((name.into_owned(), view)))?;
+        Ok(Self { tensors, ..rest })
+    }
+
+    /// Reads the header, hands its tensors to `each`, and returns the rest.
+    fn parse_tensors<'t>(
+        start: &'t [u8],
+        file_len: u64,
+        mut each: impl FnMut(Cow<'t, str>, TensorLocation),
+    ) -> Result<Self> {
         let end = Self::end(start)?;
         let text = usize::try_from(end).ok().and_then(|end| start.get(LENGTH_FIELD_BYTES..end));
         let Some(text) = text else {
@@ -99,19 +114,29 @@ impl Header {
             return Err(Error::TruncatedHeader { len, missing: end.saturating_sub(file_len) });
         };
         let text = std::str::from_utf8(text).map_err(|error| Error::NotText { at: error.valid_up_to() })?;
-        let HeaderEntries { metadata, tensors } = serde_json::from_str(text).map_err(Error::Json)?;
+        let HeaderEntries { metadata, tensors } = HeaderEntries::parse(text).map_err(Error::Json)?;
         let HeaderMetadata { entries: metadata, not_texts } = metadata;
         check_layout(&tensors, file_len.saturating_sub(end))?;
         let mut header = Self { metadata, not_texts, ..Self::default() };
-        header.tensors.reserve(tensors.len());
         for (name, info) in tensors {
             match checked_location(info, end) {
-                Ok(view) => header.tensors.push((name, view)),
-                Err(reason @ EntryError::Dtype { .. }) => header.unread.push((name, reason)),
-                Err(reason) => return Err(Error::Entry { name, reason }),
+                Ok(view) => each(name, view),
+                Err(reason @ EntryError::Dtype { .. }) => header.unread.push((name.into_owned(), reason)),
+                Err(reason) => return Err(Error::Entry { name: name.into_owned(), reason }),
             }
         }
         Ok(header)
+    }
+
+    /// Returns the header, if all of it was read.
+    fn without_unread(self) -> Result<Self> {
+        if let Some((name, reason)) = self.unread.into_iter().next() {
+            return Err(Error::Entry { name, reason });
+        }
+        match self.not_texts.into_iter().next() {
+            Some((key, found)) => Err(Error::NotMetadataText { key, found }),
+            None => Ok(Self { metadata: self.metadata, tensors: self.tensors, ..Self::default() }),
+        }
     }
 }
 
@@ -132,27 +157,27 @@ fn header_len(file: &[u8]) -> Option<u64> {
 }
 
 /// Checks for holes, overlaps, and bytes past the end of the file. `available` is the number of bytes after the header.
-fn check_layout(tensors: &[(String, HeaderEntry)], available: u64) -> Result<()> {
-    let mut in_order: Vec<&(String, HeaderEntry)> = tensors.iter().collect();
+fn check_layout(tensors: &[(Cow<'_, str>, HeaderEntry)], available: u64) -> Result<()> {
+    let mut in_order: Vec<&(Cow<'_, str>, HeaderEntry)> = tensors.iter().collect();
     in_order.sort_by_key(|(_, info)| info.data_offsets);
     let mut end = 0;
     let mut before: Option<&str> = None;
     for (name, HeaderEntry { data_offsets: (first, last), .. }) in &in_order {
-        let wrong = |reason| Err(Error::Entry { name: name.clone(), reason });
+        let wrong = |reason| Err(Error::Entry { name: name.to_string(), reason });
         if last < first {
             return wrong(EntryError::EndBeforeStart { start: *first, end: *last });
         }
         if *first != end {
             return wrong(EntryError::Gap { start: *first, end, before: before.map(str::to_owned) });
         }
-        (end, before) = (*last, Some(name.as_str()));
+        (end, before) = (*last, Some(&**name));
     }
     if end > available {
         let first = in_order.iter().find(|(_, info)| info.data_offsets.1 > available);
         return Err(Error::TruncatedTensors {
             described: end,
             missing: end.saturating_sub(available),
-            first: first.map_or_else(String::new, |(name, _)| name.clone()),
+            first: first.map_or_else(String::new, |(name, _)| name.to_string()),
         });
     }
     match available.saturating_sub(end) {
@@ -194,54 +219,68 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
 }
 
 /// Entries of the header, in the file's order.
-struct HeaderEntries {
+struct HeaderEntries<'t> {
     metadata: HeaderMetadata,
-    tensors: Vec<(String, HeaderEntry)>,
+    tensors: Vec<(Cow<'t, str>, HeaderEntry)>,
 }
 
-impl<'de> Deserialize<'de> for HeaderEntries {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = HeaderEntries;
+/// Length of most entries is more than this number of bytes.
+const SHORT_ENTRY: usize = 100;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of tensors")
+impl<'t> HeaderEntries<'t> {
+    fn parse(text: &'t str) -> serde_json::Result<Self> {
+        let count = text.len() / SHORT_ENTRY;
+        // Different hashes prove that names differ, and need no copies of the names.
+        let visitor = HeaderVisitor { state: RandomState::default(), hashes: HashSet::with_capacity(count) };
+        let mut json = serde_json::Deserializer::from_str(text);
+        let entries = json.deserialize_map(visitor)?;
+        json.end()?;
+        Ok(entries)
+    }
+}
+
+/// A text that is copied only if it has escapes.
+#[derive(serde::Deserialize)]
+struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
+
+struct HeaderVisitor {
+    state: RandomState,
+    hashes: HashSet<u64>,
+}
+
+impl<'t> Visitor<'t> for HeaderVisitor {
+    type Value = HeaderEntries<'t>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'t>>(mut self, mut map: A) -> std::result::Result<Self::Value, A::Error> {
+        let mut has_metadata = false;
+        let tensors = Vec::with_capacity(self.hashes.capacity());
+        let mut header = HeaderEntries { metadata: HeaderMetadata::default(), tensors };
+        while let Some(Text(name)) = map.next_key()? {
+            let is_second = if name == METADATA_KEY {
+                std::mem::replace(&mut has_metadata, true)
+            } else {
+                !self.hashes.insert(self.state.hash_one(&name))
+                    && header.tensors.iter().any(|(known, _)| *known == name)
+            };
+            if is_second {
+                let what = if name == METADATA_KEY { "" } else { "tensor " };
+                let text = format!("{what}`{}` appears twice", name.escape_debug());
+                return Err(serde::de::Error::custom(text));
             }
-
-            fn visit_map<A: MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> std::result::Result<HeaderEntries, A::Error> {
-                // Different hashes prove that names differ, and need no copies of the names.
-                let (state, mut hashes) = (RandomState::default(), HashSet::new());
-                let mut has_metadata = false;
-                let mut header = HeaderEntries { metadata: HeaderMetadata::default(), tensors: Vec::new() };
-                while let Some(name) = map.next_key::<String>()? {
-                    let is_second = if name == METADATA_KEY {
-                        std::mem::replace(&mut has_metadata, true)
-                    } else {
-                        !hashes.insert(state.hash_one(&name))
-                            && header.tensors.iter().any(|(known, _)| *known == name)
-                    };
-                    if is_second {
-                        let what = if name == METADATA_KEY { "" } else { "tensor " };
-                        let text = format!("{what}`{}` appears twice", name.escape_debug());
-                        return Err(serde::de::Error::custom(text));
-                    }
-                    if name == METADATA_KEY {
-                        header.metadata = map.next_value()?;
-                    } else {
-                        let info = map.next_value().map_err(|error| {
-                            serde::de::Error::custom(format!("tensor `{}`: {error}", name.escape_debug()))
-                        })?;
-                        header.tensors.push((name, info));
-                    }
-                }
-                Ok(header)
+            if name == METADATA_KEY {
+                header.metadata = map.next_value()?;
+            } else {
+                let info = map.next_value().map_err(|error| {
+                    serde::de::Error::custom(format!("tensor `{}`: {error}", name.escape_debug()))
+                })?;
+                header.tensors.push((name, info));
             }
         }
-        deserializer.deserialize_map(Object)
+        Ok(header)
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::families;
@@ -115,6 +116,7 @@ impl fmt::Display for ModelComparison {
 }
 
 /// The numbers of a name.
+#[derive(Clone, Default)]
 pub(crate) struct Numbered {
     numbers: [u32; NUMBERS_MAX],
     count: u8,
@@ -129,14 +131,15 @@ impl Numbered {
 /// Writes the pattern of a name into `pattern`.
 pub(crate) fn parse(name: &str, pattern: &mut String) -> Numbered {
     pattern.clear();
-    let mut numbered = Numbered { numbers: [0; NUMBERS_MAX], count: 0 };
+    let mut numbered = Numbered::default();
     // Most parts are not numbers. Adjacent ones are copied together.
     let (mut copied, mut start) = (0, 0);
     let text = |range: Range<usize>| name.get(range).unwrap_or_default();
     loop {
-        let rest = name.get(start..).unwrap_or_default();
-        if rest.as_bytes().first().is_some_and(u8::is_ascii_digit) {
-            let end = rest.find('.').map_or(name.len(), |len| start.saturating_add(len));
+        // Parts are so short that a plain loop finds their ends sooner than `str::find`.
+        let mut rest = name.as_bytes().iter().skip(start);
+        let end = rest.position(|byte| *byte == b'.').map_or(name.len(), |len| start.saturating_add(len));
+        if name.as_bytes().get(start).is_some_and(u8::is_ascii_digit) {
             let part = text(start..end);
             let is_number =
                 part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
@@ -151,40 +154,52 @@ pub(crate) fn parse(name: &str, pattern: &mut String) -> Numbered {
                 copied = end;
             }
         }
-        match rest.find('.') {
-            Some(dot) => start = start.saturating_add(dot).saturating_add(1),
-            None => break,
+        if end == name.len() {
+            break;
         }
+        start = end.saturating_add(1);
     }
     pattern.push_str(text(copied..name.len()));
     numbered
 }
 
+/// Number of tensors whose patterns one thread finds at a time.
+const CHUNK: usize = 4096;
+
 /// The tensors of a folder, by the patterns of their names.
 struct Found<'a> {
     tensors: &'a [(&'a str, &'a [u64])],
+    /// Numbers of each name.
     numbers: Vec<Numbered>,
-    patterns: HashMap<String, Vec<u32>>,
+    /// Places of the tensors of each pattern, for each chunk.
+    patterns: Vec<HashMap<String, Vec<u32>>>,
 }
 
 impl<'a> Found<'a> {
     fn new(tensors: &'a [(&'a str, &'a [u64])]) -> Self {
-        let mut patterns: HashMap<String, Vec<u32>> = HashMap::new();
-        let (mut numbers, mut pattern) = (Vec::with_capacity(tensors.len()), String::new());
-        for (place, (name, _)) in (0_u32..).zip(tensors) {
-            numbers.push(parse(name, &mut pattern));
-            match patterns.get_mut(&pattern) {
-                Some(places) => places.push(place),
-                None => {
-                    patterns.insert(pattern.clone(), vec![place]);
+        let mut numbers = vec![Numbered::default(); tensors.len()];
+        let chunks = tensors.par_chunks(CHUNK).zip(numbers.par_chunks_mut(CHUNK)).enumerate();
+        let patterns = chunks.map(|(chunk, (tensors, numbers))| {
+            let first = u32::try_from(chunk.saturating_mul(CHUNK)).unwrap_or(u32::MAX);
+            let (mut patterns, mut pattern) = (HashMap::new(), String::new());
+            for (place, ((name, _), numbered)) in (first..).zip(tensors.iter().zip(numbers)) {
+                *numbered = parse(name, &mut pattern);
+                match patterns.get_mut(&pattern) {
+                    Some(places) => Vec::push(places, place),
+                    None => {
+                        patterns.insert(pattern.clone(), vec![place]);
+                    }
                 }
             }
-        }
+            patterns
+        });
+        let patterns = patterns.collect();
         Self { tensors, numbers, patterns }
     }
 
     fn of_pattern(&self, pattern: &str) -> impl Iterator<Item = (usize, &[u32], &'a [u64])> {
-        self.patterns.get(pattern).into_iter().flatten().filter_map(|place| {
+        let chunks = self.patterns.iter().filter_map(move |patterns| patterns.get(pattern));
+        chunks.flatten().filter_map(|place| {
             let place = *place as usize;
             Some((place, self.numbers.get(place)?.get(), self.tensors.get(place)?.1))
         })

@@ -223,10 +223,7 @@ fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<NamedShape
             // The container says what the file is instead.
             CheckpointSources::file(file).open()?;
         }
-        let header = header(&*source, buffer).map_err(|error| error.in_file(file.path()))?;
-        let mut tensors = NamedShapes::default();
-        header.tensors.iter().for_each(|(name, view)| tensors.push(name, &view.shape));
-        Ok(tensors)
+        shapes(&*source, buffer).map_err(|error| error.in_file(file.path()))
     };
     // Of several damaged files, the first one is named.
     if first.is_local() {
@@ -240,7 +237,7 @@ fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<NamedShape
 }
 
 /// Reads the header of a file into `buffer`, which the next file uses again.
-fn header(source: &dyn Source, buffer: &mut Vec<u8>) -> Result<Header> {
+fn shapes(source: &dyn Source, buffer: &mut Vec<u8>) -> Result<NamedShapes> {
     let read_until = |buffer: &mut Vec<u8>, end: u64| -> Result<()> {
         buffer.resize(usize::try_from(end.min(source.len())).unwrap_or_default(), 0);
         source.read_at(buffer, 0)
@@ -248,5 +245,7 @@ fn header(source: &dyn Source, buffer: &mut Vec<u8>) -> Result<Header> {
     read_until(buffer, Header::LENGTH_FIELD_LEN)?;
     let end = Header::end(buffer)?;
     read_until(buffer, end)?;
-    Ok(Header::parse(buffer, source.len())?)
+    let mut tensors = NamedShapes::default();
+    Header::parse_shapes(buffer, source.len(), |name, shape| tensors.push(name, shape))?;
+    Ok(tensors)
 }

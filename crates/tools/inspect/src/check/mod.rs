@@ -108,10 +108,12 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
     let CheckedFiles { config, files, index, gguf } = CheckedFiles::find(&options.input, observer)?;
     let (config, place) = config;
     let config = config.ok_or_else(|| Error::from(Problem::NoConfiguration).in_file(path))?;
-    let model = Model::from_config(&config)
-        .map_err(|reason| Error::from(Problem::Configuration { reason }).in_file(&place))?;
+    let (model, shapes) = rayon::join(
+        || Model::from_config(&config),
+        || -> Vec<_> { files.iter().flat_map(|file| file.tensors.iter()).collect() },
+    );
+    let model = model.map_err(|reason| Error::from(Problem::Configuration { reason }).in_file(&place))?;
 
-    let shapes: Vec<_> = files.iter().flat_map(|file| file.tensors.iter()).collect();
     let of_files = || {
         let by_name = TensorsByName::new(&shapes, &files);
         let stale = stale_names(&index, &files, &by_name);
