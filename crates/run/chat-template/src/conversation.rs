@@ -1,7 +1,7 @@
 //! A conversation, as clients of chat models write it.
 //!
 //! Facts: `transformers` 5.23 leaves out members of messages that are null, and gives a message's reasoning the names that templates
-//! read. Clients of `OpenAI` send the arguments of a call as a text of JSON, and templates take them as an object.
+//! read. Clients of `OpenAI` send the arguments of a call as a text of JSON, and most templates take them as an object.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -72,8 +72,20 @@ impl From<Json> for Conversation {
 /// Names of a message's reasoning; templates read the first.
 const REASONING: &[&str] = &["reasoning_content", "thinking", "reasoning"];
 
+/// Form in which a template takes the arguments of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArgumentsForm {
+    Object,
+    Text,
+}
+
+/// Returns true if a message has calls.
+pub(crate) fn has_calls(message: &Message) -> bool {
+    message.get("tool_calls").is_some_and(Value::is_array)
+}
+
 /// Returns a message as templates take it.
-pub(crate) fn prepared(message: &Message, joins_parts: bool) -> Message {
+pub(crate) fn prepared(message: &Message, joins_parts: bool, form: ArgumentsForm) -> Message {
     let mut message: Message = message
         .iter()
         .filter(|(_, value)| !value.is_null())
@@ -87,7 +99,7 @@ pub(crate) fn prepared(message: &Message, joins_parts: bool) -> Message {
     }
     if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
         for call in calls {
-            parse_arguments(call);
+            set_arguments(call, form);
         }
     }
     if let Some(content) = message.get_mut("content").filter(|_| joins_parts)
@@ -98,14 +110,18 @@ pub(crate) fn prepared(message: &Message, joins_parts: bool) -> Message {
     message
 }
 
-/// Replaces the arguments of a call by the object that their text stands for.
-fn parse_arguments(call: &mut Value) {
+/// Gives the arguments of a call a form: an object, or the text that stands for it.
+fn set_arguments(call: &mut Value, form: ArgumentsForm) {
     let function = if call.get("function").is_some() { call.get_mut("function") } else { Some(call) };
-    if let Some(arguments) = function.and_then(|function| function.get_mut("arguments"))
-        && let Some(parsed @ Value::Object(_)) =
-            arguments.as_str().and_then(|text| serde_json::from_str(text).ok())
-    {
-        *arguments = parsed;
+    let Some(arguments) = function.and_then(|function| function.get_mut("arguments")) else { return };
+    match (form, &*arguments) {
+        (ArgumentsForm::Object, Value::String(text)) => {
+            if let Ok(parsed @ Value::Object(_)) = serde_json::from_str(text) {
+                *arguments = parsed;
+            }
+        }
+        (ArgumentsForm::Text, Value::Object(_)) => *arguments = Value::String(arguments.to_string()),
+        _ => {}
     }
 }
 

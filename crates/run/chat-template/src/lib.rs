@@ -38,4 +38,6 @@ pub use error::{Error, Result};
 pub use meta::ReadDocument;
 pub use renderer::STEPS_MAX;
 pub use template::ChatTemplate;
-pub use tools::{AnswerPiece, CallBody, Tool, ToolCall, ToolParser, ToolSyntax};
+pub use tools::{
+    AnswerPiece, CallBody, CallId, ElementMarks, Tool, ToolCall, ToolParser, ToolSyntax, words_of_mark,
+};

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::conversation::prepared;
+use crate::conversation::{ArgumentsForm, has_calls, prepared};
 use crate::documents::{DEFAULT, TOOL_USE, TemplateDocuments};
 use crate::meta::ReadDocument;
 use crate::renderer::Renderer;
@@ -54,14 +54,23 @@ impl ChatTemplate {
         let renderer = self.renderer(conversation.tools.is_some())?;
         let is_list = |message: &Message| message.get("content").is_some_and(Value::is_array);
         let joins_parts = conversation.messages.iter().any(is_list) && !self.takes_parts(renderer);
-        let messages = conversation.messages.iter().map(|message| prepared(message, joins_parts));
+        let messages = |form: ArgumentsForm| -> Value {
+            let messages = conversation.messages.iter().map(|message| prepared(message, joins_parts, form));
+            messages.map(Value::Object).collect()
+        };
         let mut variables = self.tokens.clone();
         variables.extend(conversation.variables.clone());
-        variables.insert("messages".to_owned(), messages.map(Value::Object).collect());
+        variables.insert("messages".to_owned(), messages(ArgumentsForm::Object));
         variables.insert("tools".to_owned(), json!(conversation.tools));
         variables.insert("documents".to_owned(), json!(conversation.documents));
         variables.insert("add_generation_prompt".to_owned(), Value::Bool(conversation.add_generation_prompt));
-        renderer.render(&variables)
+        let text = renderer.render(&variables);
+        if text.is_ok() || !conversation.messages.iter().any(has_calls) {
+            return text;
+        }
+        // Some templates add the arguments to a text.
+        variables.insert("messages".to_owned(), messages(ArgumentsForm::Text));
+        renderer.render(&variables).or(text)
     }
 
     /// Returns how the model writes calls of tools; `None` if the template does not show it, or shows a way that is not known.

@@ -3,16 +3,10 @@
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
-use super::{CallBody, Tool, ToolCall};
+use super::{CallBody, CallId, ElementMarks, Tool, ToolCall};
 
-pub(super) const FUNCTION: &str = "<function=";
-pub(super) const FUNCTION_END: &str = "</function>";
-pub(super) const PARAMETER: &str = "<parameter=";
-const PARAMETER_END: &str = "</parameter>";
-pub(super) const KEY: &str = "<arg_key>";
-const KEY_END: &str = "</arg_key>";
-const VALUE: &str = "<arg_value>";
-pub(super) const VALUE_END: &str = "</arg_value>";
+/// Most characters of an id.
+const ID_MAX: usize = 64;
 
 /// Calls at the start of a text.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,19 +22,41 @@ pub(super) enum Found {
 /// Reading of a text that may end too early: the value, or what the text is instead.
 type CallResult<T> = Result<T, Found>;
 
+/// Text after a mark, or what the text is instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterMark<'t> {
+    /// The text may become the mark.
+    Unfinished,
+    Other,
+    Rest(&'t str),
+}
+
+/// Returns the text after a mark at the start of `text`. White space between the words of a mark may differ.
+pub(super) fn after_mark<'t>(text: &'t str, mark: &str) -> AfterMark<'t> {
+    let mut rest = text;
+    for word in mark.split_whitespace() {
+        rest = rest.trim_start();
+        match rest.strip_prefix(word) {
+            Some(after) => rest = after,
+            None if word.starts_with(rest) => return AfterMark::Unfinished,
+            None => return AfterMark::Other,
+        }
+    }
+    AfterMark::Rest(rest)
+}
+
 impl CallBody {
-    /// Finds the calls at the start of `text`.
-    pub(super) fn find(&self, text: &str, tools: &[Tool]) -> Found {
+    /// Finds the calls at the start of `text`. Elements are a call only before the mark that ends it, `tail`.
+    pub(super) fn find(&self, text: &str, tail: &str, tools: &[Tool]) -> Found {
         let mut reader = CallReader { text, at: 0 };
         let calls = match self {
             Self::Object { name_key, arguments_key, .. } => {
                 reader.objects(|reader| reader.call(name_key, arguments_key))
             }
-            Self::Named { before_id, before_arguments } => {
-                reader.named(before_id.as_deref(), before_arguments).map(|call| vec![call])
+            Self::Named { id, before_arguments } => {
+                reader.named(id.as_ref(), before_arguments).map(|call| vec![call])
             }
-            Self::Elements => reader.elements(tools).map(|call| vec![call]),
-            Self::KeysAndValues => reader.keys_and_values(tools).map(|call| vec![call]),
+            Self::Elements(marks) => reader.elements(marks, tail, tools).map(|call| vec![call]),
         };
         calls.map_or_else(|found| found, |calls| Found::Calls(calls, reader.at))
     }
@@ -79,6 +95,18 @@ impl<'t> CallReader<'t> {
 
     fn expect(&mut self, expected: &str) -> CallResult<()> {
         if self.takes(expected)? { Ok(()) } else { Err(Found::Nothing) }
+    }
+
+    /// Reads the words of a mark.
+    fn expect_mark(&mut self, mark: &str) -> CallResult<()> {
+        match after_mark(self.rest(), mark) {
+            AfterMark::Rest(rest) => {
+                self.at = self.text.len().saturating_sub(rest.len());
+                Ok(())
+            }
+            AfterMark::Unfinished => Err(Found::Unfinished),
+            AfterMark::Other => Err(Found::Nothing),
+        }
     }
 
     /// Reads up to a text, which must come.
@@ -145,7 +173,8 @@ impl<'t> CallReader<'t> {
             self.skip_space();
             if self.takes("}")? {
                 let name = name.filter(|name| !name.is_empty()).ok_or(Found::Nothing)?;
-                return Ok(ToolCall { name, arguments: arguments.ok_or(Found::Nothing)? });
+                let arguments = arguments.ok_or(Found::Nothing)?;
+                return Ok(ToolCall { id: None, name, arguments });
             }
             self.expect(",")?;
         }
@@ -154,20 +183,25 @@ impl<'t> CallReader<'t> {
     /// Reads the name of a function.
     fn name(&mut self) -> CallResult<&'t str> {
         self.skip_space();
-        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         let rest = self.rest();
-        let len = rest.find(|c| !is_name(c)).ok_or(Found::Unfinished)?;
+        let len = rest.find(|c| !is_in_name(c)).ok_or(Found::Unfinished)?;
         self.skip(len);
         rest.get(..len).filter(|name| !name.is_empty()).ok_or(Found::Nothing)
     }
 
     /// Reads a name, and the arguments after it.
-    fn named(&mut self, before_id: Option<&str>, before_arguments: &str) -> CallResult<ToolCall> {
+    fn named(&mut self, id: Option<&CallId>, before_arguments: &str) -> CallResult<ToolCall> {
         let name = self.name()?;
-        if let Some(before_id) = before_id.filter(|text| !text.is_empty())
-            && self.takes(before_id)?
+        let mut own_id = None;
+        if let Some(id) = id
+            && self.takes(&id.before)?
         {
-            self.until(before_arguments)?;
+            let text = self.until(before_arguments)?.trim();
+            let is_id = text.len() <= ID_MAX && text.chars().all(is_in_name);
+            own_id = is_id.then(|| match &id.prefix {
+                Some(prefix) => [prefix, name, &id.before, text].concat(),
+                None => text.to_owned(),
+            });
         } else {
             // Some models leave out the mark.
             self.takes(before_arguments)?;
@@ -177,51 +211,51 @@ impl<'t> CallReader<'t> {
             return Err(Found::Nothing);
         }
         let (IgnoredAny, arguments) = self.value()?;
-        Ok(ToolCall { name: name.to_owned(), arguments: arguments.to_owned() })
+        Ok(ToolCall { id: own_id, name: name.to_owned(), arguments: arguments.to_owned() })
     }
 
-    /// Reads the elements of a function and of its arguments.
-    fn elements(&mut self, tools: &[Tool]) -> CallResult<ToolCall> {
-        self.skip_space();
-        self.expect(FUNCTION)?;
-        let name = self.until(">")?.trim();
-        if name.is_empty() || name.contains(['<', '\n']) {
-            return Err(Found::Nothing);
-        }
-        let mut arguments = Map::new();
-        loop {
-            self.skip_space();
-            if self.takes(FUNCTION_END)? {
-                let arguments = Value::Object(arguments).to_string();
-                return Ok(ToolCall { name: name.to_owned(), arguments });
-            }
-            self.expect(PARAMETER)?;
-            let key = self.until(">")?.trim();
-            let value = self.until(PARAMETER_END)?;
-            let value = value.strip_prefix('\n').unwrap_or(value);
-            let value = value.strip_suffix('\n').unwrap_or(value);
-            arguments.insert(key.to_owned(), argument(value, schema_of(tools, name, key)));
-        }
-    }
-
-    /// Reads a name, and the elements of the arguments after it, which the mark after the call ends.
-    fn keys_and_values(&mut self, tools: &[Tool]) -> CallResult<ToolCall> {
+    /// Reads a name, and the elements of the arguments after it.
+    fn elements(&mut self, marks: &ElementMarks, tail: &str, tools: &[Tool]) -> CallResult<ToolCall> {
         let name = self.name()?;
+        self.expect_mark(&marks.after_name)?;
         let mut arguments = Map::new();
         loop {
-            self.skip_space();
-            if !self.takes(KEY)? {
-                let ends = self.rest().starts_with("</");
-                let arguments = Value::Object(arguments).to_string();
-                return ends.then(|| ToolCall { name: name.to_owned(), arguments }).ok_or(Found::Nothing);
+            let end = self.at;
+            match self.expect_mark(&marks.before_key) {
+                Ok(()) => {}
+                Err(Found::Nothing) => {
+                    // The mark that ends the call stays.
+                    self.expect_mark(tail.split_whitespace().next().unwrap_or_default())?;
+                    self.at = end;
+                    let arguments = Value::Object(arguments).to_string();
+                    return Ok(ToolCall { id: None, name: name.to_owned(), arguments });
+                }
+                Err(other) => return Err(other),
             }
-            let key = self.until(KEY_END)?.trim();
-            self.skip_space();
-            self.expect(VALUE)?;
-            let value = self.until(VALUE_END)?;
+            let (key_end, more) = first_word(&marks.after_key);
+            let key = self.until(key_end)?.trim();
+            self.expect_mark(more)?;
+            if let Some(end) = &marks.end_of_attributes {
+                self.until(end)?;
+            }
+            let mut value = self.until(marks.after_value.trim())?;
+            if marks.value_has_lines {
+                value = value.strip_prefix('\n').unwrap_or(value);
+                value = value.strip_suffix('\n').unwrap_or(value);
+            }
             arguments.insert(key.to_owned(), argument(value, schema_of(tools, name, key)));
         }
     }
+}
+
+/// Returns the first word of a mark, and the others.
+fn first_word(mark: &str) -> (&str, &str) {
+    let mark = mark.trim();
+    mark.split_once(char::is_whitespace).unwrap_or((mark, ""))
+}
+
+fn is_in_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
 fn is_in_number(c: char) -> bool {

@@ -1,6 +1,6 @@
 //! Separates the text of an answer from the calls in it, while the answer grows.
 
-use super::body::Found;
+use super::body::{AfterMark, Found, after_mark};
 use super::{Tool, ToolCall, ToolSyntax};
 
 /// Mark that models of Llama write before a call, although their templates do not.
@@ -59,8 +59,7 @@ impl ToolParser {
         let mut pieces = Vec::new();
         while self.advance(&mut pieces) {}
         let rest = std::mem::take(&mut self.held);
-        let is_mark =
-            self.state == ParserState::AfterCall && self.syntax.closing().starts_with(rest.trim_start());
+        let is_mark = self.state == ParserState::AfterCall && self.after_call(&rest) == AfterMark::Unfinished;
         if !(is_mark || self.has_calls && rest.trim().is_empty()) {
             add_text(&mut pieces, &rest);
         }
@@ -94,10 +93,13 @@ impl ToolParser {
 
     /// Looks for the mark before a call, and gives back the text before it, but for white space.
     fn search_mark(&mut self, pieces: &mut Vec<AnswerPiece>) -> bool {
-        let mark = self.syntax.opening();
-        let found = self.held.find(mark);
-        let begins = |start: &usize| self.held.get(*start..).is_some_and(|end| mark.starts_with(end));
-        let mut starts = self.held.len().saturating_sub(mark.len())..self.held.len();
+        let marks: Vec<&str> = self.syntax.openings().collect();
+        let found = marks.iter().filter_map(|mark| self.held.find(*mark)).min();
+        let begins = |start: &usize| {
+            self.held.get(*start..).is_some_and(|end| marks.iter().any(|mark| mark.starts_with(end)))
+        };
+        let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or_default();
+        let mut starts = self.held.len().saturating_sub(longest)..self.held.len();
         let end = found.or_else(|| starts.find(begins)).unwrap_or(self.held.len());
         let text = self.held.get(..end).unwrap_or_default().trim_end().len();
         self.take_text(text, pieces);
@@ -108,13 +110,22 @@ impl ToolParser {
     }
 
     fn read_call(&mut self, pieces: &mut Vec<AnswerPiece>) -> bool {
-        let mark = self.syntax.opening();
-        let is_marked = !mark.is_empty();
+        let is_marked = !self.syntax.opening().is_empty();
         let text = self.held.trim_start();
-        let body = if is_marked { text.get(mark.len()..).unwrap_or_default() } else { after_tag(text) };
-        let start = self.held.len().saturating_sub(body.len());
+        let body = if is_marked { self.syntax.after_lead(text) } else { AfterMark::Rest(after_tag(text)) };
+        let (found, start) = match body {
+            AfterMark::Rest(body) => {
+                let found = self.syntax.body.find(body, &self.syntax.tail, &self.tools);
+                (found, self.held.len().saturating_sub(body.len()))
+            }
+            AfterMark::Unfinished => return false,
+            AfterMark::Other => {
+                let mark = self.syntax.openings().find(|mark| text.starts_with(mark)).map_or(0, str::len);
+                (Found::Nothing, self.held.len().saturating_sub(text.len()).saturating_add(mark))
+            }
+        };
         let is_known = |call: &ToolCall| self.tools.iter().any(|tool| tool.name == call.name);
-        match self.syntax.body.find(body, &self.tools) {
+        match found {
             Found::Unfinished => return false,
             // What has no mark is an answer in JSON, unless it is a call of a tool.
             Found::Calls(calls, len) if is_marked || calls.iter().all(is_known) => {
@@ -134,11 +145,9 @@ impl ToolParser {
 
     /// Skips the mark after a call.
     fn skip_end(&mut self) -> bool {
-        let mark = self.syntax.closing();
-        let rest = self.held.trim_start();
         if self.syntax.opening().is_empty() {
             // Several calls have a semicolon or a comma between them.
-            let rest = rest.trim_start_matches([';', ',']).trim_start();
+            let rest = self.held.trim_start().trim_start_matches([';', ',']).trim_start();
             if rest.is_empty() {
                 return false;
             }
@@ -149,13 +158,23 @@ impl ToolParser {
             }
             return true;
         }
-        if let Some(after) = rest.strip_prefix(mark) {
-            self.held = after.to_owned();
-        } else if mark.starts_with(rest) {
-            return false;
+        match self.after_call(&self.held) {
+            AfterMark::Unfinished => return false,
+            AfterMark::Other => {}
+            AfterMark::Rest(rest) => self.held = rest.to_owned(),
         }
         self.state = ParserState::Text;
         true
+    }
+
+    /// Returns the text after the marks that end a call, and maybe all calls.
+    fn after_call<'t>(&self, text: &'t str) -> AfterMark<'t> {
+        let after = after_mark(text, &self.syntax.tail);
+        let AfterMark::Rest(rest) = after else { return after };
+        match after_mark(rest, &self.syntax.section_tail) {
+            AfterMark::Other => after,
+            found => found,
+        }
     }
 
     fn take_text(&mut self, len: usize, pieces: &mut Vec<AnswerPiece>) {

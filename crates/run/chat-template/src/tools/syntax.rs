@@ -1,8 +1,11 @@
 //! Finds how a model writes calls of tools: its chat template writes calls whose parts are known, and the marks around the parts are
 //! those of the model.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value, json};
 
+use super::body::{AfterMark, after_mark};
 use super::{AnswerPiece, Tool, ToolParser};
 use crate::{Conversation, Message, Result};
 
@@ -10,11 +13,15 @@ use crate::{Conversation, Message, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolSyntax {
+    /// Text before all calls of an answer. Empty if there is none.
+    pub section_lead: String,
     /// Text before a call, with the white space after its mark. Without a mark, an answer is either a call or a text.
     pub lead: String,
     pub body: CallBody,
     /// Text after a call, with the white space before its mark.
     pub tail: String,
+    /// Text after all calls of an answer. Empty if there is none.
+    pub section_tail: String,
 }
 
 /// Form of a call between its marks.
@@ -31,30 +38,60 @@ pub enum CallBody {
     },
     /// The function's name, a text, and the arguments as a JSON object.
     Named {
-        /// Text between the name and an id, if there is an id.
-        before_id: Option<String>,
+        id: Option<CallId>,
         /// Text before the arguments.
         before_arguments: String,
     },
-    /// An element for the function, with one for each argument.
-    Elements,
-    /// The function's name, and two elements for each argument: its key and its value.
-    KeysAndValues,
+    /// The function's name, and an element for each argument.
+    Elements(ElementMarks),
+}
+
+/// Id of a call, after its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallId {
+    /// Text between the name and the id.
+    pub before: String,
+    /// Text before the name, if the id is this text, the name and the number of the call.
+    pub prefix: Option<String>,
+}
+
+/// Texts around the parts of arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ElementMarks {
+    pub after_name: String,
+    pub before_key: String,
+    pub after_key: String,
+    /// Text before the value if attributes, which differ, come before it.
+    pub end_of_attributes: Option<String>,
+    pub after_value: String,
+    /// True if a value is on lines of its own.
+    pub value_has_lines: bool,
 }
 
 const NAME: &str = "probe_function";
 const KEY: &str = "probe_key";
 const VALUE: &str = "probe value";
+const NUMBER_KEY: &str = "probe_number";
+const NUMBER: &str = "1234567";
 /// Ids of the calls, in the only form that the templates of Mistral take.
 const IDS: [&str; 2] = ["probe0001", "probe0002"];
+/// Ids with the names and the numbers of the calls, which some templates write instead of the names.
+const NUMBERED_IDS: [&str; 2] = ["functions.probe_function:0", "functions.probe_function:1"];
 const CONTENT: &str = "probe content";
 
 impl ToolSyntax {
     /// Finds the syntax in what a template renders; `None` if its calls cannot be read.
     pub(crate) fn find(render: &dyn Fn(&Conversation) -> Result<String>) -> Option<Self> {
         let probe = Probe::new(render)?;
-        let one = probe.written(1)?;
-        let syntax = Self::from_text(&one)?;
+        [IDS, NUMBERED_IDS].into_iter().find_map(|ids| Self::find_with(&probe, ids))
+    }
+
+    fn find_with(probe: &Probe<'_>, ids: [&str; 2]) -> Option<Self> {
+        let one = probe.written(ids.get(..1)?)?;
+        let two = probe.written(&ids);
+        let syntax = Self::from_texts(&one, two.as_deref())?;
         let is_read = |text: &str, count: usize| {
             let mut parser = ToolParser::new(syntax.clone(), vec![tool()]);
             let mut pieces = parser.push(text);
@@ -70,26 +107,46 @@ impl ToolSyntax {
             pieces.iter().filter(|piece| is_probe(piece)).count() == count
         };
         // Some templates take one call only.
-        let reads_all = is_read(&one, 1) && probe.written(2).is_none_or(|two| is_read(&two, 2));
-        reads_all.then_some(syntax)
+        // Others take several, and write the first one.
+        let reads_all = is_read(&one, 1) && two.is_none_or(|two| two == one || is_read(&two, 2));
+        let has_id = syntax.marks().iter().any(|mark| ids.iter().any(|id| mark.contains(id)));
+        (reads_all && !has_id).then_some(syntax)
     }
 
-    /// Returns the mark before a call; empty if there is none.
+    /// Returns the start of the mark before a call; empty if there is none.
     pub fn opening(&self) -> &str {
-        self.lead.trim()
+        self.lead.split_whitespace().next().unwrap_or_default()
     }
 
-    /// Returns the mark after a call; empty if there is none.
-    pub fn closing(&self) -> &str {
-        self.tail.trim()
+    /// Returns the starts of the marks with which calls may begin.
+    pub(super) fn openings(&self) -> impl Iterator<Item = &str> {
+        self.section_lead.split_whitespace().take(1).chain([self.opening()])
+    }
+
+    /// Returns the text after the marks with which `text` begins.
+    pub(super) fn after_lead<'t>(&self, text: &'t str) -> AfterMark<'t> {
+        match after_mark(text, &self.section_lead) {
+            AfterMark::Rest(rest) => after_mark(rest, &self.lead),
+            AfterMark::Unfinished => AfterMark::Unfinished,
+            AfterMark::Other => after_mark(text, &self.lead),
+        }
     }
 
     /// Returns the texts around the parts of a call, of which some are special tokens.
     pub fn marks(&self) -> Vec<&str> {
-        let mut marks = vec![self.lead.as_str(), self.tail.as_str()];
-        if let CallBody::Named { before_id, before_arguments } = &self.body {
-            marks.extend(before_id.as_deref());
-            marks.push(before_arguments);
+        let mut marks: Vec<&str> =
+            [&self.section_lead, &self.lead, &self.tail, &self.section_tail].map(String::as_str).to_vec();
+        match &self.body {
+            CallBody::Object { .. } => {}
+            CallBody::Named { id, before_arguments } => {
+                marks.extend(id.as_ref().map(|id| id.before.as_str()));
+                marks.push(before_arguments);
+            }
+            CallBody::Elements(elements) => {
+                let ElementMarks { after_name, before_key, after_key, after_value, .. } = elements;
+                marks.extend([after_name, before_key, after_key, after_value].map(String::as_str));
+                marks.extend(elements.end_of_attributes.as_deref());
+            }
         }
         if self.opening().is_empty() {
             marks.push(super::parser::PYTHON_TAG);
@@ -97,49 +154,162 @@ impl ToolSyntax {
         marks
     }
 
-    /// Finds the marks around the call of the probe.
-    fn from_text(text: &str) -> Option<Self> {
-        let at = text.rfind(NAME)?;
-        let (before, from_name) = text.split_at_checked(at)?;
-        let after_name = from_name.strip_prefix(NAME)?;
-        if let Some(before) = before.strip_suffix(super::body::FUNCTION)
-            && after_name.contains(&format!("{}{KEY}>", super::body::PARAMETER))
-        {
-            let (_, after) = after_name.rsplit_once(super::body::FUNCTION_END)?;
-            return Some(Self::new(before, CallBody::Elements, after));
-        }
-        if after_name.trim_start().strip_prefix(super::body::KEY).is_some_and(|key| key.starts_with(KEY)) {
-            let (_, after) = after_name.rsplit_once(super::body::VALUE_END)?;
-            return Some(Self::new(before, CallBody::KeysAndValues, after));
-        }
-        for (start, _) in before.match_indices(['{', '[']) {
-            let (lead, rest) = text.split_at_checked(start)?;
-            if let Some((body, after)) = object_body(rest) {
-                return Some(Self::new(lead, body, after));
+    /// Finds the marks around the calls of the probe, from the texts of one call and of two.
+    fn from_texts(one: &str, two: Option<&str>) -> Option<Self> {
+        let (body, call) = find_body(one)?;
+        let (before, after) = (one.get(..call.start)?, one.get(call.end..)?);
+        let between = two.and_then(|two| {
+            let rest = two.get(call.end..)?.strip_suffix(after)?;
+            rest.get(..rest.len().checked_sub(call.len())?)
+        });
+        let (mut lead, mut tail) = (last_mark(before), first_mark(after));
+        let (mut section_lead, mut section_tail) = ("", "");
+        if let Some(between) = between.filter(|between| !between.trim().is_empty()) {
+            let shared = shared_end(before, between);
+            let start = shared.find(['<', '[']).unwrap_or(shared.len());
+            if let Some(shared) = shared.get(start..).filter(|shared| !shared.is_empty()) {
+                (lead, tail) = (shared, between.strip_suffix(shared)?.trim_end());
+            }
+            let (outer_lead, outer_tail) =
+                (last_mark(before.strip_suffix(lead)?), first_mark(after.strip_prefix(tail)?));
+            if is_mark(outer_lead) && is_mark(outer_tail) && !outer_lead.starts_with("</") {
+                (section_lead, section_tail) = (outer_lead, outer_tail);
             }
         }
-        let (between, _) = after_name.split_once('{')?;
-        let (arguments, after) = first_value(after_name.get(between.len()..)?)?;
-        let (before_id, before_arguments) = match between.split_once(IDS[0]) {
-            Some((before, after)) => (Some(before.to_owned()), after.to_owned()),
-            None => (None, between.to_owned()),
+        let body = match body {
+            CallBody::Named { id: Some(id), before_arguments } if id.prefix.is_some() => {
+                let prefix = lead.rsplit(['>', ']']).next().map(str::to_owned);
+                CallBody::Named { id: Some(CallId { prefix, ..id }), before_arguments }
+            }
+            body => body,
         };
-        let body = CallBody::Named { before_id, before_arguments };
-        let is_marked = !before.trim().is_empty();
-        (is_marked && arguments == probe_arguments()).then(|| Self::new(before, body, after))
+        // A name with no mark before it could be any word.
+        let is_marked = matches!(body, CallBody::Object { .. }) || is_mark(lead);
+        let [section_lead, lead, tail, section_tail] =
+            [section_lead, lead, tail, section_tail].map(str::to_owned);
+        is_marked.then_some(Self { section_lead, lead, body, tail, section_tail })
     }
+}
 
-    /// Creates a syntax whose marks are the words next to a call.
-    fn new(before: &str, body: CallBody, after: &str) -> Self {
-        let word = before.trim_end().char_indices().rev().find(|(_, c)| c.is_whitespace());
-        let start = word.map_or(0, |(at, c)| at.saturating_add(c.len_utf8()));
-        let lead = if before.trim().is_empty() { "" } else { before.get(start..).unwrap_or_default() };
-        let space = after.len().saturating_sub(after.trim_start().len());
-        let mark = after.trim_start().split(char::is_whitespace).next().unwrap_or_default();
-        let end = if mark.is_empty() { 0 } else { space.saturating_add(mark.len()) };
-        let tail = after.get(..end).unwrap_or_default();
-        Self { lead: lead.to_owned(), body, tail: tail.to_owned() }
+/// Finds the last call of the probe in a text, and its place between the marks.
+fn find_body(text: &str) -> Option<(CallBody, Range<usize>)> {
+    let start = text.rfind(NAME)?;
+    let (before, from_name) = text.split_at_checked(start)?;
+    let after_name = from_name.strip_prefix(NAME)?;
+    for (start, _) in before.match_indices(['{', '[']) {
+        if let Some((body, after)) = object_body(text.get(start..)?) {
+            return Some((body, start..text.len().checked_sub(after.len())?));
+        }
     }
+    if let Some((marks, after)) = element_marks(after_name) {
+        return Some((CallBody::Elements(marks), start..text.len().checked_sub(after.len())?));
+    }
+    let (between, _) = after_name.split_once('{')?;
+    let (arguments, after) = first_value(after_name.get(between.len()..)?)?;
+    let call = start..text.len().checked_sub(after.len())?;
+    let of_probe =
+        |id: &str| between.split_once(id).map(|(before, after)| (before.to_owned(), after.to_owned()));
+    let (id, before_arguments) = if let Some((before, after)) = of_probe(IDS[0]) {
+        (Some(CallId { before, prefix: None }), after)
+    } else if let Some(after) = between.strip_prefix(":0") {
+        (Some(CallId { before: ":".to_owned(), prefix: Some(String::new()) }), after.to_owned())
+    } else {
+        (None, between.to_owned())
+    };
+    (arguments == probe_arguments()).then_some((CallBody::Named { id, before_arguments }, call))
+}
+
+/// Finds the marks around the arguments after a name, and returns the text after them.
+fn element_marks(after_name: &str) -> Option<(ElementMarks, &str)> {
+    let (before, rest) = after_name.split_once(KEY)?;
+    let (after_key, rest) = rest.split_once(VALUE)?;
+    let (between, rest) = rest.split_once(NUMBER_KEY)?;
+    let (after_other_key, rest) = rest.split_once(NUMBER)?;
+    let shared = shared_end(before, between);
+    let before_key = shared.get(shared.find(['<', '['])?..)?;
+    let after_value = between.strip_suffix(before_key)?.trim_end();
+    let after = rest.strip_prefix(after_value)?;
+    let (mut same, mut end) = (after_key, None);
+    if after_key != after_other_key {
+        // Attributes say which type a value has.
+        let len: usize = after_key
+            .chars()
+            .zip(after_other_key.chars())
+            .take_while(|(a, b)| a == b)
+            .map(|(a, _)| a.len_utf8())
+            .sum();
+        same = after_key.get(..len)?;
+        let shared = shared_end(after_key, after_other_key).trim_start_matches(char::is_alphanumeric);
+        end = Some(shared.to_owned()).filter(|end| !end.trim().is_empty());
+        end.as_ref()?;
+    }
+    let is_missing = |mark: &str| mark.trim().is_empty();
+    if is_missing(same) || is_missing(after_value) {
+        return None;
+    }
+    let marks = ElementMarks {
+        after_name: before.strip_suffix(before_key)?.to_owned(),
+        before_key: before_key.to_owned(),
+        after_key: same.to_owned(),
+        end_of_attributes: end,
+        after_value: after_value.to_owned(),
+        value_has_lines: after_key.ends_with('\n') && after_value.starts_with('\n'),
+    };
+    Some((marks, after))
+}
+
+/// Returns the parts of a mark that may be special tokens, each with the white space next to it.
+pub fn words_of_mark(mark: &str) -> impl Iterator<Item = &str> {
+    let words = mark.split_inclusive(char::is_whitespace);
+    let words = words.flat_map(|word| word.split_inclusive(['>', ']']));
+    words.flat_map(|word| {
+        let (text, token) = word.split_at(word.rfind(['<', '[']).unwrap_or(0));
+        [text, token].into_iter().filter(|part| !part.is_empty())
+    })
+}
+
+/// Returns true if a text begins as marks do.
+fn is_mark(text: &str) -> bool {
+    text.trim_start().starts_with(['<', '['])
+}
+
+/// Returns the end that two texts share.
+fn shared_end<'t>(one: &'t str, other: &str) -> &'t str {
+    let same = one.chars().rev().zip(other.chars().rev()).take_while(|(a, b)| a == b);
+    let len: usize = same.map(|(a, _)| a.len_utf8()).sum();
+    one.get(one.len().saturating_sub(len)..).unwrap_or_default()
+}
+
+/// Returns the mark or the word with which a text ends, and the white space after it.
+fn last_mark(text: &str) -> &str {
+    let word = text.trim_end();
+    let start = match word.chars().next_back() {
+        Some('>') => word.rfind('<'),
+        Some(']') => word.rfind('['),
+        _ => None,
+    };
+    let is_start = |(at, c): (usize, char)| match c {
+        '<' | '[' => Some(at),
+        '>' | ']' => Some(at.saturating_add(1)),
+        c if c.is_whitespace() => Some(at.saturating_add(c.len_utf8())),
+        _ => None,
+    };
+    let start = start.or_else(|| word.char_indices().rev().find_map(is_start)).unwrap_or(0);
+    if word.is_empty() { "" } else { text.get(start..).unwrap_or_default() }
+}
+
+/// Returns the mark or the word with which a text begins, and the white space before it.
+fn first_mark(text: &str) -> &str {
+    let word = text.trim_start();
+    let len = match word.chars().next() {
+        Some('<') => word.find('>').map(|end| end.saturating_add(1)),
+        Some('[') => word.find(']').map(|end| end.saturating_add(1)),
+        _ => None,
+    };
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '<' | '[');
+    let len = len.or_else(|| word.find(is_end)).unwrap_or(word.len());
+    let space = text.len().saturating_sub(word.len());
+    if len == 0 { "" } else { text.get(..space.saturating_add(len)).unwrap_or_default() }
 }
 
 /// Returns the form of the call that a text begins with, and the text after it.
@@ -168,11 +338,15 @@ fn first_value(text: &str) -> Option<(Value, &str)> {
 }
 
 fn probe_arguments() -> Value {
-    json!({ KEY: VALUE })
+    json!({ KEY: VALUE, NUMBER_KEY: serde_json::from_str::<Value>(NUMBER).unwrap_or_default() })
 }
 
 fn parameters() -> Value {
-    json!({"type": "object", "properties": {KEY: {"type": "string", "description": "a text"}}, "required": [KEY]})
+    let properties = json!({
+        KEY: {"type": "string", "description": "a text"},
+        NUMBER_KEY: {"type": "integer", "description": "a number"},
+    });
+    json!({"type": "object", "properties": properties, "required": [KEY, NUMBER_KEY]})
 }
 
 fn tool() -> Tool {
@@ -211,13 +385,13 @@ impl<'r> Probe<'r> {
         (self.render)(&Conversation { tools, add_generation_prompt, ..Conversation::new(messages) }).ok()
     }
 
-    /// Returns the text of an answer with this many calls.
-    fn written(&self, count: usize) -> Option<String> {
+    /// Returns the text of an answer with calls of these ids.
+    fn written(&self, ids: &[&str]) -> Option<String> {
         let call = |id: &&str| {
             let function = json!({"name": NAME, "arguments": probe_arguments()});
             json!({"id": id, "type": "function", "function": function})
         };
-        let calls: Vec<Value> = IDS.iter().take(count).map(call).collect();
+        let calls: Vec<Value> = ids.iter().map(call).collect();
         let rendered = self.rendered(Some(json!({"role": "assistant", "tool_calls": calls}))).or_else(|| {
             self.rendered(Some(json!({"role": "assistant", "content": "", "tool_calls": calls})))
         });

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{AnswerPiece, CallBody, Tool, ToolCall, ToolParser, ToolSyntax};
+use super::{AnswerPiece, CallBody, CallId, Tool, ToolCall, ToolParser, ToolSyntax};
 use crate::{ChatTemplate, Error};
 
 const MESSAGES: &str = "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|{{ m.role }}|>{% if m.content %}{{ m.content }}{% endif %}\
@@ -22,6 +22,15 @@ const FUNCTION: &str =
 const ELEMENTS: &str = r"{{ '\n<tool_call>\n<function=' ~ c.function.name ~ '>\n' }}{% for k, v in c.function.arguments | items %}{{ '<parameter=' ~ k ~ '>\n' ~ v ~ '\n</parameter>\n' }}{% endfor %}{{ '</function>\n</tool_call>' }}";
 
 const KEYS: &str = r"{{ '\n<tool_call>' ~ c.function.name ~ '\n' }}{% for k, v in c.function.arguments | items %}{{ '<arg_key>' ~ k ~ '</arg_key>\n<arg_value>' ~ (v if v is string else v | tojson) ~ '</arg_value>\n' }}{% endfor %}{{ '</tool_call>' }}";
+
+/// Calls of DeepSeek V3, with the arguments as a text.
+const FENCED: &str = r"{{ ('<calls>' if loop.first else '\n') ~ '<call>function<sep>' ~ c.function.name ~ '\n```json\n' + c.function.arguments + '\n```</call>' ~ ('</calls>' if loop.last else '') }}";
+/// Calls of Kimi K2.
+const INDEXED: &str = r"{{ ('<|calls|>' if loop.first else '') ~ '<|call|>functions.' ~ c.function.name ~ ':' ~ loop.index0 ~ '<|args|>' ~ c.function.arguments | tojson ~ '<|end_call|>' ~ ('<|end_calls|>' if loop.last else '') }}";
+/// Calls of Kimi K2 that have the ids of the conversation.
+const OWN_IDS: &str = r"{{ ('<|calls|>' if loop.first else '') ~ '<|call|>' ~ c.id ~ '<|args|>' ~ c.function.arguments | tojson ~ '<|end_call|>' ~ ('<|end_calls|>' if loop.last else '') }}";
+/// Calls of DeepSeek V3.2.
+const ATTRIBUTES: &str = r#"{{ ('\n\n<｜X｜calls>\n' if loop.first else '') ~ '<｜X｜invoke name="' ~ c.function.name ~ '">\n' }}{% for k, v in c.function.arguments | items %}{{ '<｜X｜parameter name="' ~ k ~ '" string="' ~ ('true' if v is string else 'false') ~ '">' ~ (v if v is string else v | tojson) ~ '</｜X｜parameter>\n' }}{% endfor %}{{ '</｜X｜invoke>\n' ~ ('</｜X｜calls>' if loop.last else '') }}"#;
 
 fn syntax(call: &str) -> Option<ToolSyntax> {
     let text = MESSAGES.replace("CALL", call);
@@ -69,7 +78,12 @@ fn text(text: &str) -> AnswerPiece {
 }
 
 fn call(name: &str, arguments: &str) -> AnswerPiece {
-    AnswerPiece::Call(ToolCall { name: name.to_owned(), arguments: arguments.to_owned() })
+    AnswerPiece::Call(ToolCall { id: None, name: name.to_owned(), arguments: arguments.to_owned() })
+}
+
+fn call_with_id(id: &str, name: &str, arguments: &str) -> AnswerPiece {
+    let (id, name) = (Some(id.to_owned()), name.to_owned());
+    AnswerPiece::Call(ToolCall { id, name, arguments: arguments.to_owned() })
 }
 
 #[test]
@@ -87,20 +101,24 @@ fn templates_show_their_syntax() {
     assert_eq!(found.lead, "[TOOL_CALLS] ");
     assert!(matches!(found.body, CallBody::Object { is_list: true, .. }), "{found:?}");
     let found = syntax(NUMBERED).expect("one");
-    let body =
-        CallBody::Named { before_id: Some("[CALL_ID]".to_owned()), before_arguments: "[ARGS]".to_owned() };
+    let id = Some(CallId { before: "[CALL_ID]".to_owned(), prefix: None });
+    let body = CallBody::Named { id, before_arguments: "[ARGS]".to_owned() };
     assert_eq!((&*found.lead, found.body), ("[TOOL_CALLS]", body));
     let found = syntax(FUNCTION).expect("one");
     assert_eq!((&*found.lead, &*found.tail), ("<function=", "</function>"));
     let found = syntax(ELEMENTS).expect("one");
-    assert_eq!(
-        (&*found.lead, found.body, &*found.tail),
-        ("<tool_call>\n", CallBody::Elements, "\n</tool_call>")
-    );
+    assert_eq!((&*found.lead, &*found.tail), ("<tool_call>\n<function=", "\n</function>\n</tool_call>"));
     let found = syntax(KEYS).expect("one");
+    assert_eq!((&*found.lead, &*found.tail), ("<tool_call>", "\n</tool_call>"));
+    let section = |call: &str| {
+        let ToolSyntax { section_lead, lead, tail, section_tail, .. } = syntax(call).expect("one");
+        [section_lead, lead, tail, section_tail]
+    };
+    assert_eq!(section(FENCED), ["<calls>", "<call>function<sep>", "\n```</call>", "</calls>"]);
+    assert_eq!(section(INDEXED), ["<|calls|>", "<|call|>functions.", "<|end_call|>", "<|end_calls|>"]);
     assert_eq!(
-        (&*found.lead, found.body, &*found.tail),
-        ("<tool_call>", CallBody::KeysAndValues, "\n</tool_call>")
+        section(ATTRIBUTES),
+        ["<｜X｜calls>\n", "<｜X｜invoke name=\"", "\n</｜X｜invoke>", "\n</｜X｜calls>"]
     );
     for unknown in
         ["", "{{ c.function.name }}", "{{ c }}", "{{ c.function.name }}({{ c.function.arguments }})"]
@@ -186,7 +204,7 @@ fn calls_as_mistral_writes_them() {
     let named = "Hm[TOOL_CALLS]f[ARGS]{\"n\": 1}[TOOL_CALLS]g{\"n\": 2}";
     assert_eq!(pieces(NAMED, named), [text("Hm"), call("f", "{\"n\": 1}"), call("g", "{\"n\": 2}")]);
     let numbered = "[TOOL_CALLS]f[CALL_ID]abc[ARGS]{\"n\": 1}[TOOL_CALLS]g[ARGS]{}";
-    assert_eq!(pieces(NUMBERED, numbered), [call("f", "{\"n\": 1}"), call("g", "{}")]);
+    assert_eq!(pieces(NUMBERED, numbered), [call_with_id("abc", "f", "{\"n\": 1}"), call("g", "{}")]);
     for answer in [
         "[TOOL_CALLS]",
         "[TOOL_CALLS]f[ARGS]",
@@ -229,8 +247,34 @@ fn calls_of_keys_and_values() {
     }
 }
 
+#[test]
+fn calls_in_a_section() {
+    let one = "<call>function<sep>f\n```json\n{\"n\": 1}\n```</call>";
+    let other = "<call>function<sep>g\n```json\n{}\n```</call>";
+    let (f, g) = (call("f", "{\"n\": 1}"), call("g", "{}"));
+    let both = format!("Hm.<calls>{one}\n{other}</calls>");
+    assert_eq!(pieces(FENCED, &both), [text("Hm."), f.clone(), g.clone()]);
+    assert_eq!(pieces(FENCED, &format!("{one}{other}")), [f.clone(), g]);
+    assert_eq!(pieces(FENCED, &format!("<calls>{one}")), [f]);
+    for answer in [
+        "<calls>",
+        "<calls>So",
+        "<calls></calls>",
+        "<calls><call>function<sep>f\n```json\n{\n```</call></calls>",
+    ] {
+        assert_eq!(pieces(FENCED, answer), [text(answer)]);
+    }
+    let calls = "<|calls|><|call|>functions.f:0<|args|>{\"n\": 1}<|end_call|><|call|>functions.g:1<|args|>{}<|end_call|><|end_calls|>";
+    let found = [call_with_id("functions.f:0", "f", "{\"n\": 1}"), call_with_id("functions.g:1", "g", "{}")];
+    assert_eq!(pieces(INDEXED, calls), found);
+    assert_eq!(pieces(OWN_IDS, calls), found);
+    let calls = "So.\n\n<｜X｜calls>\n<｜X｜invoke name=\"f\">\n<｜X｜parameter name=\"a\" string=\"true\">1</｜X｜parameter>\n\
+                 <｜X｜parameter name=\"n\" string=\"false\">1</｜X｜parameter>\n</｜X｜invoke>\n</｜X｜calls>";
+    assert_eq!(pieces(ATTRIBUTES, calls), [text("So."), call("f", "{\"a\":\"1\",\"n\":1}")]);
+}
+
 static SYNTAXES: LazyLock<Vec<ToolSyntax>> = LazyLock::new(|| {
-    let all = [HERMES, LLAMA, LIST, NAMED, NUMBERED, FUNCTION, ELEMENTS, KEYS];
+    let all = [HERMES, LLAMA, LIST, NAMED, NUMBERED, FUNCTION, ELEMENTS, KEYS, FENCED, INDEXED, ATTRIBUTES];
     all.iter().map(|call| syntax(call).expect("a syntax")).collect()
 });
 
@@ -240,7 +284,7 @@ proptest! {
     fn any_answer_is_parsed_alike_in_pieces(
         words in prop::collection::vec(
             prop::sample::select(vec![
-                "<tool_call>", "</tool_call>", "<tool", "[TOOL_CALLS]", "[ARGS]", "<function=", "f>", "</function>", "<parameter=a>",
+                "<tool_call>", "</tool_call>", "<tool", "<calls>", "</calls>", "<call>function<sep>", "\n```</call>", "<|calls|>", "<|call|>functions.", ":0<|args|>", "[TOOL_CALLS]", "[ARGS]", "<function=", "f>", "</function>", "<parameter=a>",
                 "</parameter>", "<arg_key>a</arg_key>", "<arg_value>", "</arg_value>", "{\"name\": \"f\"", ", ", "\"arguments\": {}", "\"parameters\": {\"a\": 1e", "5", "}", "{", "[", "]", "\"", "\\", "\n",
                 " ", "f", "ä", "<|python_tag|>", ";",
             ]),

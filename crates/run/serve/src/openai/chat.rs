@@ -13,7 +13,7 @@ use super::form::{AnswerForm, EventWriter, Read, read, respond};
 use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, UsageMember, find_model, required};
 use super::logprobs::ChatLogprobs;
 use super::response_format::ResponseFormat;
-use super::tools::{AnswerParser, ToolChoice, ToolOptions, ToolPlan, call_value, new_call_id};
+use super::tools::{AnswerParser, ToolChoice, ToolOptions, ToolPlan, call_value};
 use crate::answer::{self, RouteResult};
 use crate::body::Upload;
 use crate::reject::Reject;
@@ -243,7 +243,7 @@ impl ChatForm {
             let delta = match piece {
                 AnswerPiece::Text(text) => Delta { content: Some(text), ..Delta::default() },
                 AnswerPiece::Call(call) => {
-                    let mut call = call_value(&new_call_id(), &call);
+                    let mut call = call_value(&call);
                     if let Some(call) = call.as_object_mut() {
                         call.shift_insert(0, "index".to_owned(), number.into());
                     }
@@ -271,7 +271,7 @@ impl AnswerForm for ChatForm {
             for piece in pieces {
                 match piece {
                     AnswerPiece::Text(text) => content.push_str(&text),
-                    AnswerPiece::Call(call) => tool_calls.push(call_value(&new_call_id(), &call)),
+                    AnswerPiece::Call(call) => tool_calls.push(call_value(&call)),
                 }
             }
             let has_calls = !tool_calls.is_empty();

@@ -172,9 +172,9 @@ impl ResponsesForm {
         self.complete(message(&id, status, &[part(&text)]), out);
     }
 
-    fn send_call(&mut self, ToolCall { name, arguments }: &ToolCall, out: &mut EventWriter) {
+    fn send_call(&mut self, ToolCall { id, name, arguments }: &ToolCall, out: &mut EventWriter) {
         self.close(Status::Completed, out);
-        let (id, call_id) = (item_id("fc"), new_call_id());
+        let (id, call_id) = (item_id("fc"), id.clone().unwrap_or_else(new_call_id));
         let item = call(&id, &call_id, name, "", Status::InProgress);
         self.send_item("response.output_item.added", json!({"item": item}), out);
         let event = json!({"item_id": id, "delta": arguments});

@@ -108,7 +108,7 @@ fn add(messages: &mut Vec<Message>, item: Item) {
             messages.push(message);
         }
         Item::Call { call_id, name, arguments, .. } => {
-            let call = call_value(&call_id, &chat_template::ToolCall { name, arguments });
+            let call = call_value(&chat_template::ToolCall { id: Some(call_id), name, arguments });
             let is_answer =
                 |message: &&mut Message| message.get("role").is_some_and(|role| role == "assistant");
             // What a model writes before a call, and further calls, are in one message.

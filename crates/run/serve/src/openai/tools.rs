@@ -1,6 +1,6 @@
 //! Tools of a request: which of them an answer may call, and the calls in the answer.
 
-use chat_template::{AnswerPiece, Tool, ToolCall, ToolParser, ToolSyntax};
+use chat_template::{AnswerPiece, Tool, ToolCall, ToolParser, ToolSyntax, words_of_mark};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -126,10 +126,8 @@ impl ToolOptions {
             }
             (None, _, schema) => schema_grammar(text, schema, param)?,
         };
-        let special = |mark: &str| {
-            mark.split_whitespace().filter_map(|word| text.special_token(word)).collect::<Vec<_>>()
-        };
-        let tokens = syntax.into_iter().flat_map(ToolSyntax::marks).flat_map(special).collect();
+        let marks = syntax.into_iter().flat_map(ToolSyntax::marks).flat_map(words_of_mark);
+        let tokens = marks.filter_map(|word| text.special_token(word.trim())).collect();
         let parser = syntax.map(|syntax| ToolParser::new(syntax.clone(), tools));
         let parser = AnswerParser { parser, is_single, calls: 0 };
         Ok(ToolPlan { shown: Some(shown), parser, grammar, tokens })
@@ -250,7 +248,8 @@ pub(super) fn new_call_id() -> String {
     format!("{:09x}", random_number() & 0xf_ffff_ffff)
 }
 
-/// Returns a call as chats have it.
-pub(super) fn call_value(id: &str, call: &ToolCall) -> Value {
-    json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}})
+/// Returns a call as chats have it. A call without an id gets one.
+pub(super) fn call_value(ToolCall { id, name, arguments }: &ToolCall) -> Value {
+    let id = id.clone().unwrap_or_else(new_call_id);
+    json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }

@@ -12,7 +12,7 @@ mod with {
     use std::fmt;
     use std::sync::Arc;
 
-    use chat_template::{CallBody, Tool, ToolSyntax};
+    use chat_template::{CallBody, CallId, Tool, ToolSyntax, words_of_mark};
     use llguidance::api::{ParserLimits, TopLevelGrammar};
     use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
     use llguidance::{Matcher, ParserFactory};
@@ -133,8 +133,11 @@ mod with {
                     let head = format!("{{{}: {name}, {}: ", quoted(name_key), quoted(arguments_key));
                     format!("{} {arguments} \"}}\"", quoted(&head))
                 }
-                CallBody::Named { before_id, before_arguments } => {
-                    let id = before_id.as_ref().map(|before| format!("{} /[a-zA-Z0-9]{{9}}/", mark(before)));
+                CallBody::Named { id, before_arguments } => {
+                    let id = id.as_ref().map(|CallId { before, prefix, .. }| {
+                        let form = if prefix.is_some() { "[0-9]{1,3}" } else { "[a-zA-Z0-9]{9}" };
+                        format!("{} /{form}/", mark(before))
+                    });
                     let head = [quoted(&tool.name), id.unwrap_or_default(), mark(before_arguments)];
                     format!("{} {arguments}", head.join(" "))
                 }
@@ -160,6 +163,7 @@ mod with {
         let more = if is_single { String::new() } else { format!("({between} {one})*") };
         let calls =
             if is_list { format!("{lead} \"[\" {one} {more} \"]\" {tail}") } else { format!("{one} {more}") };
+        let calls = format!("{} {calls} {}", mark(&syntax.section_lead), mark(&syntax.section_tail));
         let instead = instead.map(without_space).transpose()?;
         let instead = instead.map(|schema| format!(" | %json {schema}")).unwrap_or_default();
         Ok(format!("start: calls{instead}\ncalls: {calls}\ncall: {}\n{}", names.join(" | "), rules.concat()))
@@ -174,7 +178,7 @@ mod with {
             }
             None => Value::from(word).to_string(),
         };
-        mark.split_inclusive(char::is_whitespace).map(word).collect::<Vec<_>>().join(" ")
+        words_of_mark(mark).map(word).collect::<Vec<_>>().join(" ")
     }
 
     /// Tokens that may follow in one answer.
