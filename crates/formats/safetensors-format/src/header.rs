@@ -17,7 +17,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value as Json;
 use tensor::Dtype;
 
-use crate::dtype::{self, DtypeRow};
+use crate::dtype::DtypeRow;
 use crate::info::HeaderEntry;
 use crate::{EntryError, Error, MAX_HEADER, METADATA_KEY, Result};
 
@@ -189,9 +189,8 @@ fn check_layout(tensors: &[(Cow<'_, str>, HeaderEntry)], available: u64) -> Resu
 /// Checks a tensor's dtype and shape against the length of its data. `start` is the end offset of the header.
 fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, EntryError> {
     let HeaderEntry { dtype, shape, data_offsets: (first, last) } = info;
-    let Some(DtypeRow { torch, pack_factor: packed, .. }) = dtype::row_by_name(&dtype) else {
-        return Err(EntryError::Dtype { dtype: dtype.into_owned() });
-    };
+    let DtypeRow { name, torch, pack_factor: packed, .. } =
+        dtype.map_err(|dtype| EntryError::Dtype { dtype })?;
     if shape.iter().any(|size| i64::try_from(*size).is_err()) {
         return Err(EntryError::Dimension { shape });
     }
@@ -201,7 +200,7 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
             Some(last) if last.is_multiple_of(*packed) => {
                 *last = last.checked_div(*packed).unwrap_or_default();
             }
-            _ => return Err(EntryError::HalfByte { shape: elements, dtype: dtype.into_owned() }),
+            _ => return Err(EntryError::HalfByte { shape: elements, dtype: (*name).to_owned() }),
         }
     }
     // As in the official reader, the elements are counted first, and a size of 0 ends the multiplication.
@@ -211,7 +210,7 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
     if needed != Some(found) {
         // The error has the shape in the file.
         elements.iter_mut().rev().take(1).for_each(|last| *last = last.saturating_mul(*packed));
-        return Err(EntryError::Size { shape: elements, dtype: dtype.into_owned(), needed, found });
+        return Err(EntryError::Size { shape: elements, dtype: (*name).to_owned(), needed, found });
     }
     // `check_layout` proved that both offsets are inside the file.
     let range = start.saturating_add(first)..start.saturating_add(last);

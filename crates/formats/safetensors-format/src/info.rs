@@ -3,16 +3,15 @@
 //! Facts: `TensorInfo` and `Dtype` in `safetensors/src/tensor.rs` 0.8 and the code that serde derives for them: an entry can
 //! also be an array, and a dtype an object. Fields of other names are parsed and ignored.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use crate::dtype::row_by_name;
+use crate::dtype::{DtypeRow, row_by_name};
 
 pub(crate) struct HeaderEntry {
-    /// Borrowed if the format has the dtype.
-    pub(crate) dtype: Cow<'static, str>,
+    /// Dtype, or a name that the format does not have.
+    pub(crate) dtype: Result<&'static DtypeRow, String>,
     /// Shape in elements of the format's dtype.
     pub(crate) shape: Vec<u64>,
     /// Start and end offsets of the data, from the end of the header.
@@ -110,11 +109,11 @@ fn read_field_once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
 }
 
 /// Name of a dtype: a text, or an object with the name as its key and a null value.
-struct DtypeName(Cow<'static, str>);
+struct DtypeName(Result<&'static DtypeRow, String>);
 
 impl From<&str> for DtypeName {
     fn from(name: &str) -> Self {
-        Self(row_by_name(name).map_or_else(|| Cow::Owned(name.to_owned()), |row| Cow::Borrowed(row.name)))
+        Self(row_by_name(name).ok_or_else(|| name.to_owned()))
     }
 }
 

@@ -238,14 +238,18 @@ fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<NamedShape
 
 /// Reads the header of a file into `buffer`, which the next file uses again.
 fn shapes(source: &dyn Source, buffer: &mut Vec<u8>) -> Result<NamedShapes> {
-    let read_until = |buffer: &mut Vec<u8>, end: u64| -> Result<()> {
-        buffer.resize(usize::try_from(end.min(source.len())).unwrap_or_default(), 0);
-        source.read_at(buffer, 0)
-    };
-    read_until(buffer, Header::LENGTH_FIELD_LEN)?;
-    let end = Header::end(buffer)?;
-    read_until(buffer, end)?;
+    let end = Header::end(read_until(source, buffer, Header::LENGTH_FIELD_LEN)?)?;
+    let start = read_until(source, buffer, end)?;
     let mut tensors = NamedShapes::default();
-    Header::parse_shapes(buffer, source.len(), |name, shape| tensors.push(name, shape))?;
+    Header::parse_shapes(start, source.len(), |name, shape| tensors.push(name, shape))?;
     Ok(tensors)
+}
+
+/// Reads the start of a file, up to `end`, into a buffer that only grows.
+fn read_until<'b>(source: &dyn Source, buffer: &'b mut Vec<u8>, end: u64) -> Result<&'b [u8]> {
+    let len = usize::try_from(end.min(source.len())).unwrap_or_default();
+    buffer.resize(buffer.len().max(len), 0);
+    let start = buffer.get_mut(..len).unwrap_or_default();
+    source.read_at(start, 0)?;
+    Ok(start)
 }
