@@ -181,8 +181,9 @@ LOADERS = Recipe(
     name="loaders",  # programs that run what is in a file or next to it; attacks show that they do
     pythons=(),
     steps=(("--no-deps", "msgpack==1.2.4", "msgpack-numpy==0.4.8", "h5py==3.16.0", "lmdb", "kernels==0.17.2", "smolagents==1.26.0", "python-dotenv==1.2.4", "pillow", "requests", "urllib3",
-            "certifi", "charset-normalizer"),),
-    imports="import torch, msgpack, msgpack_numpy, h5py, kernels, smolagents, lmdb",
+            "certifi", "charset-normalizer", "gymnasium==1.4.0", "farama-notifications==0.0.6", "cloudpickle==3.1.3", "kaldiio==2.18.1",
+            "fiddle==0.3.1", "absl-py==2.5.1", "graphviz", "libcst"),),
+    imports="import torch, msgpack, msgpack_numpy, h5py, kernels, smolagents, lmdb, gymnasium, kaldiio, fiddle",
     gigabytes=1,
     base="NEWEST",
 )

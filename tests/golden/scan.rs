@@ -269,6 +269,27 @@ fn python_code_that_a_configuration_names_is_reported() {
 }
 
 #[test]
+fn texts_that_other_programs_run_are_reported() {
+    let scratch = tempfile::tempdir().expect("a temporary folder");
+    let root = scratch.path();
+    for (name, text) in [
+        ("a/config.json", r#"{"model_type": "x", "model_file": "custom.py"}"#),
+        ("a/custom.py", "import os"),
+        ("b/model.opt", r#"{"model": "subprocess:Popen"}"#),
+        ("b/train.log", "1\tINFO\t{'sample_rate': __import__('os').mkdir('ran')}\n"),
+        ("c/config.toml", "optimizer_type = \"os.system\"\n"),
+        ("c/inference.yml", "ops:\n- \"exec('import os')\": {}\n"),
+        ("c/notes.txt", "Nothing (at all) is called here, not even exec('x').\n"),
+    ] {
+        let file = root.join(name);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("it can be made");
+        fs::write(file, text).expect("it can be written");
+    }
+    let output = torch2carton(["scan", "--all", &*root.to_string_lossy()]);
+    insta::assert_snapshot!(transcript(&output).replace(&*root.to_string_lossy(), "FOLDER"));
+}
+
+#[test]
 fn a_document_for_code_hosts() {
     let files = [
         "malicious/wrong_crc.pth",

@@ -219,19 +219,16 @@ impl<'a> Scanner<'a, '_> {
             || is_hdf5(&entry.name)
             || self.may_have_scannable_format(&record, (&stored, entry.method), numbers);
         if !is_scanned && document.is_none() {
-            if !holds_numbers {
-                self.report_unread(&record, &content_start(&stored, entry.method));
+            let start = content_start(&stored, entry.method);
+            if !holds_numbers && DocumentKind::of_text(&entry.name, &start).is_none() {
+                self.report_unread(&record, &start);
+            } else if !holds_numbers && let Some(content) = self.content(&record, entry, stored, is_cut) {
+                self.report_unread(&record, &content);
             }
             return;
         }
         self.has_content |= !holds_numbers;
-        let content = match entry.method {
-            CompressionMethod::Stored => stored,
-            _ => match self.inflate_entry(&record, entry, &stored, is_cut) {
-                Some(bytes) => Cow::Owned(bytes),
-                None => return,
-            },
-        };
+        let Some(content) = self.content(&record, entry, stored, is_cut) else { return };
         if let Some(kind) = document {
             self.scan_archived_document(&record, kind, &entry.name, &content, depth);
             if !is_scanned {
@@ -309,6 +306,20 @@ impl<'a> Scanner<'a, '_> {
         });
         found.may_execute
             || (method == CompressionMethod::Deflated && ends_early && start.len() as u64 >= PEEK)
+    }
+
+    /// Returns the content of a record; `None` if it is too long.
+    fn content(
+        &mut self,
+        record: &PicklePlace,
+        entry: &Entry,
+        stored: Cow<'a, [u8]>,
+        is_cut: bool,
+    ) -> Option<Cow<'a, [u8]>> {
+        match entry.method {
+            CompressionMethod::Stored => Some(stored),
+            _ => self.inflate_entry(record, entry, &stored, is_cut).map(Cow::Owned),
+        }
     }
 
     /// Inflates a record into memory; `None` if the records of the file together exceed the limit.

@@ -43,17 +43,29 @@ pub(super) struct PickleFindings<'p> {
 }
 
 impl PickleFindings<'_> {
-    /// Returns true if the bytes end in a GLOBAL or INST whose lines have no end, and which no call can follow: it is the
-    /// first instruction, or its module has a space, which no module's name has. A text of one line that begins with `c` or
-    /// `i` is like that.
+    /// Returns true if Python stops at the first GLOBAL or INST, because its lines have no end, or because no module has a name with a
+    /// space or a colon. A text that begins with `c` or `i` is like that, such as `components:`.
     pub(super) fn ends_in_unusable_name(&self, bytes: &[u8]) -> bool {
+        let module = |at: usize| {
+            let line =
+                bytes.get(at..).and_then(|rest| rest.split(|byte| *byte == b'\n').next()).unwrap_or_default();
+            line.iter().any(|byte| matches!(byte, b' ' | b':'))
+        };
+        if matches!(bytes, [b'c' | b'i', ..]) && module(1) {
+            return true;
+        }
         let Some(error) = self.error.as_ref().filter(|error| error.kind == ErrorKind::NoNewline) else {
             return false;
         };
-        let rest = usize::try_from(error.offset).ok().and_then(|offset| bytes.get(offset..));
-        let module = rest.and_then(|rest| rest.split(|byte| *byte == b'\n').next()).unwrap_or_default();
-        self.uses.is_empty() && (error.offset == 0 || module.contains(&b' '))
+        let has_space = usize::try_from(error.offset).is_ok_and(module);
+        self.uses.is_empty() && (error.offset == 0 || has_space)
     }
+}
+
+/// Returns true for a GLOBAL or INST whose module has a null byte.
+fn starts_with_null(bytes: &[u8]) -> bool {
+    let module = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    matches!(bytes, [b'c' | b'i', ..]) && module.contains(&0)
 }
 
 /// The machine and its records after running a pickle.
@@ -303,6 +315,8 @@ impl<'p> PickleRun<'p> {
         let risky = names.uses.iter().any(|used| used.risk == Risk::Dangerous);
         let called = !builds.is_empty() || heap.ids().any(|id| heap.instance(id).is_some());
         let matters = match &error {
+            // No module has such a name. A tar archive may begin like that.
+            Some(_) if starts_with_null(bytes) => false,
             // Where the frame is wrong, other bytes may follow for Python.
             None => has_names || frame_error.is_some(),
             Some(error) => {

@@ -1,5 +1,6 @@
 //! Adds what was found to the report of a scan, within the limits of its lists.
 
+use super::documents::DocumentKind;
 use super::scanner::Scanner;
 use super::unread::{is_foreign_model, unread_kind};
 use super::{Finding, GlobalUse, PicklePlace, PlaceStep, ScannedPickle};
@@ -34,16 +35,19 @@ impl Scanner<'_, '_> {
         self.scan.notes.extend(has_room.then(|| self.budget.spend_text(text)).flatten());
     }
 
-    /// Reports a record that no reader here recognises, unless it is a text or of a kind of which no reader runs anything.
-    pub(super) fn report_unread(&mut self, record: &PicklePlace, start: &[u8]) {
+    /// Reports a record that no reader here recognises, unless it is a text in which nothing is found or of a kind of which no reader runs
+    /// anything.
+    pub(super) fn report_unread(&mut self, record: &PicklePlace, bytes: &[u8]) {
         let name = match record.0.last() {
             Some(PlaceStep::Record(name)) => name.as_str(),
             _ => "",
         };
         if is_foreign_model(name) {
             self.add_missed(|| format!("{record}: another program may run it, and nothing here reads it"));
-        } else if let Some(kind) = unread_kind(name, start) {
+        } else if let Some(kind) = unread_kind(name, bytes) {
             self.add_missed(|| format!("{record}: {kind}, which nothing here reads"));
+        } else if let Some(kind) = DocumentKind::of_text(name, bytes) {
+            self.scan_document(record, kind, bytes, 0, &|_| false);
         }
     }
 

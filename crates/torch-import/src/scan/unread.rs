@@ -150,7 +150,7 @@ fn holds_numbers(name: &str) -> bool {
 }
 
 /// Returns true for a text in any encoding: without control characters, or with the mark of UTF-16.
-fn is_text(start: &[u8]) -> bool {
+pub(super) fn is_text(start: &[u8]) -> bool {
     let start = start.get(..KIND_PEEK).unwrap_or(start);
     let is_wide = matches!(start, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
     is_wide || start.iter().all(|byte| matches!(byte, b'\t'..=b'\r' | 0x1b | 0x20..=0x7e | 0x80..))

@@ -8,7 +8,7 @@ use byte_source::{BufferSource, Source};
 use test_support::{safetensors, stored_zip};
 use torch_import::{DocumentKind, Risk, Scan, ScanDepth};
 
-fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for (name, data) in members {
         let mut header = tar::Header::new_gnu();
@@ -18,12 +18,12 @@ fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
     tar.into_inner().expect("memory takes it")
 }
 
-fn scan(bytes: Vec<u8>) -> Result<Scan, byte_source::Error> {
+pub(crate) fn scan(bytes: Vec<u8>) -> Result<Scan, byte_source::Error> {
     Scan::source(&(Arc::new(BufferSource::new("a", bytes)) as Arc<dyn Source>), ScanDepth::Everything, &())
 }
 
 /// What was found, the worst first: `dangerous os.system`, `template`, `missed`, `unknown a.B` or `clean`.
-fn worst(scan: &Scan) -> String {
+pub(crate) fn worst(scan: &Scan) -> String {
     let uses = |risk: Risk| scan.uses().find(|(_, found)| found.risk == risk);
     let shown = |risk: Risk| uses(risk).map(|(_, found)| format!("{} {}", risk.name(), found.global));
     shown(Risk::Dangerous)
@@ -34,7 +34,7 @@ fn worst(scan: &Scan) -> String {
 }
 
 /// Scans a document alone, in a zip and in a tar archive.
-fn found(name: &str, text: &[u8]) -> String {
+pub(crate) fn found(name: &str, text: &[u8]) -> String {
     let source = Arc::new(BufferSource::new(name, text.to_vec())) as Arc<dyn Source>;
     let kind = DocumentKind::of(name).expect("a document");
     let (alone, _) = Scan::document(&source, kind, &|_| false, &()).expect("it is read");
@@ -54,6 +54,9 @@ fn sections_and_protocol_buffers_are_judged() {
         ("[a.transformer_config]\ntrust_remote_code = true\n", "missed"),
         ("[a]\ntransformer_config = {\"x_kwargs\": {\"trust_remote_code\": true}}\n", "missed"),
         ("# a = {\n[a]\n_target_: os.system\n", "dangerous os.system"),
+        ("[a]\nx_kwargs = {\"a\": 1,\n\n  # b\n  \"trust_remote_code\": true}\n", "missed"),
+        ("[a]\nx = {\"a\": ${b.c}}\ny = ${b.c}\n", "missed"),
+        ("[a]\n  b = c\n  _target_ = os.system\n", "dangerous os.system"),
     ] {
         assert_eq!(found("spacy.cfg", text.as_bytes()), expected, "{text}");
     }
@@ -109,7 +112,7 @@ fn callables_of_configurations_are_judged() {
         ("any: code.py", "clean"),
         ("merges: [os.system]", "clean"),
         ("urls: ['pipe:cat a']", "unknown _target_.pipe:cat a"),
-        ("download: 'import os; os.mkdir(1)'", "unknown import os; os.mkdir(1)"),
+        ("download: 'import os; os.mkdir(1)'", "expression"),
         ("download: bash get.sh", "unknown bash get.sh"),
         ("download: https://example.com/a b.zip", "clean"),
         ("download: true", "clean"),
@@ -118,7 +121,7 @@ fn callables_of_configurations_are_judged() {
         ("x: \"$(lambda x: 1)(2)\"", "unknown _target_.$(lambda x: 1)(2)"),
         ("x: $ [f('x')]", "unknown _target_.$ [f('x')]"),
         ("x: $ import os", "unknown _target_.$ import os"),
-        ("x: $5 (5 (exec('x')))", "unknown _target_.$5 (5 (exec('x')))"),
+        ("x: $5 (5 (f('x')))", "unknown _target_.$5 (5 (f('x')))"),
         ("x: $(a) + (b)", "clean"),
         ("x: !!python/object/apply:os.system ['x']", "tag"),
         ("%TAG !p! tag:yaml.org,2002:python/\n---\nx: !p!name:os.system", "tag"),
@@ -319,7 +322,10 @@ fn texts_of_pickles_are_judged_as_those_of_documents() {
         (dict("activation", text("print(1)")), "pickle"),
         (dict("activation", text("nn.SiLU()")), "clean"),
         (dict("head", list(list([text("Conv"), list(text("exec('x')"))].concat()))), "pickle"),
-        (dict("head", dict("weight", text("exec('x')"))), "clean"),
+        (dict("head", dict("weight", text("f('x')"))), "clean"),
+        (dict("a", text("exec('x')")), "pickle"),
+        (dict("a", text("Call exec('x').")), "clean"),
+        (dict("a", text("return getattr(x, y)")), "clean"),
         (dict("runtime_info", dict("cfg", text("import os"))), "missed"),
         (dict("meta", dict("config", text("model = dict(type='A')"))), "missed"),
         (dict("meta", dict("cfg", text("import os"))), "missed"),

@@ -15,5 +15,6 @@ mod scan_edges;
 mod scan_formats;
 mod scan_loaders;
 mod scan_sequences;
+mod texts;
 mod uses;
 mod uses_of_packages;

@@ -93,6 +93,18 @@ pub(crate) fn scan_document(
     }))
 }
 
+/// Scans a text that has the name of no document; `None` for other files. `opened` is the file, if it is open.
+pub(crate) fn scan_text(
+    file: &Location,
+    opened: Option<&Arc<dyn Source>>,
+    observer: &dyn Observer,
+) -> Option<Result<Scan, Error>> {
+    let name = file.path().file_name()?.to_string_lossy();
+    let kind = DocumentKind::of_text(&name, &first_bytes(file, opened))?;
+    let source = opened.cloned().map_or_else(|| file.open(), Ok);
+    Some(source.and_then(|source| Ok(Scan::document(&source, kind, &|_| false, observer)?.0)))
+}
+
 /// Returns a file of Python code that a program finds by its name.
 fn code_by_name(file: &Location) -> Option<CustomClass> {
     let name = file.path().file_name()?.to_str()?;
@@ -117,6 +129,9 @@ fn code_by_name(file: &Location) -> Option<CustomClass> {
             "smolagents"
         }
         None if folder_name == "code" && name == "inference.py" => "sagemaker",
+        None if is_near("configuration.json") => "modelscope",
+        // EasyOCR imports the module of a network that a document describes, NeMo Guardrails `config.py`.
+        None if ["yaml", "yml"].iter().any(|end| is_near(&format!("{module}.{end}"))) => module,
         None => return None,
     };
     let (class, file) = (module.to_owned(), Some(name.to_owned()));
@@ -183,8 +198,7 @@ fn python_file(has_file: &dyn Fn(&Path) -> bool, class: &str) -> Option<String> 
         let path = module.replace('.', "/");
         [format!("{path}.py"), format!("{path}/__init__.py")]
     });
-    let mut files =
-        files.map(PathBuf::from).filter(|_| class.rsplit_once('.').is_none_or(|(_, last)| last != "py"));
+    let mut files = files.map(PathBuf::from);
     let is_inside = |file: &Path| file.components().all(|part| matches!(part, Component::Normal(_)));
     files.find(|file| is_inside(file) && has_file(file)).map(|file| file.display().to_string())
 }

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use torch_import::{Risk, Scan, ScanDepth, is_checkpoint_extension, is_foreign_model, unread_kind};
 
-use self::custom_code::{CustomClass, Neighbours, first_bytes, scan_document};
+use self::custom_code::{CustomClass, Neighbours, first_bytes, scan_document, scan_text};
 use self::policy::Policy;
 use crate::{Observer, Result};
 
@@ -278,6 +278,12 @@ impl Scanner<'_> {
                 if let Some(kind) = kind.filter(|_| !holds_described_numbers(file)) {
                     return self.not_scanned(path, format!("{kind}, which nothing here reads"));
                 }
+                match scan_text(file, source, self.observer) {
+                    Some(Ok(scan)) if judge_scan(&scan) != Verdict::Clean => return self.judged(path, scan),
+                    Some(Err(error)) if error.is_cancelled() => return Err(error),
+                    Some(Err(error)) => return self.not_scanned(path, error.to_string()),
+                    _ => {}
+                }
                 self.summary.skipped = self.summary.skipped.saturating_add(1);
                 let outcome = ScanOutcome::Skipped { reason: error.to_string() };
                 return self.report_file(path, Verdict::Skipped, outcome);
@@ -287,6 +293,11 @@ impl Scanner<'_> {
         if in_package {
             scan.distrust_globals();
         }
+        self.judged(path, scan)
+    }
+
+    /// Judges and reports a scan.
+    fn judged(&mut self, path: &Path, mut scan: Scan) -> Result<()> {
         let allowed = self.policy.apply(&mut scan);
         let of_name = open::Note::of_other_format(path, scan.format).map(|note| note.to_string());
         let notes = [of_name, self.policy.note(&scan)];

@@ -105,13 +105,14 @@ pub(super) fn is_harmless_operation(text: &str) -> bool {
     }
 }
 
-/// Returns true for the dotted name of a callable that is dangerous under any key. `code.py` is the name of a file, and programs of
-/// `torch.export` name functions of torch as the origin of their nodes.
+/// Returns true for the dotted name of a callable that is dangerous under any key. `code.py` is the name of a file.
 pub(super) fn is_dangerous_name(text: &str) -> bool {
-    text.rsplit_once('.').is_some_and(|(_, name)| !FILES.contains(&name))
-        && !text.starts_with("torch.")
-        && text.split('.').all(is_identifier)
-        && Callable::new(text).risk == Risk::Dangerous
+    text.rsplit_once('.').is_some_and(|(_, name)| !FILES.contains(&name)) && is_dangerous_chain(text)
+}
+
+/// Returns true for names that are joined by dots and lead to something dangerous.
+pub(super) fn is_dangerous_chain(chain: &str) -> bool {
+    chain.split('.').all(is_identifier) && Callable::new(chain).risk == Risk::Dangerous
 }
 
 /// Returns true for a type that is data, for a class of a model of transformers or timm, and for a class or an activation of Keras

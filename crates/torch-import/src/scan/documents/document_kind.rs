@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::plain_text;
+use crate::scan::unread::is_text;
+
 /// Bytes at the start of a GGUF file in which its metadata must end.
 pub(in crate::scan) const METADATA_MAX: usize = 32 << 20;
 
@@ -18,8 +21,11 @@ pub enum DocumentKind {
     Sections,
     /// Protocol buffers as text: a network of Caffe, or the settings of a model in Triton.
     ProtobufText,
-    /// Name of the module that `MLflow` imports in the place of `pickle`.
+    Toml,
+    /// Name of the module that `MLflow` imports in the place of `pickle`, or for a model of Keras.
     ModuleName,
+    /// Text whose name does not say what it is.
+    Text,
 }
 
 impl DocumentKind {
@@ -27,21 +33,23 @@ impl DocumentKind {
     pub fn of(name: &str) -> Option<Self> {
         match name {
             "MLmodel" => return Some(Self::Yaml),
-            "pickle_module_info.txt" => return Some(Self::ModuleName),
+            "keras_module.txt" | "pickle_module_info.txt" => return Some(Self::ModuleName),
             _ => {}
         }
         let (_, extension) = name.rsplit_once('.')?;
         let is = |known: &[&str]| known.iter().any(|known| extension.eq_ignore_ascii_case(known));
-        if is(&["json", "zarray"]) {
+        if is(&["json", "json5", "jsonc", "zarray"]) {
             Some(Self::Json)
         } else if is(&["yaml", "yml"]) {
             Some(Self::Yaml)
+        } else if is(&["toml"]) {
+            Some(Self::Toml)
         } else if is(&["cfg", "ini"]) {
             Some(Self::Sections)
         } else if is(&["pbtxt", "prototxt"]) {
             Some(Self::ProtobufText)
         } else {
-            let template = is(&["jinja", "jinja2"]).then_some(Self::Template);
+            let template = is(&["j2", "jinja", "jinja2"]).then_some(Self::Template);
             template.or_else(|| is(&["gguf"]).then_some(Self::Gguf))
         }
     }
@@ -52,17 +60,25 @@ impl DocumentKind {
         let base = name.rsplit('/').next().unwrap_or_default();
         let of_content = || {
             let start = start();
-            let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start).trim_ascii_start();
-            match text {
+            let decoded = super::decode_text(&start);
+            match decoded.trim_ascii_start() {
+                // What follows is not known.
+                [] if !start.is_empty() => Some(Self::Json),
                 [b'[', rest @ ..] if is_section(rest) => Some(Self::Sections),
                 [b'{' | b'[', ..] => Some(Self::Json),
                 _ => None,
             }
         };
         Self::of(base).or_else(|| {
-            let is_plain = base.starts_with(|first: char| first.is_ascii_alphabetic()) && !base.contains('.');
+            let is_plain = base.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+                && !base.contains('.');
             if is_plain { of_content() } else { None }
         })
+    }
+
+    /// Returns [`Text`](Self::Text) for a text that has the name of no document and may be one, or data that a program evaluates.
+    pub fn of_text(name: &str, start: &[u8]) -> Option<Self> {
+        (plain_text::is_read(name) && is_text(start)).then_some(Self::Text)
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -73,7 +89,8 @@ impl DocumentKind {
             Self::Gguf => "gguf",
             Self::Sections => "ini",
             Self::ProtobufText => "pbtxt",
-            Self::ModuleName => "text",
+            Self::Toml => "toml",
+            Self::ModuleName | Self::Text => "text",
         }
     }
 }

@@ -16,18 +16,15 @@
 //! imports what `module` of `architecture` and the `name` of a step say. Keras' `TFOpLambda` calls the operation of `TensorFlow` that `function` names. spacy-transformers and older versions of peft
 //! give `trust_remote_code` to `from_pretrained`.
 
+mod any_key;
+
 use super::callable::{
-    Callable, imports_package, is_dangerous_name, is_function_name, is_harmless_class, is_harmless_operation,
-    is_identifier,
+    Callable, imports_package, is_function_name, is_harmless_class, is_harmless_operation,
 };
-use super::expression::{has, is_guard, is_layer_text, is_symbolic};
-use super::found::{CodeReference, Found};
+use super::expression::{has, is_guard, is_symbolic};
+use super::found::Found;
 use super::level::Level;
-use super::value_texts::{
-    calls_something, is_address, is_evaluated, is_plain_value, is_python_text, leads_out, names_arguments,
-    names_native_code, shown,
-};
-use super::{base64, interpolation, template};
+use super::value_texts::{is_address, is_off, is_plain_value, leads_out, shown};
 use crate::scan::budget::truncate_name;
 use crate::scan::operators::operator_risk;
 use crate::scan::{Finding, GlobalCall, GlobalUse};
@@ -44,12 +41,13 @@ const CALLS_MAX: usize = 8;
 /// Tags that `PyYAML` reads as data.
 const DATA_TAGS: &str = "binary bool float int map merge null omap pairs python/bool python/bytes python/complex python/dict python/float \
                          python/int python/list python/long python/none python/str python/tuple python/unicode seq set str timestamp value";
-/// Keys of a map that names an object by its module and its class: of Keras, a tree of PyTorch, peft and skops.
-const OBJECT_KEYS: &str = "__loader__ base_model_class config default_factory_name registered_name";
+/// Keys of a map that names an object by its module and its class: of Keras, a tree of PyTorch, peft, skops and monty.
+const OBJECT_KEYS: &str = "@class __loader__ base_model_class config default_factory_name registered_name";
 /// Layers of Keras that run more than their arguments, and what they do.
-const LAYERS: [(&str, &str); 3] = [
+const LAYERS: [(&str, &str); 4] = [
     ("__lambda__", "unmarshals Python's bytecode and runs it"),
     ("Lambda", "unmarshals Python's bytecode and runs it"),
+    ("TFSMLayer", "runs a graph of TensorFlow from another file"),
     ("TorchModuleWrapper", "unpickles a module of PyTorch"),
 ];
 /// Functions of Python that run texts or reach other objects. Keras has functions of other names.
@@ -57,6 +55,11 @@ const FUNCTIONS: &str = "__build_class__ __import__ breakpoint compile delattr e
 /// Functions that Lightning's own command line names as `_instantiator`.
 const INSTANTIATORS: [&str; 2] =
     ["lightning.pytorch.cli.instantiate_module", "pytorch_lightning.cli.instantiate_module"];
+/// Modules that `MLflow` imports in the place of `pickle` and for a model of Keras.
+const LOADERS: &str = "cloudpickle keras pickle tensorflow.keras tf_keras";
+/// Keys of the model that a program loads.
+const REPOSITORIES: &str =
+    "base_model model model_id model_name_or_path model_path pretrained_model_name_or_path repo_id";
 /// Handlers of `TorchServe` itself.
 const HANDLERS: &str = "image_classifier image_segmenter object_detector text_classifier";
 /// Operators of `torch.export` that are not PyTorch's own operators.
@@ -80,6 +83,18 @@ impl<'n> Judge<'n> {
         self.levels.clear();
     }
 
+    /// Returns the number of open maps and lists.
+    pub(super) fn depth(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Leaves the maps and lists beyond a depth.
+    pub(super) fn close_to(&mut self, depth: usize, at: u64) {
+        while self.levels.len() > depth {
+            self.close(at);
+        }
+    }
+
     /// Enters a map or a list. Returns false if it is too deep.
     pub(in crate::scan) fn open(&mut self, is_map: bool) -> bool {
         if self.levels.len() >= LEVELS_MAX {
@@ -100,13 +115,25 @@ impl<'n> Judge<'n> {
     pub(in crate::scan) fn close(&mut self, at: u64) {
         let Some(level) = self.levels.pop() else { return };
         let is_key = level.is_key;
-        let components = level.components.iter().filter(|_| level.is_pipeline);
+        // A component has the class of its parts in another map.
+        let is_pipeline = level.is_pipeline || self.levels.iter().any(|level| level.is_pipeline);
+        let components = level.components.iter().filter(|_| is_pipeline);
         for (library, class) in components {
             let target = [library.as_str(), ".", class].concat();
             let risk = Risk::from_names(library, class);
             if risk >= Risk::Unreviewed {
                 self.add_target("component", &Callable { risk, ..Callable::unknown(&target) }, at);
             }
+        }
+        if let (Some(module), Some(name), None) = (&level.module, &level.name, &level.class) {
+            let target = [module.as_str(), ".", name].concat();
+            let target = Callable::new(&target);
+            if target.risk == Risk::Dangerous || level.has_arguments && !is_harmless_class(module, name) {
+                self.add_target("name", &target, at);
+            }
+        }
+        if let Some(repository) = level.repository.as_deref().filter(|_| level.is_trusted) {
+            self.add_target("trust_remote_code", &Callable::unknown(repository), at);
         }
         if let Level { module: Some(module), class: Some(class), config, is_object: true, .. } = level {
             // Keras looks up a function by its name in `config`.
@@ -135,7 +162,13 @@ impl<'n> Judge<'n> {
             Some(level) if level.is_map && level.key.is_none() => {
                 level.is_object |= OBJECT_KEYS.split(' ').any(|known| known == text);
                 level.is_pipeline |= matches!(text, "_class_name" | "_diffusers_version");
+                level.has_arguments |= matches!(text, "args" | "arguments" | "kwargs");
+                let is_token = level.outer == "vocab";
                 level.key = Some(text.get(..KEY_MAX.min(text.len())).unwrap_or_default().to_owned());
+                // `PaddleOCR` evaluates the keys of its operators.
+                if !is_token {
+                    self.code("", text);
+                }
             }
             _ => {
                 self.value(text, at);
@@ -191,11 +224,22 @@ impl<'n> Judge<'n> {
         self.component(text);
         let Some(level) = self.levels.last_mut() else { return };
         match key.as_str() {
-            "module" | "default_factory_module" | "parent_library" | "__module__" if level.is_map => {
+            "@module" | "module" | "default_factory_module" | "parent_library" | "__module__"
+                if level.is_map =>
+            {
                 level.module = Some(text.to_owned());
             }
-            "class_name" | "default_factory_name" | "base_model_class" | "__class__" if level.is_map => {
+            "@class" | "class_name" | "default_factory_name" | "base_model_class" | "__class__"
+                if level.is_map =>
+            {
                 level.class = Some(text.to_owned());
+            }
+            "name" if level.is_map => level.name = Some(truncate_name(text.to_owned())),
+            // Fiddle imports a reference to Python.
+            "type" if text == "pyref" => level.has_arguments = true,
+            "trust_remote_code" => level.is_trusted = !is_off(text),
+            _ if has(REPOSITORIES, &key) && level.is_map && text.contains('/') => {
+                level.repository = Some(truncate_name(text.to_owned()));
             }
             "config" if level.is_map => level.config = Some(truncate_name(text.to_owned())),
             _ if !level.is_map => level.first = level.first.take().or_else(|| Some(text.to_owned())),
@@ -238,9 +282,6 @@ impl<'n> Judge<'n> {
             "file_name" if outer == "hdf5_output_param" => {
                 self.add_finding("writes", || format!("a layer of Caffe that writes `{}`", shown(text)));
             }
-            "code" if outer == "tools" => {
-                self.add_missed(|| "the Python code of a tool, which smolagents runs".to_owned());
-            }
             "py/object" | "py/type" | "py/function" | "py/class" => {
                 self.add_target(key, &Callable::new(text), at);
             }
@@ -267,28 +308,12 @@ impl<'n> Judge<'n> {
             }
             ":serialized:" => self.add_pickle(text, at, true),
             // For the whole model, or for each part of it.
-            _ if [key, outer].iter().any(|it| it.ends_with("attn_implementation")) && text.contains('/') => {
+            _ if [key, outer].iter().any(|it| it.contains("_implementation")) && text.contains('/') => {
                 self.add_target(key, &Callable::unknown(text), at);
             }
-            "loader_module" if !text.starts_with("mlflow.") && text != "pickle" => {
+            "loader_module" if !text.starts_with("mlflow.") && !has(LOADERS, text) => {
                 self.add_target(key, &Callable::new(&[text, "._load_pyfunc"].concat()), at);
             }
-            "code" | "model_code_path" if outer == "python_function" => {
-                self.add_missed(|| format!("the Python code in `{}`, which MLflow runs", shown(text)));
-            }
-            "id" | "name" if matches!(outer, "filters" | "codecs") && text.contains("pickle") => {
-                self.add_missed(|| format!("arrays that zarr unpickles (`{}`)", shown(text)));
-            }
-            "cfg" | "config" if matches!(outer, "runtime_info" | "meta") && !is_plain_value(text) => {
-                self.add_missed(|| "a configuration in Python, which MMEngine runs".to_owned());
-            }
-            // At the top, it says what a program did.
-            "trust_remote_code" if names_arguments(outer) && text.eq_ignore_ascii_case("true") => {
-                self.add_missed(|| {
-                    format!("the Python code of another repository, which `{}` trusts", shown(outer))
-                });
-            }
-            "handler" if outer == "model" => self.handler(text, at),
             "class_name" => {
                 if let Some((_, action)) = LAYERS.iter().find(|(layer, _)| *layer == text) {
                     self.add_finding("lambda", || {
@@ -302,45 +327,44 @@ impl<'n> Judge<'n> {
             _ if outer == "weight_map" && leads_out(text) => {
                 self.add_missed(|| format!("the shard `{}`, which is in another folder", shown(text)));
             }
-            _ if text.starts_with("gA") => self.add_pickle(text, at, false),
-            _ => {}
+            _ => self.code_of_key(key, outer, text, at),
         }
     }
 
-    /// Judges a text that programs evaluate or call under any key, or under keys of lists.
-    fn value_of_any_key(&mut self, key: &str, text: &str, at: u64) {
-        // Tokens are any texts, and `math.add` is TensorFlow's.
-        let is_operation = key == "function" && is_harmless_operation(text);
-        if !matches!(key, "merges" | "vocab") && !is_operation {
-            if is_dangerous_name(text) {
-                self.add_target(key, &Callable::new(text), at);
-            } else if is_python_text(text) || text.starts_with("pipe:") {
+    /// Judges a text that names code, or a configuration that is code, by its key.
+    fn code_of_key(&mut self, key: &str, outer: &str, text: &str, at: u64) {
+        match key {
+            "code" if outer == "tools" => {
+                self.add_missed(|| "the Python code of a tool, which smolagents runs".to_owned());
+            }
+            "model_code_path" | "code" if key != "code" || outer == "python_function" => {
+                self.add_missed(|| format!("the Python code in `{}`, which MLflow runs", shown(text)));
+            }
+            "id" | "name" if matches!(outer, "filters" | "codecs") && text.contains("pickle") => {
+                self.add_missed(|| format!("arrays that zarr unpickles (`{}`)", shown(text)));
+            }
+            "cfg" | "config" if matches!(outer, "runtime_info" | "meta") && !is_plain_value(text) => {
+                self.add_missed(|| "a configuration in Python, which MMEngine runs".to_owned());
+            }
+            // At the top, it says what a program did, unless it names a repository.
+            "trust_remote_code" if self.levels.len() > 1 && !is_off(text) => {
+                self.add_missed(|| {
+                    format!("the Python code of another repository, which `{}` trusts", shown(outer))
+                });
+            }
+            "allow_remote" if !is_off(text) => {
+                self.add_missed(|| "the Python code of the model, which ModelScope runs".to_owned());
+            }
+            "plugins" if text.contains('/') => self.add_target(key, &Callable::unknown(text), at),
+            "imports" if self.levels.iter().any(|level| level.outer == "custom_imports") => {
                 self.add_target(key, &Callable::unknown(text), at);
             }
-        }
-        if (key == "activation" || self.levels.last().is_some_and(|level| level.has_layers))
-            && !is_layer_text(text)
-        {
-            self.add_finding("expression", || {
-                format!("the text `{}`, which YOLO evaluates, calls something else than a layer", shown(text))
-            });
-        }
-        if is_evaluated(key) && calls_something(text) {
-            self.add_finding("expression", || {
-                format!("the text `{}`, which fairseq evaluates as `{key}`, calls something", shown(text))
-            });
-        }
-        if text.contains("{{") || text.contains("{%") {
-            self.template(text);
-        }
-        if text == "EXECUTION_ENV_PATH" {
-            self.add_missed(|| "the environment with which Triton runs Python code".to_owned());
-        }
-        if names_native_code(text) {
-            self.add_missed(|| format!("the native code `{}`, which a program may load", shown(text)));
-        }
-        if interpolation::evaluates(text) {
-            self.add_target(key, &Callable::unknown(text), at);
+            // MXNet takes the address of a function in the process from the text, or calls Python.
+            "op" if matches!(text, "_Native" | "_NDArray" | "Custom") => {
+                self.add_missed(|| format!("the operator `{text}` of MXNet, which calls other code"));
+            }
+            "handler" if outer == "model" => self.handler(text, at),
+            _ => {}
         }
     }
 
@@ -375,63 +399,6 @@ impl<'n> Judge<'n> {
         let mut target = Callable::new(text);
         target.risk = if text.starts_with("torch.ops.") || is_symbol { risk } else { target.risk.max(risk) };
         self.add_target("target", &target, at);
-    }
-
-    /// Collects what may refer to Python code next to the document.
-    fn reference(&mut self, key: &str, outer: &str, text: &str) {
-        let level = self.levels.last();
-        let names_code = level.is_some_and(|level| level.names_code);
-        let first = level.filter(|level| !level.is_map).and_then(|level| level.first.as_deref());
-        let is_near = |name: &str| is_identifier(name) && (self.is_near)(name);
-        // `NAME:ATTRIBUTE`, as BentoML and Ray write it.
-        let is_dotted = text.split_once(['.', ':']).is_some_and(|(module, _)| is_near(module));
-        let reference = match first {
-            _ if names_code || is_dotted => text.replace(':', "."),
-            // `["MODULE", "CLASS"]`, next to the document or in the folder of the component.
-            Some(first) if is_identifier(text) && is_near(first) => [first, ".", text].concat(),
-            Some(first) if is_identifier(text) && is_identifier(first) && is_near(outer) => {
-                [outer, ".", first, ".", text].concat()
-            }
-            _ => return,
-        };
-        if self.found.references.len() >= FOUND_MAX {
-            return self.add_missed(|| "more references to Python code".to_owned());
-        }
-        if self.found.referred.insert(reference.clone()) {
-            // The name of a pipeline says more than `impl`.
-            let key = if key == "impl" { outer } else { key };
-            self.found.references.push(CodeReference { key: key.to_owned(), text: reference });
-        }
-    }
-
-    /// Remembers what may be the library and the class of a component: a list of two names in a map.
-    fn component(&mut self, text: &str) {
-        let [.., map, list] = self.levels.as_mut_slice() else { return };
-        if let Some(library) = list.first.as_deref()
-            && map.is_map
-            && !list.is_map
-            && map.components.len() < FOUND_MAX
-            && is_identifier(text)
-            && library.split('.').all(is_identifier)
-        {
-            map.components.push((truncate_name(library.to_owned()), truncate_name(text.to_owned())));
-        }
-    }
-
-    /// Judges the text of a template.
-    pub(super) fn template(&mut self, text: &str) {
-        if let Some(name) = template::find_hidden_attribute(text) {
-            self.add_finding("template", || {
-                format!("a template uses `{}`, with which templates leave their sandbox", shown(&name))
-            });
-        }
-    }
-
-    fn add_pickle(&mut self, text: &str, at: u64, is_loaded: bool) {
-        let bytes = base64::decode_as_python(text);
-        if is_loaded || matches!(bytes.as_slice(), [0x80, 2..=5, ..]) {
-            self.found.pickles.push((at, bytes, is_loaded));
-        }
     }
 
     fn add_target(&mut self, key: &str, target: &Callable, at: u64) {
@@ -470,7 +437,7 @@ impl<'n> Judge<'n> {
         }
     }
 
-    fn add_missed(&mut self, text: impl FnOnce() -> String) {
+    pub(super) fn add_missed(&mut self, text: impl FnOnce() -> String) {
         if self.found.missed.len() < FOUND_MAX {
             self.found.missed.push(text());
         }

@@ -21,6 +21,12 @@ pub(super) struct Level {
     pub(super) class: Option<String>,
     pub(super) config: Option<String>,
     pub(super) is_object: bool,
+    /// Text of `name`, and whether the map has arguments for what `module` and `name` name.
+    pub(super) name: Option<String>,
+    pub(super) has_arguments: bool,
+    /// Repository of a model, and whether the map trusts its code.
+    pub(super) repository: Option<String>,
+    pub(super) is_trusted: bool,
     /// Components of a pipeline of `diffusers`, as their libraries and classes, and whether the map is one.
     pub(super) components: Vec<(String, String)>,
     pub(super) is_pipeline: bool,

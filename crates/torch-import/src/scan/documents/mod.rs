@@ -15,9 +15,12 @@ mod json;
 pub(super) mod judge;
 mod level;
 pub(super) mod pickled;
+mod plain_text;
 mod protobuf_text;
 pub(super) mod python_records;
+mod python_text;
 mod template;
+mod toml;
 pub(super) mod value_texts;
 mod yaml;
 
@@ -134,7 +137,7 @@ impl Scanner<'_, '_> {
             self.add_missed(|| format!("{record}: the limit on the work for one file was reached"));
             return Vec::new();
         }
-        self.has_content = true;
+        self.has_content |= kind != DocumentKind::Text;
         let mut judge = Judge::new(is_near);
         match kind {
             // Some programs read all documents as YAML, such as jsonargparse.
@@ -151,6 +154,12 @@ impl Scanner<'_, '_> {
                     self.add_missed(|| format!("{record}: not read as GGUF: {reason}"));
                 }
             }
+            DocumentKind::Toml => {
+                if let Err(reason) = toml::read(bytes, &mut judge) {
+                    self.add_missed(|| format!("{record}: not read as TOML: {reason}"));
+                }
+            }
+            DocumentKind::Text => plain_text::read(bytes, &mut judge),
             DocumentKind::Sections => ini::read(bytes, &mut judge),
             DocumentKind::ProtobufText => protobuf_text::read(bytes, &mut judge),
             DocumentKind::Template => judge.template(&String::from_utf8_lossy(bytes)),

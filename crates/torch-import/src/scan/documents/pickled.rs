@@ -7,7 +7,8 @@ use pickle_vm::{Heap, Object, ObjectId, RecordedChanges};
 
 use super::found::Found;
 use super::judge::{FOUND_MAX, Judge};
-use super::value_texts::{is_evaluated, reaches_code, shown};
+use super::python_text::runs_code_in_pickle;
+use super::value_texts::{is_evaluated, shown};
 use crate::scan::Finding;
 use crate::scan::budget::{ScanBudget, truncate_name};
 use crate::scan::report::NamedRange;
@@ -51,7 +52,7 @@ pub(in crate::scan) fn read(heap: &Heap<'_>, budget: &mut ScanBudget<'_>) -> Opt
             && let Some(text) = heap.text(id)
         {
             has_key |= text == FILE || is_judged(&text);
-            if texts.found.findings.len() < FOUND_MAX && reaches_code(&text) {
+            if texts.found.findings.len() < FOUND_MAX && runs_code_in_pickle(&text) {
                 let text = format!("the text `{}`, which runs code if a program evaluates it", shown(&text));
                 texts.found.findings.push(Finding { kind: "expression", text });
             }

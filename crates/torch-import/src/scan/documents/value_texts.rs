@@ -33,22 +33,6 @@ const EVALUATED: [&str; 27] = [
     "wer_args",
 ];
 
-/// Returns true for a text that MONAI gives to `eval` or `exec`: `$` and an import, or a call of something that is not a number.
-pub(super) fn is_python_text(text: &str) -> bool {
-    let Some(code) = text.strip_prefix('$') else { return false };
-    ["import ", "from "].iter().any(|start| code.trim_start().starts_with(start)) || calls_something(code)
-}
-
-/// Returns true for an expression of Python with a call, such as `[f(512)] * 4`; `[(512, 10, 5)] * 4` has none.
-pub(super) fn calls_something(expression: &str) -> bool {
-    let is_called = |at: usize| {
-        let before = expression.get(..at).unwrap_or_default().trim_end();
-        let name = before.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
-        before.ends_with([')', ']']) || name.starts_with(|first: char| !first.is_numeric())
-    };
-    expression.match_indices('(').any(|(at, _)| is_called(at))
-}
-
 /// Returns true for a name, a path or a number, which does nothing if Python runs it.
 pub(super) fn is_plain_value(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || "_-./: ".contains(c)) && !text.contains("import")
@@ -59,12 +43,6 @@ pub(super) fn is_evaluated(argument: &str) -> bool {
     EVALUATED.binary_search(&argument).is_ok()
 }
 
-/// Returns true for a text that is meant to run if something evaluates it: no program writes such names into its data.
-pub(super) fn reaches_code(text: &str) -> bool {
-    let names = ["__import__", "__builtins__", "__globals__", "__subclasses__", "__loader__"];
-    text.contains('(') && names.iter().any(|name| text.contains(name)) && calls_something(text)
-}
-
 /// Returns true for the address of a file on a web server. Python can't run such a text.
 pub(super) fn is_address(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
@@ -72,13 +50,18 @@ pub(super) fn is_address(text: &str) -> bool {
 
 /// Returns true for the name of a library, as ONNX Runtime loads those of `custom_ops_library`.
 pub(super) fn names_native_code(text: &str) -> bool {
-    let extension = text.rsplit_once('.').map_or("", |(_, extension)| extension);
-    ["so", "dylib", "dll", "pyd"].iter().any(|it| extension.eq_ignore_ascii_case(it))
+    let file = text.rsplit(['/', '\\']).next().unwrap_or_default();
+    let (_, extensions) = file.split_once('.').unwrap_or_default();
+    // `libx.so.1` has a version.
+    let extension = extensions.rsplit('.').find(|part| !part.bytes().all(|byte| byte.is_ascii_digit()));
+    extension.is_some_and(|extension| {
+        ["so", "dylib", "dll", "pyd"].iter().any(|it| extension.eq_ignore_ascii_case(it))
+    })
 }
 
-/// Returns true for the key of arguments that a program gives to another one.
-pub(super) fn names_arguments(key: &str) -> bool {
-    ["args", "config", "kwargs"].iter().any(|end| key.ends_with(end))
+/// Returns true for a text that is false in YAML, or that a program reads as false.
+pub(super) fn is_off(text: &str) -> bool {
+    ["0", "~", "false", "n", "no", "none", "null", "off"].iter().any(|off| text.eq_ignore_ascii_case(off))
 }
 
 /// Returns true for the path of a shard that is not in the folder of its index or below it.
@@ -86,7 +69,21 @@ pub(in crate::scan) fn leads_out(path: &str) -> bool {
     path.starts_with(['/', '\\']) || path.contains(':') || path.split(['/', '\\']).any(|part| part == "..")
 }
 
-/// Returns a text as messages show it.
+/// Returns true for a command whose output Kaldi's readers take for a file, such as `gunzip -c a.gz |`.
+pub(super) fn is_pipe(text: &str) -> bool {
+    let is_command = |text: &str| {
+        text.contains(' ')
+            && text.starts_with(|first: char| first.is_ascii_alphanumeric() || "./~".contains(first))
+    };
+    let command = text.trim().strip_suffix('|').map(str::trim_end);
+    text.starts_with("pipe:") || !text.contains(['\n', '{']) && command.is_some_and(is_command)
+}
+
+/// Returns a text as messages show it: without control characters, and with its quotes as they are.
 pub(super) fn shown(text: &str) -> String {
-    truncate_name(text.escape_debug().to_string())
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '"' | '\'') { shown.push(c) } else { shown.extend(c.escape_debug()) }
+    }
+    truncate_name(shown)
 }
