@@ -6,8 +6,7 @@ the Triton client.
 
 Needs only Python's standard library. Everything else is installed into virtual environments outside the tree (README.md
 in this folder). If an environment can't be made, its checks are skipped and the reason is printed. --fast makes only the
-environments of FAST_ENVIRONMENTS, and runs the checks that need no other, which takes minutes. Each job is a pytest with its share
-of the files.
+environments of FAST_ENVIRONMENTS, and runs the checks that need no other, which takes minutes.
 
 The exit status is 0 if at least one check ran, none failed, and no file of the tree was changed.
 """
@@ -17,8 +16,8 @@ import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -29,6 +28,8 @@ TREE = HERE.parent.parent
 FAST = [HERE / f"test_{name}.py" for name in (
     "chat chat_templates check cli clients comfy container corpus diff differential forward gguf gguf_out inspect inspect_values judged_uses megatron merge merge_bases merge_layouts mlx mutate names newest_torch openai ordinary parts "
     "payloads pickled pipelines proof pt2 random_models right_or_refused run safetensors_out scan scan_documents scan_loaders scan_nested scan_policy scan_sequences serve serve_cartons sums tools trainers zero").split()]
+# Files of one pytest: it starts the programs of its environments once, and the last one should not run alone for long.
+FILES = 3
 FAST_ENVIRONMENTS = "NEWEST", "TRITON", "PEFT", "DEEPSPEED", "MEGATRON", "GGUF", "DIFFUSERS", "CONVERTER", "LLAMA_CPP", "PROOF", "MLX", "COMFY", "OPENAI"
 
 
@@ -43,16 +44,19 @@ def fingerprint():
 
 
 def run(command, files, jobs, setting):
-    """Runs pytest in jobs at the same time; the first one's output is shown as it comes, and that of the others at the end."""
-    shares = [share for share in (files[job::jobs] for job in range(jobs)) if share]
-    outputs = [None, *(tempfile.TemporaryFile() for _ in shares[1:])]
-    running = [subprocess.Popen([*command, *map(str, share)], env=setting, cwd=HERE, stdout=out, stderr=out and subprocess.STDOUT)
-               for share, out in zip(shares, outputs)]
-    statuses = [process.wait() for process in running]
-    for out in outputs[1:]:
-        out.seek(0)
-        print(out.read().decode(errors="replace"), flush=True)
-    # 5: this share had nothing to check.
+    """Runs a pytest for every few files, as many at the same time as there are jobs, and shows the output of each when it ends."""
+    groups = [files[start : start + FILES] for start in range(0, len(files), FILES)]
+
+    def check(group):
+        hidden = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if len(groups) > 1 else {}
+        done = subprocess.run([*command, *map(str, group)], env=setting, cwd=HERE, **hidden)
+        if hidden:
+            print(f"{' '.join(file.stem for file in group)}\n{done.stdout.decode(errors='replace')}", flush=True)
+        return done.returncode
+
+    with ThreadPoolExecutor(jobs) as pool:
+        statuses = list(pool.map(check, groups))
+    # 5: these files had nothing to check.
     return max((status for status in statuses if status != 5), default=5, key=abs)
 
 
