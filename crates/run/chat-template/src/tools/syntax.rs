@@ -75,6 +75,8 @@ const KEY: &str = "probe_key";
 const VALUE: &str = "probe value";
 const NUMBER_KEY: &str = "probe_number";
 const NUMBER: &str = "1234567";
+/// Most bytes of a call and what is next to it: each bracket in them may begin one.
+const PROBE_MAX: usize = 1 << 15;
 /// Ids of the calls, in the only form that the templates of Mistral take.
 const IDS: [&str; 2] = ["probe0001", "probe0002"];
 /// Ids with the names and the numbers of the calls, which some templates write instead of the names.
@@ -106,8 +108,7 @@ impl ToolSyntax {
             };
             pieces.iter().filter(|piece| is_probe(piece)).count() == count
         };
-        // Some templates take one call only.
-        // Others take several, and write the first one.
+        // Some templates take one call only; others take several, and write the first one.
         let reads_all = is_read(&one, 1) && two.is_none_or(|two| two == one || is_read(&two, 2));
         let has_id = syntax.marks().iter().any(|mark| ids.iter().any(|id| mark.contains(id)));
         (reads_all && !has_id).then_some(syntax)
@@ -170,8 +171,8 @@ impl ToolSyntax {
             if let Some(shared) = shared.get(start..).filter(|shared| !shared.is_empty()) {
                 (lead, tail) = (shared, between.strip_suffix(shared)?.trim_end());
             }
-            let (outer_lead, outer_tail) =
-                (last_mark(before.strip_suffix(lead)?), first_mark(after.strip_prefix(tail)?));
+            let outer_lead = last_mark(before.strip_suffix(lead).unwrap_or_default());
+            let outer_tail = first_mark(after.strip_prefix(tail).unwrap_or_default());
             if is_mark(outer_lead) && is_mark(outer_tail) && !outer_lead.starts_with("</") {
                 (section_lead, section_tail) = (outer_lead, outer_tail);
             }
@@ -404,6 +405,6 @@ impl<'r> Probe<'r> {
             let shared = answer.get(..start)?;
             start = shared.rfind(char::is_whitespace).map_or(0, |at| at.saturating_add(1));
         }
-        answer.get(start..).map(str::to_owned)
+        answer.get(start..).filter(|text| text.len() <= PROBE_MAX).map(str::to_owned)
     }
 }
