@@ -80,6 +80,8 @@ ATTACKS = {
     "module of a network": ("easyocr", {"net.yaml": b"network_params: {}\n", "net.py": CODE}),
     "evaluated key": ("paddle ocr", {"inference.yml": f'PreProcess:\n  transform_ops:\n  - "{MKDIR}": {{}}\n'.encode()}),
     "evaluated type": ("paddle detection", {"infer_cfg.yml": b"Preprocess:\n- type: \"exec('import os; os.mkdir(\\\\'ran\\\\')')\"\n"}),
+    "indirect call": ("paddle detection", {"infer_cfg.yml": b"Preprocess:\n- type: \"[exec][0]('import os; os.mkdir(\\\\'ran\\\\')')if 1else 2\"\n"}),
+    "formatted text": ("paddle detection", {"infer_cfg.yml": b"Preprocess:\n- type: 'f\"a b {os.mkdir(chr(114) + chr(97) + chr(110))} c d\"'\n"}),
     "continued call": ("monai", {"a.json": {"imports": ["$__import__\\\n('os').mkdir\\\n('ran')"]}}),
     "comment before a call": ("monai", {"a.json": {"imports": ["$(eval#\n('__imp' 'ort__(\"os\").mkdir(\"ran\")'))"]}}),
     "index": ("axlearn", {"index": [["a", {"mesh_axes": MKDIR}]]}),

@@ -4,9 +4,12 @@
 //! deployed models of `PaddleDetection` and `PaddleOCR`, whose operators are keys, evaluate texts.
 
 use super::callable::is_dangerous_chain;
+use super::expression::has;
 
-/// Functions of Python that run texts or reach other objects, even if they have no arguments.
+/// Functions of Python that run texts or reach other objects.
 const BUILTINS: &str = "__build_class__ __import__ breakpoint compile delattr eval exec execfile getattr globals locals setattr vars";
+/// Functions that need no arguments for that.
+const NAMESPACES: &str = "breakpoint globals locals vars";
 /// Names that lead from any object to every module.
 const INSIDES: [&str; 5] = ["__import__", "__builtins__", "__globals__", "__subclasses__", "__loader__"];
 /// Words between two operands, or before one.
@@ -39,13 +42,13 @@ pub(super) fn calls_something(expression: &str) -> bool {
 /// Returns true for a text that is meant to run if something evaluates it: a call by way of the insides of Python, or code that calls
 /// something dangerous. Prose that names such a function is not meant.
 pub(in crate::scan) fn runs_code(text: &str) -> bool {
-    text.contains('(') && (reaches_code(text) || calls(text, is_dangerous_call))
+    text.contains('(') && (reaches_code(text) || calls(text, &is_dangerous_function))
 }
 
 /// Returns true for such a text in a pickle, which may have the sources of its classes, and lines of them.
 pub(super) fn runs_code_in_pickle(text: &str) -> bool {
-    let is_evaluation = |chain: &str, _| matches!(chain, "eval" | "exec");
-    text.contains('(') && (reaches_code(text) || !text.contains('\n') && calls(text, is_evaluation))
+    let is_evaluation = |chain: &str| matches!(chain, "eval" | "exec");
+    text.contains('(') && (reaches_code(text) || !text.contains('\n') && calls(text, &is_evaluation))
 }
 
 /// Returns true for a call by way of names that no program writes into its data.
@@ -66,41 +69,49 @@ pub(super) fn is_source(text: &str) -> bool {
     lines.next().is_some_and(is_code) && lines.next().is_some()
 }
 
-/// Returns true for code that calls a function such as `exec('…')` or `os.system('…')`, of which `is_meant` gets the names and whether
-/// there are arguments. In code, two names follow one another only with a keyword or an operator between them.
-fn calls(text: &str, is_meant: impl Fn(&str, bool) -> bool) -> bool {
-    let mut reader = Reader { rest: text, chain: String::new(), is_operand: false, is_joined: false };
-    let mut is_found = false;
-    while let Some(goes_on) =
-        reader.read(&mut |chain, has_arguments| is_found |= is_meant(chain, has_arguments))
-    {
+/// Returns true for code that calls something and names a function that `is_meant`, such as `exec('…')`, `(exec)('…')` or `map(exec, x)`.
+/// In code, two names follow one another only with a keyword or an operator between them.
+fn calls(text: &str, is_meant: &dyn Fn(&str) -> bool) -> bool {
+    let mut reader = Reader::new(text, is_meant);
+    while let Some(goes_on) = reader.read() {
         if !goes_on {
-            return is_found;
+            return reader.has_call && reader.is_found;
         }
     }
     false
 }
 
 /// Reader of the tokens of a text.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Reader<'t> {
     rest: &'t str,
+    is_meant: &'t dyn Fn(&str) -> bool,
     /// Names joined by dots, if the last token is one of them.
     chain: String,
-    /// True after a name, a number, a text or a closing bracket.
+    /// True after a name, a text or a closing bracket.
     is_operand: bool,
     /// True after a dot.
     is_joined: bool,
+    has_call: bool,
+    is_found: bool,
 }
 
-impl Reader<'_> {
+impl<'t> Reader<'t> {
+    fn new(rest: &'t str, is_meant: &'t dyn Fn(&str) -> bool) -> Self {
+        let chain = String::new();
+        Self { rest, is_meant, chain, is_operand: false, is_joined: false, has_call: false, is_found: false }
+    }
+
     /// Reads a token. Returns false at the end, and `None` where the text is not code.
-    fn read(&mut self, on_call: &mut dyn FnMut(&str, bool)) -> Option<bool> {
-        let Some(first) = self.rest.chars().next() else { return Some(false) };
+    fn read(&mut self) -> Option<bool> {
+        let Some(first) = self.rest.chars().next() else {
+            self.end(false);
+            return Some(false);
+        };
         let mut len = first.len_utf8();
         match first {
             // Within brackets, a line goes on in the next one.
             '\n' => self.is_operand = false,
-            ';' => self.end(false),
             '#' => {
                 self.rest = self.rest.find('\n').and_then(|at| self.rest.get(at..)).unwrap_or_default();
                 return Some(true);
@@ -119,13 +130,21 @@ impl Reader<'_> {
                 self.word(len)?;
             }
             '(' => {
-                let after = self.rest.get(1..).unwrap_or_default().trim_start();
-                let has_arguments = !after.is_empty() && !after.starts_with(')');
-                on_call(&self.chain, has_arguments);
+                let arguments = self.rest.get(1..).unwrap_or_default().trim_start();
+                let is_called = self.is_operand || !self.chain.is_empty();
+                self.has_call |= is_called && !arguments.is_empty() && !arguments.starts_with(')')
+                    || has(NAMESPACES, &self.chain);
+                // Any other `open` is a word for something that opens.
+                self.is_found |= self.chain == "open" && arguments.starts_with(['"', '\'']);
                 self.end(false);
             }
             '.' => (self.is_joined, self.is_operand) = (!self.chain.is_empty(), false),
             ')' | ']' | '}' => self.end(true),
+            // The name of an argument.
+            '=' if !self.rest.starts_with("==") => {
+                self.chain.clear();
+                self.end(false);
+            }
             _ => self.end(false),
         }
         self.rest = self.rest.get(len..).unwrap_or_default();
@@ -135,7 +154,7 @@ impl Reader<'_> {
     /// Takes the word of a length; `None` if it follows another operand.
     fn word(&mut self, len: usize) -> Option<()> {
         let (word, after) = self.rest.split_at_checked(len)?;
-        if KEYWORDS.split(' ').any(|known| known == word) {
+        if has(KEYWORDS, word) {
             self.end(false);
             return Some(());
         }
@@ -145,34 +164,53 @@ impl Reader<'_> {
         // The prefix of a text, as in `rb'…'`.
         if len <= 2 && after.starts_with(['"', '\'']) {
             self.end(false);
+            if word.contains(['f', 'F', 't', 'T']) {
+                self.formatted(after);
+            }
             return Some(());
         }
-        if !std::mem::take(&mut self.is_joined) {
-            self.chain.clear();
-        } else if !self.chain.is_empty() {
+        let is_joined = self.is_joined;
+        if is_joined {
             self.chain.push('.');
+        } else {
+            self.end(false);
         }
         self.chain.push_str(word);
-        self.is_operand = true;
+        self.is_joined = false;
+        // Python ends the number in `1else`.
+        self.is_operand = is_joined || !word.starts_with(|first: char| first.is_ascii_digit());
         Some(())
     }
 
+    /// Reads the expressions in a formatted text.
+    fn formatted(&mut self, text: &str) {
+        let end = text.chars().next().and_then(|quote| text_len(text, quote)).unwrap_or(text.len());
+        for part in text.get(..end).unwrap_or_default().split(['{', '}']).skip(1) {
+            let mut inner = Reader::new(part, self.is_meant);
+            while inner.read() == Some(true) {}
+            self.has_call |= inner.has_call;
+            self.is_found |= inner.is_found;
+        }
+    }
+
+    /// Ends a name.
     fn end(&mut self, is_operand: bool) {
+        self.is_found |= !self.chain.is_empty() && (self.is_meant)(&self.chain);
         self.chain.clear();
         (self.is_operand, self.is_joined) = (is_operand, false);
     }
 }
 
-fn is_dangerous_call(chain: &str, has_arguments: bool) -> bool {
-    let is_builtin = |name: &str| BUILTINS.split(' ').any(|known| known == name);
-    match chain.rsplit_once('.') {
-        // Python reads letters of other alphabets, such as `𝐞`, as the plain ones.
-        _ if chain.contains(is_variant) => true,
-        None => {
-            is_builtin(chain)
-                && (has_arguments || matches!(chain, "breakpoint" | "globals" | "locals" | "vars"))
-        }
-        Some(_) => has_arguments && is_dangerous_chain(chain),
+fn is_dangerous_function(chain: &str) -> bool {
+    // Python reads letters of other alphabets, such as `𝐞`, as the plain ones.
+    if chain.contains(is_variant) {
+        return true;
+    }
+    match chain.split_once('.') {
+        None => has(BUILTINS, chain),
+        Some(("np", name)) => is_dangerous_chain(&["numpy.", name].concat()),
+        Some(("pd", name)) => is_dangerous_chain(&["pandas.", name].concat()),
+        Some(_) => is_dangerous_chain(chain),
     }
 }
 
@@ -226,6 +264,15 @@ mod tests {
             "subprocess.run(['id'], shell=True)",
             "pickle.loads(x)",
             "f(r'a', b\"b\") or os.popen('id')",
+            "(exec)('x')",
+            "[eval][0]('x')",
+            "list(map(exec, ['x']))",
+            "exec('x')if 1else 2",
+            "exec('x') + 0x1f",
+            "f\"a b {exec('x')} c d\"",
+            "open('a', 'w').write('b')",
+            "np.load('a.npy', allow_pickle=True)",
+            "max(['x'], key=eval)",
         ] {
             assert!(runs_code(text), "{text}");
         }
@@ -242,6 +289,10 @@ mod tests {
             "动物(猫)",
             "__init__ (self)",
             "__import__",
+            "open(door)",
+            "f(eval=True, compile=False)",
+            "eval",
+            "f'a {b} eval'",
             "print('hello')",
         ] {
             assert!(!runs_code(text), "{text}");

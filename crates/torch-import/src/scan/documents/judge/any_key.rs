@@ -21,7 +21,7 @@ const IMPORTED: &str = "@class class cls implementation provider uses";
 /// Parts of the keys of lists whose files programs run.
 const CODE_LISTS: [&str; 6] = ["base", "code", "import", "module", "plugin", "script"];
 /// Places in a text where the base64 of a pickle may begin.
-const STARTS_MAX: usize = 8;
+const STARTS_MAX: usize = 2;
 
 impl Judge<'_> {
     /// Judges a text that programs evaluate or call under any key, or under keys of lists.
