@@ -11,7 +11,7 @@ use std::fs::{File, Metadata};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use crate::records::{Access, FileRecord, OutputRecord, OutputRecords, open_regular};
+use crate::records::{Access, FileRecord, OutputRecord, OutputRecords, RECORDS_NAME, open_regular};
 use crate::{file_name, parent_folder};
 
 /// Names of the attributes, in the `user` namespace: the mark, and the name of the input.
@@ -34,6 +34,9 @@ pub(crate) fn record_own_output(path: &Path) {
     else {
         return;
     };
+    if name == RECORDS_NAME {
+        return;
+    }
     let files = vec![FileRecord::new(name, &metadata, None)];
     let record = OutputRecord { output: name.to_owned(), made_from: None, files };
     // Best effort: without a record, the output is replaced only with `IfExists::Replace`.
@@ -120,8 +123,6 @@ mod attribute {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     #[test]
@@ -137,7 +138,7 @@ mod tests {
         assert!(!is_own_output(&other), "a record is about one name");
         let file = File::options().write(true).open(&path).expect("it is ours");
         let modified = file.metadata().and_then(|it| it.modified()).expect("there");
-        file.set_modified(modified + std::time::Duration::from_nanos(1)).expect("it is ours");
+        file.set_modified(modified + std::time::Duration::from_micros(1)).expect("it is ours");
         assert!(!is_own_output(&path), "another time");
         file.set_modified(modified).expect("it is ours");
         assert!(is_own_output(&path));
@@ -160,6 +161,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_marked_file_is_ours_until_it_changes() {
+        use std::io::Write;
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("x");
         let mut file = File::create(&path).expect("a temporary folder");
@@ -187,7 +189,7 @@ mod tests {
         file.set_len(3).expect("it is ours");
         file.set_modified(modified).expect("it is ours");
         assert!(is_own_output(&renamed));
-        file.set_modified(modified + std::time::Duration::from_nanos(1)).expect("it is ours");
+        file.set_modified(modified + std::time::Duration::from_micros(1)).expect("it is ours");
         assert!(!is_own_output(&renamed), "another time");
     }
 
