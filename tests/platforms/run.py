@@ -3,7 +3,7 @@
 
     tests/platforms/run.py x86_64-pc-windows-gnu             under wine
     tests/platforms/run.py aarch64-unknown-linux-gnu.2.17    under qemu
-    tests/platforms/run.py x86_64-unknown-linux-musl
+    tests/platforms/run.py x86_64-unknown-linux-musl         in a root that has nothing else
     tests/platforms/run.py x86_64-unknown-linux-gnu --cpu Nehalem --program target/debug/torch2carton
 
 The program is built by deploy/cross, unless --program names it; --native is the program of this machine. Exit status, standard output,
@@ -13,9 +13,6 @@ messages, outputs and statements are the same, apart from the spelling of paths,
 
 import argparse
 import hashlib
-import os
-import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -24,74 +21,16 @@ from collections import Counter
 from pathlib import Path
 
 import computed
+from systems import ROOT, SHARED, Bare, build, system_of
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 GOLDEN = ["checkpoints", "hostile", "malicious", "objects", "pickles", "safetensors", "shards"]
 SUFFIXES = {".pth", ".pt", ".bin", ".ckpt", ".pkl", ".safetensors", ".npz", ".carton", ".gguf"}
-# Rust imports a function of this DLL that old versions of wine lack; it is forwarded to the one that they have.
-PRNG = """#include <windows.h>
-BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
-__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T len) { return SystemFunction036(data, (ULONG)len); }
-"""
-
-
-def build(target):
-    subprocess.run([ROOT / "deploy/cross", target, "build", "--locked", "--bin", "torch2carton"], check=True, cwd=ROOT)
-    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / target.removesuffix(".2.17") / "debug"
-    return folder / ("torch2carton.exe" if "windows" in target else "torch2carton")
-
-
-class Windows:
-    """The program under wine, which shows the root of this machine as the drive Z:."""
-
-    def __init__(self, program, folder):
-        self.program = folder / "torch2carton.exe"
-        shutil.copyfile(program, self.program)
-        (folder / "prng.c").write_text(PRNG)
-        dll = folder / "bcryptprimitives.dll"
-        subprocess.run(["x86_64-w64-mingw32-gcc", "-shared", "-o", dll, folder / "prng.c", "-ladvapi32"], check=True)
-        self.wine = shutil.which("wine64") or "/usr/lib/wine/wine64"
-        self.environment = os.environ | {"WINEPREFIX": str(folder / "prefix"), "WINEDEBUG": "-all"}
-
-    def command(self, words):
-        return [self.wine, self.program, *(self.path(word) if isinstance(word, Path) else word for word in words)]
-
-    def path(self, path):
-        return "Z:" + str(path).replace("/", "\\")
-
-    def plain(self, text):
-        return Emulated.plain(self, text.replace("\r\n", "\n")).replace("Z:/", "/")
-
-
-class Emulated:
-    """A program of another processor under qemu."""
-
-    environment = os.environ
-
-    def __init__(self, program, cpu):
-        native = [f"qemu-{platform.machine()}-static", "-cpu", cpu]
-        self.prefix = [*(native if cpu else ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu"]), program]
-
-    def command(self, words):
-        return [*self.prefix, *words]
-
-    def plain(self, text):
-        own = (line for line in text.splitlines(keepends=True) if not line.startswith(("wine:", "qemu-")))
-        # Systems have their own quotes.
-        return re.sub(r"\\+", "/", "".join(own)).replace('"', "'")
-
-
-class Bare(Emulated):
-    """A static program, without a system around it."""
-
-    def __init__(self, program):
-        self.prefix = [program]
 
 
 def inputs(every):
     golden = ROOT / "tests/golden"
     files = [path for folder in GOLDEN for path in sorted((golden / folder).rglob("*")) if path.is_file()]
-    corpus = ROOT.parent / "shared/corpus"
+    corpus = SHARED / "corpus"
     if corpus.is_dir():
         real = (path for path in sorted(corpus.rglob("*")) if path.suffix in SUFFIXES and path.is_file())
         files += [path for path in real if path.stat().st_size < 30_000_000]
@@ -103,7 +42,9 @@ def run(system, words, folder):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     done = subprocess.run(system.command(words), env=system.environment, capture_output=True, text=True, errors="replace", timeout=600)
-    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}
+    # Systems without extended attributes have records of outputs.
+    files = [path for path in folder.iterdir() if path.is_file() and path.name != ".torch2carton.outputs"]
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     return {"status": done.returncode, "outputs": digests, "stdout": system.plain(done.stdout), "stderr": system.plain(done.stderr)}
 
 
@@ -131,14 +72,9 @@ def main():
     args = parser.parse_args()
     program = (args.program or build(args.target)).resolve()
     counts = Counter()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         own = Bare(args.native.resolve())
-        if "windows" in args.target:
-            foreign = Windows(program, Path(folder))
-        elif args.cpu or args.target.startswith("aarch64"):
-            foreign = Emulated(program, args.cpu)
-        else:
-            foreign = Bare(program)
+        foreign = system_of(args.target, program, Path(folder), args.cpu)
         for words in runs(args, Path(folder), own):
             expected, found = (run(system, words, Path(folder) / "out") for system in (own, foreign))
             different = [what for what in expected if expected[what] != found[what]]
