@@ -238,9 +238,9 @@ impl<'t> HeaderEntries<'t> {
     }
 }
 
-/// A text that is copied only if it has escapes.
+/// A name that is copied only if it has escapes.
 #[derive(serde::Deserialize)]
-struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
+struct EntryName<'t>(#[serde(borrow)] Cow<'t, str>);
 
 struct HeaderVisitor {
     state: RandomState,
@@ -258,7 +258,7 @@ impl<'t> Visitor<'t> for HeaderVisitor {
         let mut has_metadata = false;
         let tensors = Vec::with_capacity(self.hashes.capacity());
         let mut header = HeaderEntries { metadata: HeaderMetadata::default(), tensors };
-        while let Some(Text(name)) = map.next_key()? {
+        while let Some(EntryName(name)) = map.next_key()? {
             let is_second = if name == METADATA_KEY {
                 std::mem::replace(&mut has_metadata, true)
             } else {
