@@ -476,29 +476,3 @@ fn an_archive_of_other_files_is_no_checkpoint() {
         "missed"
     );
 }
-
-#[test]
-fn the_templates_of_gguf_are_read() {
-    let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
-    let entry = |key: &str, kind: u32, value: &[u8]| [&text(key)[..], &kind.to_le_bytes(), value].concat();
-    let file = |template: &str, count: u64| {
-        let array = [&8_u32.to_le_bytes()[..], &2_u64.to_le_bytes(), &text("a"), &text("b")].concat();
-        let numbers = [&4_u32.to_le_bytes()[..], &3_u64.to_le_bytes(), &[0; 12]].concat();
-        let entries = [
-            entry("general.architecture", 8, &text("llama")),
-            entry("tokenizer.ggml.tokens", 9, &array),
-            entry("tokenizer.ggml.types", 9, &numbers),
-            entry("general.bool", 7, &[1]),
-            entry("tokenizer.chat_template.tool", 8, &text(template)),
-        ];
-        [b"GGUF", &3_u32.to_le_bytes()[..], &0_u64.to_le_bytes(), &count.to_le_bytes(), &entries.concat()]
-            .concat()
-    };
-    assert_eq!(found("a.gguf", &file("{{ x.__class__ }}", 5)), "template");
-    assert_eq!(found("a.gguf", &file("{{ x }}", 5)), "clean");
-    assert_eq!(found("a.gguf", &file("{{ x }}", 6)), "missed");
-    assert_eq!(found("a.gguf", b"GGUF\x01\0\0\0"), "missed");
-    // Under any name.
-    assert_eq!(worst(&scan(file("{{ x.__class__ }}", 5)).expect("a model")), "template");
-    assert_eq!(worst(&scan(file("{{ x }}", 5)).expect("a model")), "clean");
-}
