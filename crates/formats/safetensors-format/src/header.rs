@@ -15,6 +15,7 @@ use foldhash::fast::RandomState;
 use foldhash::{HashSet, HashSetExt};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value as Json;
+use smallvec::SmallVec;
 use tensor::Dtype;
 
 use crate::dtype::DtypeRow;
@@ -41,7 +42,7 @@ pub struct Header {
 pub struct TensorLocation {
     pub dtype: Dtype,
     /// Number of elements of `dtype` along each dimension.
-    pub shape: Vec<u64>,
+    pub shape: SmallVec<[u64; 4]>,
     /// Range of the tensor's bytes in the file.
     pub range: Range<u64>,
 }
@@ -192,7 +193,7 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
     let DtypeRow { name, torch, pack_factor: packed, .. } =
         dtype.map_err(|dtype| EntryError::Dtype { dtype })?;
     if shape.iter().any(|size| i64::try_from(*size).is_err()) {
-        return Err(EntryError::Dimension { shape });
+        return Err(EntryError::Dimension { shape: shape.into_vec() });
     }
     let mut elements = shape;
     if *packed > 1 {
@@ -200,7 +201,7 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
             Some(last) if last.is_multiple_of(*packed) => {
                 *last = last.checked_div(*packed).unwrap_or_default();
             }
-            _ => return Err(EntryError::HalfByte { shape: elements, dtype: (*name).to_owned() }),
+            _ => return Err(EntryError::HalfByte { shape: elements.into_vec(), dtype: (*name).to_owned() }),
         }
     }
     // As in the official reader, the elements are counted first, and a size of 0 ends the multiplication.
@@ -210,7 +211,12 @@ fn checked_location(info: HeaderEntry, start: u64) -> Result<TensorLocation, Ent
     if needed != Some(found) {
         // The error has the shape in the file.
         elements.iter_mut().rev().take(1).for_each(|last| *last = last.saturating_mul(*packed));
-        return Err(EntryError::Size { shape: elements, dtype: (*name).to_owned(), needed, found });
+        return Err(EntryError::Size {
+            shape: elements.into_vec(),
+            dtype: (*name).to_owned(),
+            needed,
+            found,
+        });
     }
     // `check_layout` proved that both offsets are inside the file.
     let range = start.saturating_add(first)..start.saturating_add(last);
@@ -483,7 +489,7 @@ mod tests {
             let bytes = file(json, 1);
             assert!(is_safetensors(&bytes));
             let header = Header::read(&bytes).expect("the official reader accepts it too");
-            assert_eq!(header.tensors[0].1.shape, [1]);
+            assert_eq!(*header.tensors[0].1.shape, [1]);
         }
     }
 

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use smallvec::SmallVec;
 
 use crate::dtype::{DtypeRow, row_by_name};
 
@@ -13,7 +14,7 @@ pub(crate) struct HeaderEntry {
     /// Dtype, or a name that the format does not have.
     pub(crate) dtype: Result<&'static DtypeRow, String>,
     /// Shape in elements of the format's dtype.
-    pub(crate) shape: Vec<u64>,
+    pub(crate) shape: SmallVec<[u64; 4]>,
     /// Start and end offsets of the data, from the end of the header.
     pub(crate) data_offsets: (u64, u64),
 }

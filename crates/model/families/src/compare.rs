@@ -181,11 +181,11 @@ impl<'a> Found<'a> {
         let chunks = tensors.par_chunks(CHUNK).zip(numbers.par_chunks_mut(CHUNK)).enumerate();
         let patterns = chunks.map(|(chunk, (tensors, numbers))| {
             let first = u32::try_from(chunk.saturating_mul(CHUNK)).unwrap_or(u32::MAX);
-            let (mut patterns, mut pattern) = (HashMap::new(), String::new());
+            let (mut patterns, mut pattern) = (HashMap::<String, Vec<u32>>::new(), String::new());
             for (place, ((name, _), numbered)) in (first..).zip(tensors.iter().zip(numbers)) {
                 *numbered = parse(name, &mut pattern);
                 match patterns.get_mut(&pattern) {
-                    Some(places) => Vec::push(places, place),
+                    Some(places) => places.push(place),
                     None => {
                         patterns.insert(pattern.clone(), vec![place]);
                     }

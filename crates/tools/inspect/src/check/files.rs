@@ -37,7 +37,17 @@ pub(super) struct NamedShapes {
     ends: Vec<(usize, usize)>,
 }
 
+/// Bytes of a header for each of its tensors, at least, and the share of names in them, at most.
+const SHORT_ENTRY: usize = 128;
+const NAMES_SHARE: usize = 2;
+
 impl NamedShapes {
+    /// Creates lists with room for the tensors of a header of this length.
+    fn of_header(len: usize) -> Self {
+        let (names, count) = (String::with_capacity(len / NAMES_SHARE), len / SHORT_ENTRY);
+        Self { names, sizes: Vec::with_capacity(count.saturating_mul(2)), ends: Vec::with_capacity(count) }
+    }
+
     fn push(&mut self, name: &str, shape: &[u64]) {
         self.names.push_str(name);
         self.sizes.extend_from_slice(shape);
@@ -240,7 +250,7 @@ fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<NamedShape
 fn shapes(source: &dyn Source, buffer: &mut Vec<u8>) -> Result<NamedShapes> {
     let end = Header::end(read_until(source, buffer, Header::LENGTH_FIELD_LEN)?)?;
     let start = read_until(source, buffer, end)?;
-    let mut tensors = NamedShapes::default();
+    let mut tensors = NamedShapes::of_header(start.len());
     Header::parse_shapes(start, source.len(), |name, shape| tensors.push(name, shape))?;
     Ok(tensors)
 }

@@ -108,10 +108,10 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
     let CheckedFiles { config, files, index, gguf } = CheckedFiles::find(&options.input, observer)?;
     let (config, place) = config;
     let config = config.ok_or_else(|| Error::from(Problem::NoConfiguration).in_file(path))?;
-    let (model, shapes) = rayon::join(
-        || Model::from_config(&config),
-        || -> Vec<_> { files.iter().flat_map(|file| file.tensors.iter()).collect() },
-    );
+    let (half, rest) = files.split_at(files.len() / 2);
+    let ((model, others), mut shapes) =
+        rayon::join(|| (Model::from_config(&config), shapes_of(rest)), || shapes_of(half));
+    shapes.extend(others);
     let model = model.map_err(|reason| Error::from(Problem::Configuration { reason }).in_file(&place))?;
 
     let of_files = || {
@@ -180,6 +180,11 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
         stale,
         prefix,
     })
+}
+
+/// Returns the tensors of files, in their order.
+fn shapes_of(files: &[CheckedFile]) -> Vec<(&str, &[u64])> {
+    files.iter().flat_map(|file| file.tensors.iter()).collect()
 }
 
 /// Gives tensors the names that they have in a GGUF file, where those of the experts of a layer are one.

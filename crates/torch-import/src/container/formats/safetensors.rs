@@ -97,5 +97,5 @@ pub(in crate::container) fn tensor(file: &Arc<dyn Source>, view: &TensorLocation
     // The header's parser checked that the range is inside the file.
     let region = Region::new(file, view.range.clone());
     let storage = region.map_or_else(|| Storage::owned(Vec::new()), |region| Storage::stored(region, None));
-    Ok(Tensor::new(view.dtype, view.shape.clone(), contiguous_strides(&view.shape), 0, storage)?)
+    Ok(Tensor::new(view.dtype, view.shape.to_vec(), contiguous_strides(&view.shape), 0, storage)?)
 }
