@@ -229,11 +229,13 @@ fn headers(files: &[Location], observer: &dyn Observer) -> Result<Vec<NamedShape
     let Some(first) = files.first() else { return Ok(Vec::new()) };
     let read = |buffer: &mut Vec<u8>, source: Arc<dyn Source>, file: &Location| -> Result<NamedShapes> {
         observer.check()?;
-        if !starts_as_safetensors(&*source) {
-            // The container says what the file is instead.
-            CheckpointSources::file(file).open()?;
-        }
-        shapes(&*source, buffer).map_err(|error| error.in_file(file.path()))
+        shapes(&*source, buffer).or_else(|error| {
+            if !starts_as_safetensors(&*source) {
+                // The container says what the file is instead.
+                CheckpointSources::file(file).open()?;
+            }
+            Err(error.in_file(file.path()))
+        })
     };
     // Of several damaged files, the first one is named.
     if first.is_local() {

@@ -87,7 +87,10 @@ impl<'de> Visitor<'de> for IndexVisitor {
         let mut index = Index::default();
         let mut numbers: HashMap<String, usize> = HashMap::new();
         while let Some((Text(name), Text(file))) = map.next_entry::<Text<'_>, Text<'_>>()? {
-            let known = numbers.get(&*file).copied();
+            // Names that follow one another are mostly in one file.
+            let before = index.entries.last().map(|(_, number)| *number);
+            let same = before.filter(|number| index.files.get(*number).is_some_and(|name| *name == file));
+            let known = same.or_else(|| numbers.get(&*file).copied());
             let number = known.unwrap_or_else(|| {
                 let number = index.files.len();
                 index.files.push(file.clone().into_owned());

@@ -109,8 +109,14 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
     let (config, place) = config;
     let config = config.ok_or_else(|| Error::from(Problem::NoConfiguration).in_file(path))?;
     let (half, rest) = files.split_at(files.len() / 2);
-    let ((model, others), mut shapes) =
-        rayon::join(|| (Model::from_config(&config), shapes_of(rest)), || shapes_of(half));
+    let mut shapes = Vec::with_capacity(files.iter().map(|file| file.tensors.len()).sum());
+    let (model, others) = rayon::join(
+        || {
+            shapes.extend(shapes_of(half));
+            Model::from_config(&config)
+        },
+        || shapes_of(rest).collect::<Vec<_>>(),
+    );
     shapes.extend(others);
     let model = model.map_err(|reason| Error::from(Problem::Configuration { reason }).in_file(&place))?;
 
@@ -183,8 +189,8 @@ pub fn check(options: &CheckOptions, observer: &dyn Observer) -> Result<CheckRep
 }
 
 /// Returns the tensors of files, in their order.
-fn shapes_of(files: &[CheckedFile]) -> Vec<(&str, &[u64])> {
-    files.iter().flat_map(|file| file.tensors.iter()).collect()
+fn shapes_of(files: &[CheckedFile]) -> impl Iterator<Item = (&str, &[u64])> {
+    files.iter().flat_map(|file| file.tensors.iter())
 }
 
 /// Gives tensors the names that they have in a GGUF file, where those of the experts of a layer are one.
