@@ -62,7 +62,7 @@ CODE = b"import os; os.mkdir('ran')\n"
 ATTACKS = {
     "name with a colon": ("gymnasium", {"spec.json": SPEC}),
     "class with a colon": ("deeppavlov", {"config.json": {"chainer": {"pipe": [{"class_name": "os:mkdir", "path": "ran"}]}}}),
-    "name behind a prefix": ("nni", {"a.json": {"__symbol__": "path:os.mkdir", "__kwargs__": {"path": "ran"}}}),
+    "name after a prefix": ("nni", {"a.json": {"__symbol__": "path:os.mkdir", "__kwargs__": {"path": "ran"}}}),
     "module and name": ("octo", {"config.json": {"model": {"module": "os", "name": "mkdir", "args": ["ran"], "kwargs": {}}}}),
     "reference": ("fiddle", FIDDLE),
     "class": ("lerobot", {"policy_preprocessor.json": {"name": "a", "steps": [{"class": "os.mkdir", "config": {"path": "ran"}}]}}),
@@ -71,7 +71,7 @@ ATTACKS = {
     "module with an at sign": ("monty", {"model.json": {"@module": "evil", "@class": "X"}}),
     "options": ("parlai", {"model.opt": {"model": "subprocess:run", "args": ["mkdir", "ran"]}}),
     "another extension": ("other extension", {"model.opt": {"_target_": "os.mkdir", "path": "ran"}}),
-    "pickle behind a prefix": ("nni pickle", {"a.json": {"a": {"__nni_type__": "bytes:" + base64.b64encode(PICKLE).decode()}}}),
+    "pickle after a prefix": ("nni pickle", {"a.json": {"a": {"__nni_type__": "bytes:" + base64.b64encode(PICKLE).decode()}}}),
     "hexadecimal pickle": ("ray", {"experiment_state.json": {"a": {"_type": "CLOUDPICKLE_FALLBACK", "value": PICKLE.hex()}}}),
     "file of code": ("mlx-lm", {"config.json": {"model_type": "x", "model_file": "custom.py"}, "custom.py": CODE}),
     "base of code": ("mmengine", {"c.json": {"_base_": ["./evil.py"]}, "evil.py": CODE}),

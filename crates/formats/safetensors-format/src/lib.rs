@@ -28,6 +28,7 @@
 mod archive;
 mod constants;
 mod dtype;
+mod entries;
 mod error;
 mod header;
 mod info;

@@ -233,13 +233,7 @@ fn element_marks(after_name: &str) -> Option<(ElementMarks, &str)> {
     let (mut same, mut end) = (after_key, None);
     if after_key != after_other_key {
         // Attributes say which type a value has.
-        let len: usize = after_key
-            .chars()
-            .zip(after_other_key.chars())
-            .take_while(|(a, b)| a == b)
-            .map(|(a, _)| a.len_utf8())
-            .sum();
-        same = after_key.get(..len)?;
+        same = shared_start(after_key, after_other_key);
         let shared = shared_end(after_key, after_other_key).trim_start_matches(char::is_alphanumeric);
         end = Some(shared.to_owned()).filter(|end| !end.trim().is_empty());
         end.as_ref()?;
@@ -272,6 +266,12 @@ pub fn words_of_mark(mark: &str) -> impl Iterator<Item = &str> {
 /// Returns true if a text begins as marks do.
 fn is_mark(text: &str) -> bool {
     text.trim_start().starts_with(['<', '['])
+}
+
+/// Returns the start that two texts share.
+fn shared_start<'t>(one: &'t str, other: &str) -> &'t str {
+    let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b);
+    one.get(..same.map(|(a, _)| a.len_utf8()).sum()).unwrap_or_default()
 }
 
 /// Returns the end that two texts share.
@@ -398,11 +398,10 @@ impl<'r> Probe<'r> {
         });
         let rendered = rendered?;
         let answer = rendered.strip_suffix(&*self.after).unwrap_or(&rendered);
-        let shared = self.before.chars().zip(answer.chars()).take_while(|(one, other)| one == other);
-        let mut start: usize = shared.map(|(c, _)| c.len_utf8()).sum();
+        let shared = shared_start(answer, &self.before);
+        let mut start = shared.len();
         if start < self.before.len() {
             // The prompt goes on otherwise, maybe within a mark.
-            let shared = answer.get(..start)?;
             start = shared.rfind(char::is_whitespace).map_or(0, |at| at.saturating_add(1));
         }
         answer.get(start..).filter(|text| text.len() <= PROBE_MAX).map(str::to_owned)

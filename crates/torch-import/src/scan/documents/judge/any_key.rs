@@ -94,7 +94,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Collects pickles in base64, also behind a prefix such as NNI's `bytes:`, and in hexadecimal digits, as Ray Tune has them.
+    /// Collects pickles that are encoded in base64, with or without a prefix such as NNI's `bytes:`, or in hexadecimal, as by Ray Tune.
     fn pickles(&mut self, text: &str, at: u64) {
         let is_start = |start: &usize| {
             let before = text.get(..*start).unwrap_or_default();
