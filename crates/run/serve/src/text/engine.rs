@@ -182,11 +182,8 @@ fn step(text: &TextModel, sequences: &mut VecDeque<Sequence<'_>>) -> bool {
     let failure = match computed {
         Ok(Ok(mut logits)) => {
             let rows = logits.chunks_exact_mut(text.forward.vocab().max(1));
-            for (mut sequence, logits) in chosen.into_iter().zip(rows) {
-                if sequence.choose(text, logits) {
-                    sequences.push_back(sequence);
-                }
-            }
+            let texts = chosen.into_iter().zip(rows);
+            sequences.extend(texts.filter_map(|(sequence, logits)| sequence.choose(text, logits)));
             return true;
         }
         Ok(Err(error)) => error.to_string(),

@@ -119,16 +119,12 @@ impl PromptTask {
         let (mut cache, last) = (Some(cache), choices.pop());
         for options in choices {
             let Some(copy) = cache.clone() else { break };
-            let mut sequence = Sequence::new(text, &self.request, options, copy)?;
-            if sequence.choose(text, &mut logits.to_vec()) {
-                texts.push(sequence);
-            }
+            let sequence = Sequence::new(text, &self.request, options, copy)?;
+            texts.extend(sequence.choose(text, &mut logits.to_vec()));
         }
         if let (Some(options), Some(cache)) = (last, cache.take()) {
-            let mut sequence = Sequence::new(text, &self.request, options, cache)?;
-            if sequence.choose(text, logits) {
-                texts.push(sequence);
-            }
+            let sequence = Sequence::new(text, &self.request, options, cache)?;
+            texts.extend(sequence.choose(text, logits));
         }
         Ok(texts)
     }

@@ -84,18 +84,22 @@ impl<'t> Sequence<'t> {
         send(&self.events, TextEvent::Failed(error));
     }
 
-    /// Chooses the next token by its logits, and tells the client. Returns true if the text goes on.
-    pub(super) fn choose(&mut self, text: &TextModel, logits: &mut [f32]) -> bool {
-        match self.try_choose(text, logits) {
-            Ok(goes_on) => goes_on,
-            Err(error) => {
-                self.fail(error);
-                false
-            }
-        }
+    /// Chooses the next token by its logits, and tells the client. Returns the text if it goes on.
+    pub(super) fn choose(mut self, text: &TextModel, logits: &mut [f32]) -> Option<Self> {
+        let last = match self.try_choose(text, logits) {
+            Ok(None) => return Some(self),
+            Ok(Some(end)) => end,
+            Err(error) => TextEvent::Failed(error),
+        };
+        // Its memory and its place are free before its client, who may have another request, knows that it has ended.
+        let events = self.events.clone();
+        drop(self);
+        send(&events, last);
+        None
     }
 
-    fn try_choose(&mut self, text: &TextModel, logits: &mut [f32]) -> Result<bool, String> {
+    /// Chooses the next token; returns the last event if the text ends with it.
+    fn try_choose(&mut self, text: &TextModel, logits: &mut [f32]) -> Result<Option<TextEvent>, String> {
         if self.max_tokens == 0 {
             return self.finish(Finish::Length);
         }
@@ -122,29 +126,30 @@ impl<'t> Sequence<'t> {
             }
             _ => None,
         };
-        let Some(output) = &mut self.output else { return Ok(false) };
+        let Some(output) = &mut self.output else { return Ok(Some(self.end(Finish::Stop))) };
         let shown = output.push(token, score).map_err(|error| error.to_string())?;
         let ShownText { text, scores, is_stopped } = shown;
         self.send_text(text, scores);
         if is_stopped {
-            self.send_end(Finish::Stop);
-            return Ok(false);
+            return Ok(Some(self.end(Finish::Stop)));
         }
         if is_complete {
             return self.finish(Finish::Stop);
         }
-        if self.count >= self.max_tokens { self.finish(Finish::Length) } else { Ok(true) }
+        if self.count >= self.max_tokens { self.finish(Finish::Length) } else { Ok(None) }
     }
 
-    /// Ends the text, unless what was held back has a stop.
-    fn finish(&mut self, finish: Finish) -> Result<bool, String> {
+    /// Ends the text, for another reason if what was held back has a stop.
+    fn finish(&mut self, mut finish: Finish) -> Result<Option<TextEvent>, String> {
         if let Some(output) = self.output.take() {
             let shown = output.finish().map_err(|error| error.to_string())?;
             let ShownText { text, scores, is_stopped } = shown;
             self.send_text(text, scores);
-            self.send_end(if is_stopped { Finish::Stop } else { finish });
+            if is_stopped {
+                finish = Finish::Stop;
+            }
         }
-        Ok(false)
+        Ok(Some(self.end(finish)))
     }
 
     fn send_text(&self, text: String, scores: Vec<TokenScore>) {
@@ -153,8 +158,8 @@ impl<'t> Sequence<'t> {
         }
     }
 
-    fn send_end(&self, finish: Finish) {
-        send(&self.events, TextEvent::End { choice: self.options.number, finish, tokens: self.count });
+    fn end(&self, finish: Finish) -> TextEvent {
+        TextEvent::End { choice: self.options.number, finish, tokens: self.count }
     }
 }
 
