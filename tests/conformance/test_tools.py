@@ -24,8 +24,10 @@ DEEPSEEK = (
     "{{ m.content }}<｜tool▁output▁end｜>{% endif %}{% endfor %}{% if add_generation_prompt %}<｜Assistant｜>{% endif %}")
 TEMPLATES = {
     "hermes": chat_cases.HERMES, "qwen 2.5": chat_cases.QWEN_TOOLS, "llama 3.1": chat_cases.LLAMA31, "mistral": chat_cases.MISTRAL, "mistral, named": MISTRAL_NAMED,
-    "deepseek": DEEPSEEK, "kimi": chat_cases.KIMI,
+    "deepseek": DEEPSEEK, "kimi": chat_cases.KIMI, "gpt-oss": chat_cases.GPT_OSS,
 }
+# A random model would never end its analysis, so none begins.
+BIAS = {}
 # Marks that are special tokens of the tokenizer, by the tokens whose places they take.
 SPECIAL = {"<|begin|>": "[TOOL_CALLS]", "<|end|>": "[ARGS]"}
 PARAMETERS = {
@@ -57,12 +59,17 @@ def server(request, model, tmp_path_factory):
         for old, new in SPECIAL.items():
             text = text.replace(old, new)
         (folder / "tokenizer.json").write_text(text)
+    BIAS.clear()
+    if request.param == "gpt-oss":
+        vocab = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+        BIAS.update({str(number): -100 for token, number in vocab.items() if token.startswith("a")})
     with Server(BINARY, "serve", "--quiet", "--port", "0", "--name", "m", folder) as server:
         yield server
 
 
 def body(**members):
-    return {"model": "m", "messages": MESSAGES, "tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 300, **members}
+    return {"model": "m", "messages": MESSAGES, "tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 300, "logit_bias": BIAS,
+            **members}
 
 
 def check(function, names=("weather", "news")):
@@ -115,7 +122,8 @@ def test_an_answer_without_a_call_is_a_text(server, client):
 
 def test_responses_have_calls_as_items(server, client):
     tools = [{"type": "function", "name": "weather", "description": "d", "parameters": PARAMETERS, "strict": True}]
-    asked = {"model": "m", "input": "What now?", "tools": tools, "tool_choice": "required", "parallel_tool_calls": False, "temperature": 0, "max_output_tokens": 300}
+    asked = {"model": "m", "input": "What now?", "tools": tools, "tool_choice": "required", "parallel_tool_calls": False, "temperature": 0, "max_output_tokens": 300,
+             "extra_body": {"logit_bias": BIAS}}
     answer = client.ask("response", url=server.url, body=asked)
     [call] = answer["output"]
     assert call["type"] == "function_call" and call["status"] == "completed"

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use byte_source::Observer;
 use carton_format::Carton;
-use chat_template::{ChatTemplate, Conversation, Message};
+use chat_template::{AnswerPiece, CHANNEL_MARKS, ChannelParser, ChatTemplate, Conversation, Message};
 use generate::{GenerateOptions, TokenChoice};
 use runtime::{Runnable, Session};
 use serde_json::Value;
@@ -253,7 +253,13 @@ impl Talk<'_> {
             self.fed.clear();
         }
         let rest = prompt.get(self.fed.len()..).unwrap_or_default();
-        let mut stream = self.words.stream(&prompt)?;
+        let has_channels = self.template.has_channels();
+        let mut stream = self.words.stream_with(&prompt, if has_channels { &CHANNEL_MARKS } else { &[] })?;
+        let mut parser = has_channels.then(|| ChannelParser::new(false));
+        let mut pieces_of = |text: String| match &mut parser {
+            Some(parser) => parser.push(&text),
+            None => vec![AnswerPiece::Text(text)],
+        };
         let Self { session, fed, interruption, output, .. } = self;
         let mut model = |tokens: &[u32]| -> Result<Vec<f32>> {
             let logits = session.feed(tokens, &*interruption)?;
@@ -262,7 +268,7 @@ impl Talk<'_> {
         };
         let mut answer = String::new();
         let done = generate::generate(rest, &options, &mut model, &mut |token| {
-            output.write(&mut answer, &stream.push(token)?)?;
+            output.write(&mut answer, pieces_of(stream.push(token)?))?;
             Ok(if interruption.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
         // Ctrl-C stops the model between two layers.
@@ -273,7 +279,8 @@ impl Talk<'_> {
             }
             _ => {}
         }
-        output.write(&mut answer, &stream.finish()?)?;
+        output.write(&mut answer, pieces_of(stream.finish()?))?;
+        output.write(&mut answer, parser.as_mut().map(ChannelParser::finish).unwrap_or_default())?;
         output.end()?;
         Ok(answer)
     }
@@ -291,24 +298,45 @@ fn read_line() -> Result<Option<String>> {
 struct Output {
     is_terminal: bool,
     has_lines: bool,
+    /// True after a part of the model's reasoning, which only people see.
+    is_reasoning: bool,
 }
 
 impl Output {
     fn new() -> Self {
         let is_terminal = io::stdout().is_terminal();
-        Self { is_terminal, has_lines: is_terminal && io::stdin().is_terminal() }
+        Self { is_terminal, has_lines: is_terminal && io::stdin().is_terminal(), is_reasoning: false }
     }
 
-    fn write(&self, answer: &mut String, text: &str) -> io::Result<()> {
-        answer.push_str(text);
-        match text {
-            "" => Ok(()),
-            text if self.has_lines => write_text(text, self.is_terminal),
-            text => write_text(&on_one_line(text), self.is_terminal),
+    /// Writes parts of an answer, and adds those that are for the user to `answer`.
+    fn write(&mut self, answer: &mut String, pieces: Vec<AnswerPiece>) -> io::Result<()> {
+        for piece in pieces {
+            let is_reasoning = matches!(piece, AnswerPiece::Reasoning(_));
+            let text = match piece {
+                AnswerPiece::Reasoning(text) | AnswerPiece::Text(text) => text,
+                AnswerPiece::Call(call) => call.arguments,
+            };
+            if !is_reasoning {
+                answer.push_str(&text);
+            }
+            if text.is_empty() || is_reasoning && !self.has_lines {
+                continue;
+            }
+            if is_reasoning != self.is_reasoning {
+                self.is_reasoning = is_reasoning;
+                write_text(if is_reasoning { "(" } else { ")\n" }, self.is_terminal)?;
+            }
+            if self.has_lines {
+                write_text(&text, self.is_terminal)?;
+            } else {
+                write_text(&on_one_line(&text), self.is_terminal)?;
+            }
         }
+        Ok(())
     }
 
-    fn end(&self) -> io::Result<()> {
-        write_text("\n", self.is_terminal)
+    fn end(&mut self) -> io::Result<()> {
+        let end = if std::mem::take(&mut self.is_reasoning) { ")\n" } else { "\n" };
+        write_text(end, self.is_terminal)
     }
 }

@@ -46,6 +46,17 @@ mod with {
         pub(crate) fn stream(&self, prompt: &[u32]) -> Result<TokenStream<'_>> {
             Ok(self.0.stream(prompt)?)
         }
+
+        /// Returns a stream that shows these special tokens, too.
+        pub(crate) fn stream_with(&self, prompt: &[u32], shown: &[&str]) -> Result<TokenStream<'_>> {
+            let mut tokens = Vec::new();
+            for word in shown {
+                if let [token] = *self.0.encode_rendered(word)? {
+                    tokens.push(token);
+                }
+            }
+            Ok(self.0.stream(prompt)?.showing(tokens)?)
+        }
     }
 }
 

@@ -19,6 +19,7 @@
 //! `guards.rs` puts filters around what it does without counting the steps, and its fuel bounds the rest: time and memory are
 //! those of [`STEPS_MAX`] steps of 64 bytes. Nothing in a template can read a file or see another conversation.
 
+mod channels;
 mod conversation;
 mod documents;
 mod error;
@@ -33,6 +34,7 @@ mod template;
 mod tests;
 mod tools;
 
+pub use channels::{CHANNEL_MARKS, ChannelParser};
 pub use conversation::{Conversation, Message};
 pub use error::{Error, Result};
 pub use meta::ReadDocument;

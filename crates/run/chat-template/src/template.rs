@@ -20,6 +20,7 @@ pub struct ChatTemplate {
     tokens: Map<String, Value>,
     takes_parts: OnceLock<bool>,
     tool_syntax: OnceLock<Option<ToolSyntax>>,
+    has_channels: OnceLock<bool>,
 }
 
 impl ChatTemplate {
@@ -34,7 +35,8 @@ impl ChatTemplate {
         let file = templates.first().map(|(_, file, _)| file.clone()).unwrap_or_default();
         let compile = |(name, file, text): (String, String, String)| Ok((name, Renderer::new(&file, &text)?));
         let renderers = templates.into_iter().map(compile).collect::<Result<_>>()?;
-        Ok(Some(Self { renderers, file, tokens, takes_parts: OnceLock::new(), tool_syntax: OnceLock::new() }))
+        let (takes_parts, tool_syntax, has_channels) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Some(Self { renderers, file, tokens, takes_parts, tool_syntax, has_channels }))
     }
 
     /// Returns the name of the document that has the template.
@@ -76,6 +78,19 @@ impl ChatTemplate {
     /// Returns how the model writes calls of tools; `None` if the template does not show it, or shows a way that is not known.
     pub fn tool_syntax(&self) -> Option<&ToolSyntax> {
         self.tool_syntax.get_or_init(|| ToolSyntax::find(&|conversation| self.render(conversation))).as_ref()
+    }
+
+    /// Returns true if the model writes its answers in channels, which [`ChannelParser`](crate::ChannelParser) separates.
+    pub fn has_channels(&self) -> bool {
+        *self.has_channels.get_or_init(|| {
+            let text = |role: &str| {
+                [("role", role), ("content", "a")].map(|(key, value)| (key.to_owned(), value.into()))
+            };
+            let messages =
+                ["user", "assistant", "user"].map(|role| text(role).into_iter().collect()).to_vec();
+            self.render(&Conversation::new(messages))
+                .is_ok_and(|text| text.contains("<|channel|>final<|message|>a"))
+        })
     }
 
     fn renderer(&self, has_tools: bool) -> Result<&Renderer> {

@@ -8,6 +8,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use parser::add_text;
 pub use parser::{AnswerPiece, ToolParser};
 pub use syntax::{CallBody, CallId, ElementMarks, ToolSyntax, words_of_mark};
 

@@ -10,6 +10,8 @@ pub(super) const PYTHON_TAG: &str = "<|python_tag|>";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerPiece {
     Text(String),
+    /// What the model writes for itself.
+    Reasoning(String),
     Call(ToolCall),
 }
 
@@ -189,7 +191,7 @@ fn after_tag(text: &str) -> &str {
     text.strip_prefix(PYTHON_TAG).map_or(text, str::trim_start)
 }
 
-fn add_text(pieces: &mut Vec<AnswerPiece>, text: &str) {
+pub(crate) fn add_text(pieces: &mut Vec<AnswerPiece>, text: &str) {
     match pieces.last_mut() {
         _ if text.is_empty() => {}
         Some(AnswerPiece::Text(before)) => before.push_str(text),

@@ -104,7 +104,7 @@ impl ToolSyntax {
                         && serde_json::from_str::<Value>(&call.arguments)
                             .is_ok_and(|arguments| arguments == probe_arguments())
                 }
-                AnswerPiece::Text(_) => false,
+                AnswerPiece::Text(_) | AnswerPiece::Reasoning(_) => false,
             };
             pieces.iter().filter(|piece| is_probe(piece)).count() == count
         };

@@ -152,6 +152,9 @@ struct WholeChoice {
 struct AssistantMessage {
     role: &'static str,
     content: Option<String>,
+    /// What the model wrote for itself, under the name that DeepSeek's and vLLM's servers gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
     refusal: (),
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<Value>,
@@ -191,6 +194,8 @@ struct Delta {
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<[Value; 1]>,
 }
 
@@ -220,7 +225,7 @@ impl ChatForm {
         let usage = self.includes_usage.then_some(UsageMember(None));
         if let Some(started) = self.started.get_mut(index).filter(|started| !**started) {
             *started = true;
-            let delta = Delta { role: Some(ASSISTANT), content: Some(String::new()), tool_calls: None };
+            let delta = Delta { role: Some(ASSISTANT), content: Some(String::new()), ..Delta::default() };
             self.chunk(vec![ChunkChoice { index, delta, logprobs: None, finish_reason: None }], usage, out);
         }
         self.chunk(vec![ChunkChoice { index, delta, logprobs, finish_reason }], usage, out);
@@ -242,6 +247,7 @@ impl ChatForm {
         for piece in pieces {
             let delta = match piece {
                 AnswerPiece::Text(text) => Delta { content: Some(text), ..Delta::default() },
+                AnswerPiece::Reasoning(text) => Delta { reasoning_content: Some(text), ..Delta::default() },
                 AnswerPiece::Call(call) => {
                     let mut call = call_value(&call);
                     if let Some(call) = call.as_object_mut() {
@@ -265,21 +271,29 @@ impl AnswerForm for ChatForm {
         let mut choices = Vec::with_capacity(answers.len());
         let parsers = std::mem::take(&mut self.parsers);
         for (index, (answer, mut parser)) in answers.into_iter().zip(parsers).enumerate() {
-            let (mut content, mut tool_calls) = (String::new(), Vec::new());
+            let (mut content, mut reasoning, mut tool_calls) = (String::new(), String::new(), Vec::new());
             let mut pieces = parser.push(answer.text);
             pieces.extend(parser.finish());
             for piece in pieces {
                 match piece {
                     AnswerPiece::Text(text) => content.push_str(&text),
+                    AnswerPiece::Reasoning(text) => reasoning.push_str(&text),
                     AnswerPiece::Call(call) => tool_calls.push(call_value(&call)),
                 }
             }
             let has_calls = !tool_calls.is_empty();
             let content = Some(content).filter(|content| !(content.is_empty() && has_calls));
+            let reasoning_content = Some(reasoning).filter(|reasoning| !reasoning.is_empty());
             choices.push(WholeChoice {
                 index,
                 logprobs: self.logprobs(&answer.scores),
-                message: AssistantMessage { role: ASSISTANT, content, refusal: (), tool_calls },
+                message: AssistantMessage {
+                    role: ASSISTANT,
+                    content,
+                    reasoning_content,
+                    refusal: (),
+                    tool_calls,
+                },
                 finish_reason: answer.finish.map(|finish| ChatFinish::new(finish, has_calls)),
             });
         }

@@ -23,17 +23,60 @@ pub(super) struct ResponsesForm {
     /// Number of the next event.
     sequence: u64,
     parser: AnswerParser,
-    /// Messages and calls that are complete.
+    /// Messages, reasoning and calls that are complete.
     output: Vec<Value>,
-    /// Message that is sent.
-    open: Option<OpenMessage>,
+    /// Message or reasoning that is sent.
+    open: Option<OpenItem>,
     finish: Option<Finish>,
 }
 
-/// Message that is sent: its id, and its text until now.
-struct OpenMessage {
+/// Item that is sent: its id, and its text until now.
+struct OpenItem {
+    kind: TextKind,
     id: String,
     text: String,
+}
+
+/// What a text is: the answer to the user, or what the model writes for itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TextKind {
+    Message,
+    Reasoning,
+}
+
+impl TextKind {
+    fn id_prefix(self) -> &'static str {
+        match self {
+            Self::Message => "msg",
+            Self::Reasoning => "rs",
+        }
+    }
+
+    /// Name of an event about the text.
+    fn event(self, what: &str) -> String {
+        match self {
+            Self::Message => format!("response.output_text.{what}"),
+            Self::Reasoning => format!("response.reasoning_text.{what}"),
+        }
+    }
+
+    fn part(self, text: &str) -> Value {
+        match self {
+            Self::Message => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
+            Self::Reasoning => json!({"type": "reasoning_text", "text": text}),
+        }
+    }
+
+    fn item(self, id: &str, status: Status, content: &[Value]) -> Value {
+        match self {
+            Self::Message => {
+                json!({"type": "message", "id": id, "status": status, "role": "assistant", "content": content})
+            }
+            Self::Reasoning => {
+                json!({"type": "reasoning", "id": id, "status": status, "summary": [], "content": content})
+            }
+        }
+    }
 }
 
 /// State of a response or of its message.
@@ -47,14 +90,6 @@ enum Status {
 
 fn item_id(prefix: &str) -> String {
     new_id(prefix).replace('-', "_")
-}
-
-fn message(id: &str, status: Status, content: &[Value]) -> Value {
-    json!({"type": "message", "id": id, "status": status, "role": "assistant", "content": content})
-}
-
-fn part(text: &str) -> Value {
-    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
 fn call(id: &str, call_id: &str, name: &str, arguments: &str, status: Status) -> Value {
@@ -134,42 +169,46 @@ impl ResponsesForm {
     fn send_pieces(&mut self, pieces: Vec<AnswerPiece>, out: &mut EventWriter) {
         for piece in pieces {
             match piece {
-                AnswerPiece::Text(text) => self.send_text(&text, out),
+                AnswerPiece::Text(text) => self.send_text(TextKind::Message, &text, out),
+                AnswerPiece::Reasoning(text) => self.send_text(TextKind::Reasoning, &text, out),
                 AnswerPiece::Call(call) => self.send_call(&call, out),
             }
         }
     }
 
-    fn send_text(&mut self, text: &str, out: &mut EventWriter) {
+    fn send_text(&mut self, kind: TextKind, text: &str, out: &mut EventWriter) {
+        if self.open.as_ref().is_some_and(|open| open.kind != kind) {
+            self.close(Status::Completed, out);
+        }
         let id = if let Some(open) = &self.open {
             open.id.clone()
         } else {
-            let id = item_id("msg");
-            let item = message(&id, Status::InProgress, &[]);
+            let id = item_id(kind.id_prefix());
+            let item = kind.item(&id, Status::InProgress, &[]);
             self.send_item("response.output_item.added", json!({"item": item}), out);
-            let event = json!({"item_id": id, "content_index": 0, "part": part("")});
+            let event = json!({"item_id": id, "content_index": 0, "part": kind.part("")});
             self.send_item("response.content_part.added", event, out);
-            self.open = Some(OpenMessage { id: id.clone(), text: String::new() });
+            self.open = Some(OpenItem { kind, id: id.clone(), text: String::new() });
             id
         };
         if text.is_empty() {
             return;
         }
         let event = json!({"item_id": id, "content_index": 0, "delta": text, "logprobs": []});
-        self.send_item("response.output_text.delta", event, out);
+        self.send_item(&kind.event("delta"), event, out);
         if let Some(open) = &mut self.open {
             open.text.push_str(text);
         }
     }
 
-    /// Ends the message that is sent, if there is one.
+    /// Ends the item that is sent, if there is one.
     fn close(&mut self, status: Status, out: &mut EventWriter) {
-        let Some(OpenMessage { id, text }) = self.open.take() else { return };
+        let Some(OpenItem { kind, id, text }) = self.open.take() else { return };
         let event = json!({"item_id": id, "content_index": 0, "text": text, "logprobs": []});
-        self.send_item("response.output_text.done", event, out);
-        let event = json!({"item_id": id, "content_index": 0, "part": part(&text)});
+        self.send_item(&kind.event("done"), event, out);
+        let event = json!({"item_id": id, "content_index": 0, "part": kind.part(&text)});
         self.send_item("response.content_part.done", event, out);
-        self.complete(message(&id, status, &[part(&text)]), out);
+        self.complete(kind.item(&id, status, &[kind.part(&text)]), out);
     }
 
     fn send_call(&mut self, ToolCall { id, name, arguments }: &ToolCall, out: &mut EventWriter) {
@@ -184,10 +223,10 @@ impl ResponsesForm {
         self.complete(call(&id, &call_id, name, arguments, Status::Completed), out);
     }
 
-    /// Ends the output, which has at least a message.
+    /// Ends the output, which has at least one item.
     fn finish_output(&mut self, out: &mut EventWriter) {
-        if self.output.is_empty() {
-            self.send_text("", out);
+        if self.output.is_empty() && self.open.is_none() {
+            self.send_text(TextKind::Message, "", out);
         }
         self.close(status_of(self.finish), out);
     }

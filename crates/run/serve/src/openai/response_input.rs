@@ -15,7 +15,10 @@ pub(super) enum Input {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a message, a `function_call` or a `function_call_output`")]
+#[serde(
+    untagged,
+    expecting = "expected a message, a `function_call`, a `function_call_output` or `reasoning`"
+)]
 pub(super) enum Item {
     Call {
         #[serde(rename = "type")]
@@ -29,6 +32,12 @@ pub(super) enum Item {
         _kind: OutputKind,
         call_id: String,
         output: Content,
+    },
+    Reasoning {
+        #[serde(rename = "type")]
+        _kind: ReasoningKind,
+        #[serde(default)]
+        content: Option<Content>,
     },
     Message {
         #[serde(default, rename = "type")]
@@ -52,32 +61,49 @@ pub(super) enum OutputKind {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
+pub(super) enum ReasoningKind {
+    Reasoning,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum MessageKind {
     Message,
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a text or parts of the types `input_text` and `output_text`")]
+#[serde(
+    untagged,
+    expecting = "expected a text or parts of the types `input_text`, `output_text` and `reasoning_text`"
+)]
 pub(super) enum Content {
     Text(String),
     Parts(Vec<ContentPart>),
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 pub(super) enum ContentPart {
-    InputText { text: String },
-    OutputText { text: String },
+    #[serde(rename = "input_text")]
+    Input { text: String },
+    #[serde(rename = "output_text")]
+    Output { text: String },
+    #[serde(rename = "reasoning_text")]
+    Reasoning { text: String },
+}
+
+impl ContentPart {
+    fn into_text(self) -> String {
+        let (Self::Input { text } | Self::Output { text } | Self::Reasoning { text }) = self;
+        text
+    }
 }
 
 impl Content {
     fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
-            Self::Parts(parts) => parts
-                .into_iter()
-                .map(|(ContentPart::InputText { text } | ContentPart::OutputText { text })| text)
-                .collect(),
+            Self::Parts(parts) => parts.into_iter().map(ContentPart::into_text).collect(),
         }
     }
 }
@@ -95,13 +121,37 @@ impl Input {
             Self::Text(text) => messages.push(message("user", &text)),
             Self::Items(items) => items.into_iter().for_each(|item| add(&mut messages, item)),
         }
+        // Reasoning that nothing follows belongs to no message.
+        messages.retain(|message| !is_reasoning(message));
         messages
     }
 }
 
+const REASONING: &str = "reasoning_content";
+
+/// Returns true for reasoning whose message or call has not come.
+fn is_reasoning(message: &Message) -> bool {
+    let has = |key: &str| message.contains_key(key);
+    has(REASONING) && !has("content") && !has("tool_calls")
+}
+
 fn add(messages: &mut Vec<Message>, item: Item) {
     match item {
-        Item::Message { role, content, .. } => messages.push(message(&role, &content.into_text())),
+        Item::Message { role, content, .. } => {
+            let mut message = message(&role, &content.into_text());
+            if role == "assistant"
+                && let Some(reasoning) = messages.pop_if(|last| is_reasoning(last))
+            {
+                message.extend(reasoning);
+            }
+            messages.push(message);
+        }
+        Item::Reasoning { content: Some(content), .. } => messages.push(Message::from_iter([
+            ("role".to_owned(), "assistant".into()),
+            (REASONING.to_owned(), content.into_text().into()),
+        ])),
+        // Reasoning that is encrypted, or a summary, is of no use to a template.
+        Item::Reasoning { content: None, .. } => {}
         Item::Output { call_id, output, .. } => {
             let mut message = message("tool", &output.into_text());
             message.insert("tool_call_id".to_owned(), call_id.into());

@@ -1,6 +1,9 @@
 //! Tools of a request: which of them an answer may call, and the calls in the answer.
 
-use chat_template::{AnswerPiece, Tool, ToolCall, ToolParser, ToolSyntax, words_of_mark};
+use chat_template::{
+    AnswerPiece, CHANNEL_MARKS, ChannelParser, ChatTemplate, Tool, ToolCall, ToolParser, ToolSyntax,
+    words_of_mark,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -62,7 +65,7 @@ pub(super) struct ToolPlan {
     pub(super) shown: Option<Vec<Value>>,
     pub(super) parser: AnswerParser,
     pub(super) grammar: Option<AnswerGrammar>,
-    /// Special tokens that belong to calls.
+    /// Special tokens that belong to calls or channels.
     pub(super) tokens: Vec<u32>,
 }
 
@@ -103,13 +106,23 @@ impl ToolOptions {
             return ToolPlan::without(text, schema, param);
         }
         let template = text.template.as_ref().ok().and_then(Option::as_ref);
-        let syntax = template.and_then(|template| template.tool_syntax());
+        let has_channels = has_channels(text);
+        let syntax = template.and_then(|template| template.tool_syntax()).filter(|_| !has_channels);
         let is_named = matches!(self.choice, Some(ToolChoice::Function { .. }));
         let is_single = is_named || self.is_parallel == Some(false);
         let calls = |syntax: &ToolSyntax, tools: &[&Tool], instead: Option<Value>| {
             text.grammars().map_err(str::to_owned)?.calls(text, syntax, tools, is_single, instead)
         };
+        let in_channels = |tools: &[&Tool], instead: Option<Value>| {
+            text.grammars().map_err(str::to_owned)?.channels(text, tools, instead)
+        };
         let grammar = match (wanted, syntax, schema) {
+            (Some(wanted), _, _) if has_channels => Some(in_channels(&wanted, None).map_err(|error| {
+                Reject::param("tool_choice", format!("a call cannot be enforced: {error}"))
+            })?),
+            (None, _, Some(schema)) if has_channels => {
+                Some(in_channels(&all(), Some(schema)).map_err(|error| unusable(param, &error))?)
+            }
             (Some(_), None, _) => {
                 let error = "the chat template of this model does not show how it writes calls, so `tool_choice` can only be `auto` or \
                              `none`";
@@ -127,19 +140,44 @@ impl ToolOptions {
             (None, _, schema) => schema_grammar(text, schema, param)?,
         };
         let marks = syntax.into_iter().flat_map(ToolSyntax::marks).flat_map(words_of_mark);
-        let tokens = marks.filter_map(|word| text.special_token(word.trim())).collect();
-        let parser = syntax.map(|syntax| ToolParser::new(syntax.clone(), tools));
-        let parser = AnswerParser { parser, is_single, calls: 0 };
-        Ok(ToolPlan { shown: Some(shown), parser, grammar, tokens })
+        let tokens = marks.filter_map(|word| text.special_token(word.trim()));
+        let tokens = tokens.chain(channel_tokens(text)).collect();
+        let parts = match syntax {
+            _ if has_channels => AnswerParts::Channels(ChannelParser::new(true)),
+            Some(syntax) => AnswerParts::Calls(Box::new(ToolParser::new(syntax.clone(), tools))),
+            None => AnswerParts::Text,
+        };
+        Ok(ToolPlan {
+            shown: Some(shown),
+            parser: AnswerParser { parts, is_single, calls: 0 },
+            grammar,
+            tokens,
+        })
     }
 }
 
 impl ToolPlan {
     /// Plans an answer without calls.
     fn without(text: &TextModel, schema: Option<Value>, param: &str) -> Result<Self, Reject> {
-        let parser = AnswerParser { parser: None, is_single: false, calls: 0 };
-        Ok(Self { shown: None, parser, grammar: schema_grammar(text, schema, param)?, tokens: Vec::new() })
+        let has_channels = has_channels(text);
+        let parts =
+            if has_channels { AnswerParts::Channels(ChannelParser::new(false)) } else { AnswerParts::Text };
+        let parser = AnswerParser { parts, is_single: false, calls: 0 };
+        let grammar = schema_grammar(text, schema, param)?;
+        Ok(Self { shown: None, parser, grammar, tokens: channel_tokens(text).collect() })
     }
+}
+
+/// Returns true if the model writes its answers in channels.
+fn has_channels(text: &TextModel) -> bool {
+    let template = text.template.as_ref().ok().and_then(Option::as_ref);
+    template.is_some_and(ChatTemplate::has_channels)
+}
+
+/// Returns the special tokens of the channels of a model's answers.
+fn channel_tokens(text: &TextModel) -> impl Iterator<Item = u32> {
+    let marks = if has_channels(text) { CHANNEL_MARKS.as_slice() } else { &[] };
+    marks.iter().filter_map(|mark| text.special_token(mark))
 }
 
 /// Returns the grammar of answers of a schema, which is in the member `param`.
@@ -149,7 +187,9 @@ fn schema_grammar(
     param: &str,
 ) -> Result<Option<AnswerGrammar>, Reject> {
     let Some(schema) = schema else { return Ok(None) };
-    let made = text.grammars().map_err(str::to_owned).and_then(|grammars| grammars.json(schema));
+    let made = text.grammars().map_err(str::to_owned).and_then(|grammars| {
+        if has_channels(text) { grammars.channels(text, &[], Some(schema)) } else { grammars.json(schema) }
+    });
     made.map(Some).map_err(|error| unusable(param, &error))
 }
 
@@ -200,28 +240,38 @@ fn tool(tool: &Value) -> Option<Tool> {
 /// Parser of one answer, whose text stays text if the model's calls cannot be read.
 #[derive(Clone, Debug)]
 pub(super) struct AnswerParser {
-    parser: Option<ToolParser>,
+    parts: AnswerParts,
     /// True if the answer has at most one call.
     is_single: bool,
     calls: usize,
 }
 
+#[derive(Clone, Debug)]
+enum AnswerParts {
+    Text,
+    Calls(Box<ToolParser>),
+    Channels(ChannelParser),
+}
+
 impl AnswerParser {
     /// Adds a piece of the answer. Returns the text and the calls that are complete.
     pub(super) fn push(&mut self, text: String) -> Vec<AnswerPiece> {
-        match &mut self.parser {
-            Some(parser) => {
-                let pieces = parser.push(&text);
-                self.counted(pieces)
-            }
-            None if text.is_empty() => Vec::new(),
-            None => vec![AnswerPiece::Text(text)],
-        }
+        let pieces = match &mut self.parts {
+            AnswerParts::Calls(parser) => parser.push(&text),
+            AnswerParts::Channels(parser) => parser.push(&text),
+            AnswerParts::Text if text.is_empty() => Vec::new(),
+            AnswerParts::Text => vec![AnswerPiece::Text(text)],
+        };
+        self.counted(pieces)
     }
 
     /// Returns the rest of the answer.
     pub(super) fn finish(&mut self) -> Vec<AnswerPiece> {
-        let pieces = self.parser.as_mut().map(ToolParser::finish).unwrap_or_default();
+        let pieces = match &mut self.parts {
+            AnswerParts::Calls(parser) => parser.finish(),
+            AnswerParts::Channels(parser) => parser.finish(),
+            AnswerParts::Text => Vec::new(),
+        };
         self.counted(pieces)
     }
 
@@ -232,7 +282,7 @@ impl AnswerParser {
 
     fn counted(&mut self, mut pieces: Vec<AnswerPiece>) -> Vec<AnswerPiece> {
         pieces.retain(|piece| match piece {
-            AnswerPiece::Text(_) => true,
+            AnswerPiece::Text(_) | AnswerPiece::Reasoning(_) => true,
             AnswerPiece::Call(_) => {
                 let is_kept = !self.is_single || self.calls == 0;
                 self.calls = self.calls.saturating_add(usize::from(is_kept));

@@ -94,6 +94,40 @@ mod with {
             self.answer(TopLevelGrammar::from_lark(lark(text, syntax, tools, is_single, instead)?))
         }
 
+        /// Makes the grammar of answers in channels: an analysis, which may be absent, and a call of one of `tools`, or JSON of the schema
+        /// `instead`.
+        ///
+        /// # Errors
+        /// Returns an error if a schema cannot be used.
+        pub(crate) fn channels(
+            &self,
+            text: &TextModel,
+            tools: &[&Tool],
+            instead: Option<Value>,
+        ) -> Result<AnswerGrammar, String> {
+            let mark = |mark: &str| marked(text, mark);
+            let mut answers = Vec::new();
+            for tool in tools {
+                let head = mark(&format!(
+                    "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>",
+                    tool.name
+                ));
+                let arguments = without_space(tool.parameters.clone())?;
+                answers.push(format!("{head} %json {arguments} {}", mark("<|call|>")));
+            }
+            if let Some(schema) = instead {
+                let head = mark("<|channel|>final<|message|>");
+                answers.push(format!("{head} %json {}", without_space(schema)?));
+            }
+            let before = mark("<|channel|>analysis<|message|>");
+            let after = mark("<|end|><|start|>assistant");
+            let lark = format!(
+                "start: analysis? answer\nanalysis: {before} /(?s:.*)/ {after}\nanswer: {}\n",
+                answers.join(" | ")
+            );
+            self.answer(TopLevelGrammar::from_lark(lark))
+        }
+
         fn answer(&self, grammar: TopLevelGrammar) -> Result<AnswerGrammar, String> {
             let matcher = Matcher::new(self.0.create_parser(grammar));
             match matcher.get_error() {
@@ -253,6 +287,15 @@ mod without {
             _: &ToolSyntax,
             _: &[&Tool],
             _: bool,
+            _: Option<Value>,
+        ) -> Result<AnswerGrammar, String> {
+            match self.0 {}
+        }
+
+        pub(crate) fn channels(
+            &self,
+            _: &TextModel,
+            _: &[&Tool],
             _: Option<Value>,
         ) -> Result<AnswerGrammar, String> {
             match self.0 {}

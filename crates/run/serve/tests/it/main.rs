@@ -5,6 +5,7 @@
 #![expect(clippy::indexing_slicing, reason = "a missing member is a failed test")]
 
 mod cartons;
+mod channels;
 mod chats;
 mod client;
 mod drain;

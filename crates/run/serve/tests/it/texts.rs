@@ -36,11 +36,15 @@ const TEMPLATE: &str = "{% if tools %}{{ tools | length }} tools {% endif %}{% f
 
 /// A server of the model `m`, and of `none`, which generates no texts.
 pub(crate) fn serve(change: impl Fn(&mut ServeOptions)) -> Running {
+    serve_with(TEMPLATE, change)
+}
+
+pub(crate) fn serve_with(template: &str, change: impl Fn(&mut ServeOptions)) -> Running {
     let mut options = ServeOptions::default();
     change(&mut options);
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join("tokenizer.json"), tokenizer()).expect("it is written");
-    std::fs::write(folder.path().join("chat_template.jinja"), TEMPLATE).expect("it is written");
+    std::fs::write(folder.path().join("chat_template.jinja"), template).expect("it is written");
     let carton = decoder(folder.path());
     let runnable = Runnable::open(&carton, &RunnableOptions::default(), &()).expect("a carton of ours");
     let limits =
