@@ -99,6 +99,7 @@ def main():
     setting |= {f"T2C_{key}": str(path) for key, path in pythons.items()}
     setting |= {f"T2C_MISSING_{key}": why for key, why in missing.items()}
     if options.fast:
+        setting.setdefault("T2C_SAMPLE", "yes")
         setting.setdefault("T2C_LAYOUTS", "28")
         setting.setdefault("T2C_DIFFERENTIAL", "200")
     command = [pythons["NEWEST"], "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "--durations", "15", "--durations-min", "8", "--rootdir", HERE]
