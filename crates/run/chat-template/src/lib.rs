@@ -41,5 +41,6 @@ pub use meta::ReadDocument;
 pub use renderer::STEPS_MAX;
 pub use template::ChatTemplate;
 pub use tools::{
-    AnswerPiece, CallBody, CallId, ElementMarks, Tool, ToolCall, ToolParser, ToolSyntax, words_of_mark,
+    AnswerPiece, CallBody, CallId, ElementMarks, Tool, ToolCall, ToolParser, ToolSyntax, texts_of_schema,
+    words_of_mark,
 };

@@ -3,7 +3,7 @@
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
-use super::{CallBody, CallId, ElementMarks, Tool, ToolCall};
+use super::{CallBody, CallId, ElementMarks, Tool, ToolCall, texts_of_schema};
 
 /// Most characters of an id.
 const ID_MAX: usize = 64;
@@ -218,6 +218,7 @@ impl<'t> CallReader<'t> {
     fn elements(&mut self, marks: &ElementMarks, tail: &str, tools: &[Tool]) -> CallResult<ToolCall> {
         let name = self.name()?;
         self.expect_mark(&marks.after_name)?;
+        let tool = tools.iter().find(|tool| tool.name == name);
         let mut arguments = Map::new();
         loop {
             let end = self.at;
@@ -243,7 +244,7 @@ impl<'t> CallReader<'t> {
                 value = value.strip_prefix('\n').unwrap_or(value);
                 value = value.strip_suffix('\n').unwrap_or(value);
             }
-            arguments.insert(key.to_owned(), argument(value, schema_of(tools, name, key)));
+            arguments.insert(key.to_owned(), argument(value, tool.and_then(|tool| tool.argument(key))));
         }
     }
 }
@@ -274,17 +275,8 @@ fn arguments_of(value: &str) -> Option<String> {
     }
 }
 
-/// Returns the schema of an argument.
-fn schema_of<'t>(tools: &'t [Tool], name: &str, key: &str) -> Option<&'t Value> {
-    tools.iter().find(|tool| tool.name == name)?.parameters.get("properties")?.get(key)
-}
-
 /// Returns an argument of the type that its schema has.
 fn argument(text: &str, schema: Option<&Value>) -> Value {
-    let kind = schema.and_then(|schema| schema.get("type"));
-    let is_text = |kind: &Value| kind == "string";
-    let takes_text =
-        kind.is_some_and(|kind| is_text(kind) || kind.as_array().is_some_and(|all| all.iter().any(is_text)));
-    let parsed = serde_json::from_str(text).ok().filter(|_| !takes_text);
+    let parsed = serde_json::from_str(text).ok().filter(|_| schema.and_then(texts_of_schema).is_none());
     parsed.unwrap_or_else(|| Value::String(text.to_owned()))
 }

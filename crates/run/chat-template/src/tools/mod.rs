@@ -2,6 +2,8 @@
 //!
 //! Facts: the parsers of vLLM (`hermes`, `llama3_json`, `mistral`, `qwen3_coder`) and the templates of models.
 
+use serde_json::Value;
+
 mod body;
 mod parser;
 mod syntax;
@@ -17,7 +19,32 @@ pub use syntax::{CallBody, CallId, ElementMarks, ToolSyntax, words_of_mark};
 pub struct Tool {
     pub name: String,
     /// JSON schema of the arguments.
-    pub parameters: serde_json::Value,
+    pub parameters: Value,
+}
+
+impl Tool {
+    /// Returns the schema of an argument; of one that refers to a definition, the definition.
+    pub fn argument(&self, key: &str) -> Option<&Value> {
+        let schema = self.parameters.get("properties")?.get(key)?;
+        let reference = schema.get("$ref").and_then(Value::as_str);
+        match reference.and_then(|reference| reference.strip_prefix('#')) {
+            Some(pointer) => self.parameters.pointer(pointer),
+            None => Some(schema),
+        }
+    }
+}
+
+/// Returns the texts that a schema lists, or no list if it allows any text; `None` if its values are JSON.
+pub fn texts_of_schema(schema: &Value) -> Option<Option<Vec<&str>>> {
+    let listed = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice);
+    let listed = listed.or_else(|| schema.get("const").map(std::slice::from_ref));
+    if let Some(listed) = listed {
+        let texts: Option<Vec<&str>> = listed.iter().map(Value::as_str).collect();
+        return texts.map(Some);
+    }
+    let kind = schema.get("type")?;
+    let is_text = |kind: &Value| kind == "string";
+    (is_text(kind) || kind.as_array().is_some_and(|all| all.iter().any(is_text))).then_some(None)
 }
 
 /// Call of a function, as a model wrote it.

@@ -12,7 +12,7 @@ mod with {
     use std::fmt;
     use std::sync::Arc;
 
-    use chat_template::{CallBody, CallId, Tool, ToolSyntax, words_of_mark};
+    use chat_template::{CallBody, CallId, ElementMarks, Tool, ToolSyntax, texts_of_schema, words_of_mark};
     use llguidance::api::{ParserLimits, TopLevelGrammar};
     use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
     use llguidance::{Matcher, ParserFactory};
@@ -160,12 +160,12 @@ mod with {
         let quoted = |text: &str| Value::from(text).to_string();
         let (mut rules, mut names) = (Vec::new(), Vec::new());
         for (number, tool) in tools.iter().enumerate() {
-            let arguments = format!("%json {}", without_space(tool.parameters.clone())?);
+            let arguments = || Ok::<_, String>(format!("%json {}", without_space(tool.parameters.clone())?));
             let call = match &syntax.body {
                 CallBody::Object { name_key, arguments_key, .. } => {
                     let name = quoted(&tool.name);
                     let head = format!("{{{}: {name}, {}: ", quoted(name_key), quoted(arguments_key));
-                    format!("{} {arguments} \"}}\"", quoted(&head))
+                    format!("{} {} \"}}\"", quoted(&head), arguments()?)
                 }
                 CallBody::Named { id, before_arguments } => {
                     let id = id.as_ref().map(|CallId { before, prefix, .. }| {
@@ -173,13 +173,13 @@ mod with {
                         format!("{} /{form}/", mark(before))
                     });
                     let head = [quoted(&tool.name), id.unwrap_or_default(), mark(before_arguments)];
-                    format!("{} {arguments}", head.join(" "))
+                    format!("{} {}", head.join(" "), arguments()?)
                 }
-                _ => {
-                    return Err(
-                        "this model writes arguments as elements, which cannot be enforced".to_owned()
-                    );
+                CallBody::Elements(marks) => {
+                    let name = format!("f{number}");
+                    format!("{} {}", quoted(&tool.name), elements(text, marks, tool, &name, &mut rules)?)
                 }
+                _ => return Err("the form of this model's calls cannot be enforced".to_owned()),
             };
             names.push(format!("f{number}"));
             rules.push(format!("f{number}: {call}\n"));
@@ -201,6 +201,53 @@ mod with {
         let instead = instead.map(without_space).transpose()?;
         let instead = instead.map(|schema| format!(" | %json {schema}")).unwrap_or_default();
         Ok(format!("start: calls{instead}\ncalls: {calls}\ncall: {}\n{}", names.join(" | "), rules.concat()))
+    }
+
+    /// Returns the grammar of the elements of arguments, in the order of the schema, and adds rules for their values.
+    fn elements(
+        text: &TextModel,
+        marks: &ElementMarks,
+        tool: &Tool,
+        name: &str,
+        rules: &mut Vec<String>,
+    ) -> Result<String, String> {
+        if marks.end_of_attributes.is_some() {
+            return Err("this model writes attributes with arguments, which cannot be enforced".to_owned());
+        }
+        let quoted = |text: &str| Value::from(text).to_string();
+        let after = marked(text, &marks.after_value);
+        let is_special = text.special_token(marks.after_value.trim()).is_some();
+        let properties = tool.parameters.get("properties").and_then(Value::as_object);
+        let required = tool.parameters.get("required").and_then(Value::as_array);
+        let mut grammar = vec![marked(text, &marks.after_name)];
+        for (number, key) in properties.into_iter().flatten().map(|(key, _)| key).enumerate() {
+            let rule = format!("{name}v{number}");
+            let schema =
+                tool.argument(key).ok_or_else(|| format!("the schema of `{key}` is not in the tool"))?;
+            let value = match texts_of_schema(schema) {
+                Some(Some(texts)) => {
+                    let texts: Vec<String> = texts.into_iter().map(quoted).collect();
+                    format!("{rule}: ({}) {after}\n", texts.join(" | "))
+                }
+                Some(None) if is_special => format!("{rule}: /(?s:.*)/ {after}\n"),
+                Some(None) => format!("{rule}[suffix={}]: /(?s:.*)/\n", quoted(&marks.after_value)),
+                None => {
+                    let mut schema = without_space(schema.clone())?;
+                    if let (Some(schema), Some(definitions)) =
+                        (schema.as_object_mut(), tool.parameters.get("$defs"))
+                    {
+                        schema.insert("$defs".to_owned(), definitions.clone());
+                    }
+                    format!("{rule}: %json {schema} {after}\n")
+                }
+            };
+            rules.push(value);
+            let (before, after) = (marked(text, &marks.before_key), marked(text, &marks.after_key));
+            let is_required = required.is_some_and(|all| all.iter().any(|required| required == key));
+            let optional = if is_required { "" } else { "?" };
+            grammar.push(format!("({before} {} {after} {rule} /\\n?/){optional}", quoted(key)));
+        }
+        Ok(grammar.join(" "))
     }
 
     /// Returns the grammar of a mark, whose words may be special tokens.

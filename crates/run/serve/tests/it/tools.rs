@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 #[cfg(feature = "schemas")]
-use crate::texts::{ask_at, events_at};
+use crate::texts::{ask_at, events_at, serve_with};
 use crate::texts::{serve, with};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -110,6 +110,28 @@ fn a_cut_call_stays_text_and_a_schema_is_allowed_beside_calls() {
         }
         assert_eq!(answer["choices"].as_array().map(Vec::len), Some(count));
     }
+}
+
+/// Writes calls as Qwen 3 Coder does.
+#[cfg(feature = "schemas")]
+const ELEMENTS: &str = "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% for call in message.tool_calls or [] %}\
+                        {{ '\n<tool_call>\n<function=' ~ call.function.name ~ '>\n' }}{% for key, value in call.function.arguments | items %}\
+                        {{ '<parameter=' ~ key ~ '>\n' ~ value ~ '\n</parameter>\n' }}{% endfor %}{{ '</function>\n</tool_call>' }}\
+                        {% endfor %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
+#[cfg(feature = "schemas")]
+#[test]
+fn arguments_in_elements_are_required_in_their_order() {
+    let server = serve_with(ELEMENTS, |_| {});
+    let mut client = server.client();
+    let answer = ask_at(&mut client, CHAT, &chat(&json!({})));
+    checked(&answer["choices"][0]["message"]["tool_calls"][0]["function"]);
+    // A text of any form, which this model never ends.
+    let parameters = json!({"type": "object", "properties": {"q": {"type": "string"}, "n": {"type": "integer"}}, "required": ["q"]});
+    let tools = json!([{"type": "function", "function": {"name": "f", "parameters": parameters}}]);
+    let answer = ask_at(&mut client, CHAT, &chat(&json!({"tools": tools, "max_tokens": 60})));
+    let text = answer["choices"][0]["message"]["content"].as_str().expect("a text");
+    assert!(text.starts_with("<tool_call>\n<function=f>\n<parameter=q>\n") && text.len() > 50, "{text}");
 }
 
 #[cfg(feature = "schemas")]
