@@ -72,12 +72,22 @@ impl From<Json> for Conversation {
 /// Names of a message's reasoning; templates read the first.
 const REASONING: &[&str] = &["reasoning_content", "thinking", "reasoning"];
 
-/// Form in which a template takes the arguments of calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ArgumentsForm {
-    Object,
-    Text,
+/// Form in which a template takes messages with calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallForm {
+    /// True if arguments are a text of JSON instead of an object.
+    has_texts: bool,
+    /// True if a message without a content has an empty one.
+    has_content: bool,
 }
+
+/// Forms that templates take. Most take the first one.
+pub(crate) const CALL_FORMS: [CallForm; 4] = [
+    CallForm { has_texts: false, has_content: false },
+    CallForm { has_texts: true, has_content: false },
+    CallForm { has_texts: false, has_content: true },
+    CallForm { has_texts: true, has_content: true },
+];
 
 /// Returns true if a message has calls.
 pub(crate) fn has_calls(message: &Message) -> bool {
@@ -85,7 +95,7 @@ pub(crate) fn has_calls(message: &Message) -> bool {
 }
 
 /// Returns a message as templates take it.
-pub(crate) fn prepared(message: &Message, joins_parts: bool, form: ArgumentsForm) -> Message {
+pub(crate) fn prepared(message: &Message, joins_parts: bool, form: CallForm) -> Message {
     let mut message: Message = message
         .iter()
         .filter(|(_, value)| !value.is_null())
@@ -99,8 +109,11 @@ pub(crate) fn prepared(message: &Message, joins_parts: bool, form: ArgumentsForm
     }
     if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
         for call in calls {
-            set_arguments(call, form);
+            set_arguments(call, form.has_texts);
         }
+    }
+    if form.has_content && has_calls(&message) && !message.contains_key("content") {
+        message.insert("content".to_owned(), "".into());
     }
     if let Some(content) = message.get_mut("content").filter(|_| joins_parts)
         && let Some(text) = joined_parts(content)
@@ -111,16 +124,16 @@ pub(crate) fn prepared(message: &Message, joins_parts: bool, form: ArgumentsForm
 }
 
 /// Gives the arguments of a call a form: an object, or the text that stands for it.
-fn set_arguments(call: &mut Value, form: ArgumentsForm) {
+fn set_arguments(call: &mut Value, is_text: bool) {
     let function = if call.get("function").is_some() { call.get_mut("function") } else { Some(call) };
     let Some(arguments) = function.and_then(|function| function.get_mut("arguments")) else { return };
-    match (form, &*arguments) {
-        (ArgumentsForm::Object, Value::String(text)) => {
+    match (is_text, &*arguments) {
+        (false, Value::String(text)) => {
             if let Ok(parsed @ Value::Object(_)) = serde_json::from_str(text) {
                 *arguments = parsed;
             }
         }
-        (ArgumentsForm::Text, Value::Object(_)) => *arguments = Value::String(arguments.to_string()),
+        (true, Value::Object(_)) => *arguments = Value::String(arguments.to_string()),
         _ => {}
     }
 }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::conversation::{ArgumentsForm, has_calls, prepared};
+use crate::conversation::{CALL_FORMS, has_calls, prepared};
 use crate::documents::{DEFAULT, TOOL_USE, TemplateDocuments};
 use crate::meta::ReadDocument;
 use crate::renderer::Renderer;
@@ -56,23 +56,21 @@ impl ChatTemplate {
         let renderer = self.renderer(conversation.tools.is_some())?;
         let is_list = |message: &Message| message.get("content").is_some_and(Value::is_array);
         let joins_parts = conversation.messages.iter().any(is_list) && !self.takes_parts(renderer);
-        let messages = |form: ArgumentsForm| -> Value {
-            let messages = conversation.messages.iter().map(|message| prepared(message, joins_parts, form));
-            messages.map(Value::Object).collect()
-        };
         let mut variables = self.tokens.clone();
         variables.extend(conversation.variables.clone());
-        variables.insert("messages".to_owned(), messages(ArgumentsForm::Object));
         variables.insert("tools".to_owned(), json!(conversation.tools));
         variables.insert("documents".to_owned(), json!(conversation.documents));
         variables.insert("add_generation_prompt".to_owned(), Value::Bool(conversation.add_generation_prompt));
-        let text = renderer.render(&variables);
-        if text.is_ok() || !conversation.messages.iter().any(has_calls) {
-            return text;
-        }
-        // Some templates add the arguments to a text.
-        variables.insert("messages".to_owned(), messages(ArgumentsForm::Text));
-        renderer.render(&variables).or(text)
+        let has_calls = conversation.messages.iter().any(has_calls);
+        let forms = CALL_FORMS.iter().take(if has_calls { CALL_FORMS.len() } else { 1 });
+        let mut texts = forms.map(|form| {
+            let messages = conversation.messages.iter().map(|message| prepared(message, joins_parts, *form));
+            variables.insert("messages".to_owned(), messages.map(Value::Object).collect());
+            renderer.render(&variables)
+        });
+        // The error is that of the first form.
+        let first = texts.next().unwrap_or(Err(Error::NoMessages));
+        first.or_else(|error| texts.find_map(Result::ok).ok_or(error))
     }
 
     /// Returns how the model writes calls of tools; `None` if the template does not show it, or shows a way that is not known.
