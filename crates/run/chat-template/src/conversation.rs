@@ -94,6 +94,12 @@ pub(crate) fn has_calls(message: &Message) -> bool {
     message.get("tool_calls").is_some_and(Value::is_array)
 }
 
+/// Returns the names of the functions that a message calls.
+pub(crate) fn called_names(message: &Message) -> impl Iterator<Item = &str> {
+    let calls = message.get("tool_calls").and_then(Value::as_array);
+    calls.into_iter().flatten().filter_map(|call| call.get("function").unwrap_or(call).get("name")?.as_str())
+}
+
 /// Returns a message as templates take it.
 pub(crate) fn prepared(message: &Message, joins_parts: bool, form: CallForm) -> Message {
     let mut message: Message = message

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::conversation::{CALL_FORMS, has_calls, prepared};
+use crate::conversation::{CALL_FORMS, called_names, has_calls, prepared};
 use crate::documents::{DEFAULT, TOOL_USE, TemplateDocuments};
 use crate::meta::ReadDocument;
 use crate::renderer::Renderer;
@@ -68,9 +68,11 @@ impl ChatTemplate {
             variables.insert("messages".to_owned(), messages.map(Value::Object).collect());
             renderer.render(&variables)
         });
-        // The error is that of the first form.
+        // The error is that of the first form. A template that does not write calls refuses them.
         let first = texts.next().unwrap_or(Err(Error::NoMessages));
-        first.or_else(|error| texts.find_map(Result::ok).ok_or(error))
+        let names: Vec<&str> = conversation.messages.iter().flat_map(called_names).collect();
+        let has_calls = |text: &String| names.iter().all(|name| text.contains(name));
+        first.or_else(|error| texts.filter_map(Result::ok).find(has_calls).ok_or(error))
     }
 
     /// Returns how the model writes calls of tools; `None` if the template does not show it, or shows a way that is not known.

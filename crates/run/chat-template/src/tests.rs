@@ -58,19 +58,24 @@ fn a_class_of_tokenizers_has_tokens_of_its_own() {
 fn messages_with_calls_have_the_form_that_the_template_takes() {
     let call = json!({ "function": { "name": "f", "arguments": "{\"a\": 1}" } });
     let one = conversation(json!([{ "role": "assistant", "content": null, "tool_calls": [call] }]));
-    let arguments = "message.tool_calls[0].function.arguments";
+    let (name, arguments) =
+        ("message.tool_calls[0].function.name", "message.tool_calls[0].function.arguments");
     for (text, expected) in [
-        (format!("{{{{ message.content is defined }}}} {{{{ {arguments}.a }}}}"), Ok("False 1")),
-        (format!("{{{{ '<' + {arguments} }}}}"), Ok("<{\"a\": 1}")),
+        (format!("{{{{ message.content is defined }}}} {{{{ {arguments}.a }}}}"), Ok("fFalse 1")),
+        (format!("{{{{ '<' + {arguments} }}}}"), Ok("f<{\"a\": 1}")),
         // Qwen 3 adds the content.
-        (format!("{{{{ '<' + message.content }}}}{{{{ {arguments}.a + 0 }}}}"), Ok("<1")),
-        (format!("{{{{ '<' + message.content + {arguments} }}}}"), Ok("<{\"a\": 1}")),
+        (format!("{{{{ '<' + message.content }}}}{{{{ {arguments}.a + 0 }}}}"), Ok("f<1")),
+        (format!("{{{{ '<' + message.content + {arguments} }}}}"), Ok("f<{\"a\": 1}")),
         ("{{ '<' + message.none }}".to_owned(), Err(())),
     ] {
-        let text = format!("{{% for message in messages %}}{text}{{% endfor %}}");
+        let text = format!("{{% for message in messages %}}{{{{ {name} }}}}{text}{{% endfor %}}");
         let template = folder(&[("chat_template.jinja", &text)]).expect("documents").expect("a template");
         assert_eq!(template.render(&one).as_deref().map_err(|_| ()), expected, "{text}");
     }
+    // Falcon 3 does not write calls.
+    let text = "{% for message in messages %}{{ '<' + message.content }}{% endfor %}";
+    let template = folder(&[("chat_template.jinja", text)]).expect("documents").expect("a template");
+    template.render(&one).expect_err("a text without the call");
 }
 
 #[test]
