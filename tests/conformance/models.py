@@ -57,6 +57,9 @@ SHARP = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings":
          "llama_4_scaling_beta": 0.1}
 GROUPED = {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 48,
            "routed_scaling_factor": 1.5, "num_nextn_predict_layers": 0}
+GEMMA4 = {"head_dim": 16, "global_head_dim": 24, "sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"],
+          "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": VOCAB, "pad_token_id": 0}
+KEYS_AS_VALUES = {"attention_k_eq_v": True, "num_global_key_value_heads": 1}
 SAVED = {
     "llama linear": ("llama", {"rope_parameters": ROPE | {"rope_type": "linear", "factor": 4.0}}),
     "llama dynamic": ("llama", {"rope_parameters": ROPE | {"rope_type": "dynamic", "factor": 2.0}, "max_position_embeddings": 32}),
@@ -141,13 +144,24 @@ SAVED = {
     "qwen3_5 reversed": ("qwen3_5_text", DELTA_NET | {
         "layer_types": ["full_attention", "linear_attention"], "linear_conv_kernel_dim": 3, "tie_word_embeddings": True}),
     "qwen3_5_moe": ("qwen3_5_moe_text", EXPERTS | DELTA_NET | {"moe_intermediate_size": 48, "shared_expert_intermediate_size": 80}),
+    "gemma4": ("gemma4_text", GEMMA4 | {
+        "num_hidden_layers": 6, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 3,
+        "use_double_wide_mlp": True, "hidden_size_per_layer_input": 8, "final_logit_softcapping": 30.0}),
+    "gemma4 keys as values": ("gemma4_text", GEMMA4 | KEYS_AS_VALUES | {"rope_parameters": {
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 1000000.0, "factor": 2.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
+    "gemma4 experts": ("gemma4_text", GEMMA4 | KEYS_AS_VALUES | {
+        "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 48}),
+    "gemma4 full": ("gemma4_text", GEMMA4 | {
+        "layer_types": ["full_attention"] * 2, "hidden_size_per_layer_input": 32, "vocab_size_per_layer_input": VOCAB + 4,
+        "attention_bias": True}),
     "glm4_moe": ("glm4_moe", GROUPED | {"head_dim": 24, "use_qk_norm": True, "attention_bias": True}),
 }
 # The names of the modules of transformers 5, which some programs write.
 STACKED = {"mixtral stacked": SAVED["mixtral"], "qwen3_moe stacked": SAVED["qwen3_moe"]}
 HUGGING_FACE |= SAVED | STACKED
 # A token may go through other experts in a dtype of few digits, for the reference's code and for ours.
-CHOOSING = [kind for kind, (_, changes) in HUGGING_FACE.items() if "num_experts_per_tok" in changes]
+CHOOSING = [kind for kind, (_, changes) in HUGGING_FACE.items() if {"num_experts_per_tok", "top_k_experts"} & {*changes}]
 # Their modules compute 64 tokens at once, and the CPU forward one by one.
 CHUNKED = [kind for kind, (_, changes) in HUGGING_FACE.items() if "linear_num_key_heads" in changes]
 # Their frequencies depend on the number of tokens. Those of the first grow with each token, so that one pass gives earlier

@@ -12,14 +12,14 @@ ARCHITECTURES = (
     "llama mistral qwen2 qwen3 phi3 gemma gemma2 gemma3_text granite smollm3 olmo2 stablelm ministral mixtral qwen3_moe gpt_oss "
     "qwen2_moe arcee seed_oss ministral3 olmo3 cohere cohere2 glm glm4 exaone4 helium ernie4_5 hunyuan_v1_dense granitemoe olmoe apertus "
     "starcoder2 phi phimoe glm4_moe gpt2 opt minimax_m2 "
-    "gpt_neox bloom falcon qwen3_next qwen3_5_text qwen3_5_moe_text").split()
-WITH_EXPERTS = "mixtral", "qwen3_moe", "gpt_oss", "qwen2_moe", "granitemoe", "olmoe", "phimoe", "glm4_moe", "minimax_m2", "qwen3_next", "qwen3_5_moe_text"
+    "gpt_neox bloom falcon qwen3_next qwen3_5_text qwen3_5_moe_text gemma4_text").split()
+WITH_EXPERTS = "mixtral", "qwen3_moe", "gpt_oss", "qwen2_moe", "granitemoe", "olmoe", "phimoe", "glm4_moe", "minimax_m2", "qwen3_next", "qwen3_5_moe_text", "gemma4_text"
 # Classes whose default of `num_key_value_heads` is the number of heads, and those in which `null` means it.
 HEADS_BY_DEFAULT = ("llama", "phi3", "granite", "olmo2", "arcee", "olmo3", "cohere", "cohere2", "hunyuan_v1_dense", "granitemoe", "olmoe", "apertus",
                     "phi")
 HEADS_BY_NULL = *HEADS_BY_DEFAULT, "qwen2", "qwen3", "smollm3", "qwen2_moe", "seed_oss", "ernie4_5"
 # Classes whose defaults of `head_dim` are sizes of published models, and those that do not run with some settings without it.
-OWN_HEAD_DIM = "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "seed_oss", "ministral3", "glm", "glm4", "helium", "ernie4_5", "minimax_m2"
+OWN_HEAD_DIM = "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3", "gemma", "gemma2", "gemma3_text", "gemma4_text", "gpt_oss", "seed_oss", "ministral3", "glm", "glm4", "helium", "ernie4_5", "minimax_m2"
 # Classes that compute it, or do not rotate the part of a head that it says.
 NO_HEAD_DIM = "stablelm", "cohere2", "phi", "gpt2", "opt", "gpt_neox", "bloom", "falcon"
 NEED_HEAD_DIM = *OWN_HEAD_DIM, "ministral", "mixtral", "hunyuan_v1_dense"
@@ -135,7 +135,7 @@ class Document:
         self.put(eps, 1e-5, 1e-6, 1e-8, 1e-3, 0.1)
         self.put("max_position_embeddings", *CONTEXTS[3:], absent=0.15)
         self.put("tie_word_embeddings", True, False, absent=0.4)
-        activation = "hidden_activation" if self.model_type in ("gemma2", "gemma3_text") else "hidden_act"
+        activation = "hidden_activation" if self.model_type in ("gemma2", "gemma3_text", "gemma4_text") else "hidden_act"
         if self.model_type in ("gpt2", "opt"):
             self.put("max_position_embeddings", 48, 64, absent=0.1)
         known = {"opt": ("relu", "gelu"), "apertus": ("xielu", "relu2"), "arcee": ("relu2", "relu", *ACTIVATIONS)}.get(self.model_type, ACTIVATIONS)
@@ -310,6 +310,41 @@ class Document:
                 kind = self.r.choice(["default", *SCALINGS])
                 objects[layers] = self.scaling(kind, kind, self.head_dim, {})
                 self.put("rope_theta", *THETAS, target=objects[layers])
+
+    def gemma4_text(self):
+        """Layers may share keys and values only if there is an earlier one of their kind, and inputs of layers."""
+        r, config = self.r, self.config
+        self.layers = config["num_hidden_layers"] = r.randint(1, 6)
+        self.flags("attention_bias", "attention_k_eq_v", "use_double_wide_mlp")
+        self.put("sliding_window", 1, 2, 3, 8, 16, 64, absent=0.1)
+        kinds = self.kinds_of_layers()
+        self.put("global_head_dim", 4, 8, 12, 24, absent=0)
+        self.put("num_global_key_value_heads", 1, self.heads, None, absent=0.3)
+        width = config["hidden_size_per_layer_input"] = r.choice((0, 4, 8))
+        config["vocab_size_per_layer_input"] = config["vocab_size"] + r.choice((0, 3))
+        shared = [count for count in range(self.layers) if {*kinds[:self.layers - count]} == {*kinds}]
+        self.put("num_kv_shared_layers", *(shared if width else [0]), absent=0 if width else 0.5)
+        self.put("final_logit_softcapping", 30.0, 5.0, None)
+        self.put("use_bidirectional_attention", "vision", None, absent=0.7)
+        if self.chance(0.4):
+            config |= {"enable_moe_block": True, "num_experts": r.randint(1, 6), "moe_intermediate_size": r.choice((8, 12))}
+            config["top_k_experts"] = r.randint(1, config["num_experts"])
+        self.rope = {}
+        if self.chance(0.6):
+            objects = self.rope["rope_parameters"] = {}
+            for layers in ("full_attention", "sliding_attention"):
+                objects[layers] = {"rope_type": r.choice(("default", "proportional")), "rope_theta": r.choice(THETAS)}
+                self.put("partial_rotary_factor", 0.25, 0.5, 1.0, target=objects[layers])
+                self.put("factor", 1.0, 4.0, absent=0.6, target=objects[layers])
+
+    def kinds_of_layers(self):
+        """The kinds that the class makes of `layer_types`; the last layer is always one of full attention."""
+        kinds = [self.r.choice(("full_attention", "sliding_attention")) for _ in range(self.layers)]
+        if self.chance(0.8):
+            self.config["layer_types"] = kinds
+        else:
+            kinds = ["sliding_attention" if (layer + 1) % 6 else "full_attention" for layer in range(self.layers)]
+        return [*kinds[:-1], "full_attention"]
 
     def granite(self):
         self.llama_keys()

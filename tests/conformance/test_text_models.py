@@ -13,6 +13,7 @@ from test_random_models import CACHE_TOLERANCE, TOLERANCE, difference
 
 TOWER = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
 CLIP = TOWER | {"model_type": "clip_vision_model", "projection_dim": 16}
+GEMMA4 = TOWER | {"model_type": "gemma4_vision", "head_dim": 8, "num_key_value_heads": 2, "patch_size": 7}
 SIGLIP = TOWER | {"model_type": "siglip_vision_model"}
 PIXTRAL = TOWER | {"model_type": "pixtral"}
 QWEN = {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 64}
@@ -74,6 +75,12 @@ KINDS = {
     "qwen3_5_moe wide heads": parts("qwen3_5_moe", QWEN, EXPERTS | models.DELTA_NET | {
         "model_type": "qwen3_5_moe_text", "shared_expert_intermediate_size": 32, "linear_value_head_dim": 32,
         "layer_types": ["full_attention", "linear_attention"]}),
+    "gemma4": parts("gemma4", GEMMA4, models.GEMMA4 | {
+        "model_type": "gemma4_text", "num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "hidden_size_per_layer_input": 8, "final_logit_softcapping": 30.0,
+        "use_bidirectional_attention": "vision"}),
+    "gemma4 experts": parts("gemma4", GEMMA4, models.GEMMA4 | models.KEYS_AS_VALUES | {
+        "model_type": "gemma4_text", "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 48}),
     "mllama": parts("mllama", MLLAMA, {
         "model_type": "mllama_text_model", "num_hidden_layers": 5, "cross_attention_layers": [1, 4], "pad_token_id": 0}),
     "mllama scaled": parts("mllama", MLLAMA, {

@@ -36,6 +36,11 @@ def past_of(answer):
     return {name.replace("present", "past"): tensor for name, tensor in answer.items() if name.startswith("present")}
 
 
+def norm_centre(model_type):
+    """Number near which the weights of norms are: Gemma 1 to 3 multiply by 1 + weight."""
+    return 0 if model_type.startswith("gemma") and not model_type.startswith("gemma4") else 1
+
+
 def random_like(name, shape, seed, centre=1):
     """Norms are near `centre`."""
     if not shape:  # the numbers of an activation
@@ -103,7 +108,7 @@ def make(kind, dtype, folder, files=1, extension=None, layers=None, frequencies=
             shapes = {name: tuple(member.shape) for name, member in members if name in kept}
         (folder / "config.json").write_text(json.dumps(config))
         tied = settings.tie_word_embeddings and "lm_head.weight"
-        centre = 0 if settings.model_type.startswith("gemma") else 1  # these multiply by 1 + weight
+        centre = norm_centre(settings.model_type)
     state = {n: random_like(n, s, i, centre).to(dtype) for i, (n, s) in enumerate(shapes.items()) if n != tied}
     if not frequencies:
         known = models.FREQUENCIES.get(kind, []) if frequencies is None else []

@@ -43,7 +43,7 @@ def make(seed, folder):
 def random_state(model, config, seed, dtype):
     """Gives a model random weights that `dtype` has exactly. Returns them by name, without an output that is tied."""
     tied = "lm_head.weight" if config.tie_word_embeddings else ""
-    centre = 0 if config.model_type.startswith("gemma") else 1  # these multiply by 1 + weight
+    centre = model_worker.norm_centre(config.model_type)
     kept = model.state_dict()
     members = [*model.named_parameters(), *model.named_buffers()]
     shapes = {name: tuple(member.shape) for name, member in members if name != tied and name in kept}

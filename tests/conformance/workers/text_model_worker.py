@@ -22,8 +22,9 @@ def make(config, folder, is_published, dtype):
     with model_worker.Exact(True), torch.no_grad():
         model = AutoModelForImageTextToText.from_config(settings, attn_implementation="eager", experts_implementation="eager")
         model = model.to(torch.float64).eval()
-        centre = 0 if settings.model_type.startswith("gemma") else 1  # these multiply by 1 + weight
-        for number, (name, parameter) in enumerate(model.named_parameters()):
+        centre, kept = model_worker.norm_centre(settings.model_type), model.state_dict()
+        members = [*model.named_parameters(), *((name, buffer) for name, buffer in model.named_buffers() if name in kept)]
+        for number, (name, parameter) in enumerate(members):
             values = model_worker.random_like(name, tuple(parameter.shape), number, centre)
             parameter.copy_(values.to(getattr(torch, dtype)))
         numpy.save(folder / "exact.npy", model(input_ids=tokens).logits.numpy())
@@ -32,7 +33,7 @@ def make(config, folder, is_published, dtype):
         model.save_pretrained(folder)
         (folder / "config.json").write_text(json.dumps(config))
     else:
-        state = {name: parameter.detach() for name, parameter in model.named_parameters()}
+        state = {name: parameter.detach() for name, parameter in members}
         model_worker.save(state, folder / "model.safetensors")
 
 

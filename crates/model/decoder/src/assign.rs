@@ -10,6 +10,7 @@ use crate::delta_net::DeltaNet;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::layout::{WeightPlace, is_frequencies_name};
 use crate::rope::{Llama3, RopeScaling};
+use crate::router::Router;
 use crate::shape::{SizeTerm, expert_dimensions, shape};
 use crate::sizes::Decoder;
 use crate::weight::{IN_ORDER, LayerPart, Weight};
@@ -139,6 +140,8 @@ impl Decoder {
         let of_embeddings = [Some(Weight::EmbeddingNorm), bias.map(|_| Weight::EmbeddingNormBias)];
         let of_embeddings = of_embeddings.into_iter().flatten().filter(|_| self.block().embedding_norm);
         let outer = outer.chain(of_embeddings);
+        let of_layers = [Weight::LayerEmbedding, Weight::LayerProjection, Weight::LayerProjectionNorm];
+        let outer = outer.chain(of_layers.into_iter().filter(|_| self.block().layer_inputs.is_some()));
         outer.chain((0..self.n_layers()).flat_map(|layer| self.layer_weights(layer)))
     }
 
@@ -177,6 +180,8 @@ impl Decoder {
         let shared = block.experts.as_ref().and_then(|experts| experts.shared).filter(|_| experts);
         let attends = !block.has_delta_net(layer);
         let fused = block.delta_net.as_ref().is_some_and(|delta_net| delta_net.fused);
+        let dense = block.has_dense(layer);
+        let router = block.experts.as_ref().filter(|_| experts).map(|experts| experts.router);
         match part {
             LayerPart::DeltaQkv | LayerPart::DeltaZ | LayerPart::DeltaB | LayerPart::DeltaA => {
                 !attends && !fused
@@ -187,11 +192,13 @@ impl Decoder {
             | LayerPart::DeltaBias
             | LayerPart::DeltaNorm
             | LayerPart::DeltaOut => !attends,
+            LayerPart::Wk | LayerPart::KNorm if self.shares_keys(layer) => false,
+            LayerPart::Wv if self.shares_keys(layer) || self.has_keys_as_values(layer) => false,
             LayerPart::Wq | LayerPart::Wk | LayerPart::Wv => attends && !block.fused_heads,
             LayerPart::Wqkv => attends && block.fused_heads,
             LayerPart::Wo => attends,
-            LayerPart::W1 => !experts && block.feed_forward == FeedForwardKind::Gated,
-            LayerPart::W2 | LayerPart::W3 => !experts,
+            LayerPart::W1 => dense && block.feed_forward == FeedForwardKind::Gated,
+            LayerPart::W2 | LayerPart::W3 => dense,
             LayerPart::AttentionNorm => block.norms != NormPlace::After,
             LayerPart::FfnNorm => {
                 block.norms != NormPlace::After && (!block.parallel || block.parallel_norms)
@@ -203,9 +210,15 @@ impl Decoder {
             LayerPart::Router => experts,
             LayerPart::SharedW1 | LayerPart::SharedW2 | LayerPart::SharedW3 => shared.is_some(),
             LayerPart::SharedGate => shared.is_some_and(|shared| shared.gated),
-            LayerPart::ChoiceBias => {
-                experts && block.experts.as_ref().is_some_and(|experts| experts.router.has_choice_bias())
+            LayerPart::ChoiceBias => router.is_some_and(|router| router.has_choice_bias()),
+            LayerPart::RouterScale | LayerPart::ExpertScale => router == Some(Router::Scaled),
+            LayerPart::DensePostNorm | LayerPart::ExpertsNorm | LayerPart::ExpertsPostNorm => {
+                experts && block.has_experts_beside_dense()
             }
+            LayerPart::LayerInputGate | LayerPart::LayerInputOutput | LayerPart::LayerInputNorm => {
+                block.layer_inputs.is_some()
+            }
+            LayerPart::LayerScalar => block.layer_scalars,
             LayerPart::XieluPositive
             | LayerPart::XieluNegative
             | LayerPart::XieluBeta
@@ -240,22 +253,41 @@ impl Decoder {
             Weight::Expert { .. } | Weight::ExpertBias { .. } => expert_dimensions(part),
             _ => shape(part, self.block()),
         };
-        let all = |sizes: &[&[SizeTerm]]| sizes.iter().map(|sizes| sizes.to_vec()).collect();
+        let of_layer = |size: &SizeTerm| self.size_in_layer(*size, weight.layer());
+        let terms = |sizes: &[SizeTerm]| sizes.iter().flat_map(of_layer).collect();
+        let all = |sizes: &[&[SizeTerm]]| sizes.iter().map(|sizes| terms(sizes)).collect();
         match weight {
             Weight::Embedding if self.other_embeddings > 0 => {
                 all(&[&[SizeTerm::Vocab, SizeTerm::OtherEmbeddings], &[SizeTerm::Dim]])
             }
             Weight::Embedding | Weight::Output => all(&[&[SizeTerm::Vocab], &[SizeTerm::Dim]]),
             Weight::Positions => all(&[&[SizeTerm::Positions], &[SizeTerm::Dim]]),
+            Weight::LayerEmbedding => all(&[&[SizeTerm::LayerVocab], &[SizeTerm::LayerInputs]]),
+            Weight::LayerProjection => all(&[&[SizeTerm::LayerInputs], &[SizeTerm::Dim]]),
+            Weight::LayerProjectionNorm => all(&[&[SizeTerm::LayerInput]]),
             Weight::OutputBias => all(&[&[SizeTerm::Vocab]]),
             Weight::EmbeddingNorm | Weight::EmbeddingNormBias | Weight::Norm | Weight::NormBias => {
                 all(&[&[SizeTerm::Dim]])
             }
             Weight::Layer { part, .. } | Weight::Expert { part, .. } => all(matrix(part)),
             Weight::Bias { part, .. } | Weight::ExpertBias { part, .. } => {
-                matrix(part).iter().take(1).map(|sizes| sizes.to_vec()).collect()
+                matrix(part).iter().take(1).map(|sizes| terms(sizes)).collect()
             }
             Weight::Head { .. } => all(&[&[SizeTerm::Head]]),
+        }
+    }
+
+    /// Returns the sizes that add up to a size of the weights of a layer.
+    fn size_in_layer(&self, size: SizeTerm, layer: Option<u64>) -> Vec<SizeTerm> {
+        let is_wide = layer.is_some_and(|layer| {
+            self.block().mixed_heads.is_some() && self.windows().window_of(layer).is_none()
+        });
+        match size {
+            SizeTerm::Head if is_wide => vec![SizeTerm::WideHead],
+            SizeTerm::Queries if is_wide => vec![SizeTerm::WideQueries],
+            SizeTerm::Keys if is_wide => vec![SizeTerm::WideKeys],
+            SizeTerm::Hidden if layer.is_some_and(|layer| self.doubles_hidden(layer)) => vec![size; 2],
+            _ => vec![size],
         }
     }
 
@@ -348,8 +380,16 @@ impl Decoder {
         let experts = self.block().experts.as_ref();
         let shared = experts.and_then(|experts| experts.shared);
         let delta_net = self.block().delta_net.as_ref();
+        let mixed = self.block().mixed_heads;
+        let inputs = self.block().layer_inputs;
         match size {
             SizeTerm::One => 1,
+            SizeTerm::WideHead => mixed.map_or(0, |mixed| mixed.head_dim),
+            SizeTerm::WideQueries => mixed.map_or(0, |mixed| self.n_heads().saturating_mul(mixed.head_dim)),
+            SizeTerm::WideKeys => mixed.map_or(0, |mixed| mixed.kv_heads.saturating_mul(mixed.head_dim)),
+            SizeTerm::LayerInput => inputs.map_or(0, |inputs| inputs.width),
+            SizeTerm::LayerInputs => inputs.map_or(0, |inputs| self.n_layers().saturating_mul(inputs.width)),
+            SizeTerm::LayerVocab => inputs.map_or(0, |inputs| inputs.vocab),
             SizeTerm::Dim => self.dim(),
             SizeTerm::Head => self.head_dim(),
             SizeTerm::Heads => self.n_heads(),
@@ -398,6 +438,12 @@ impl Decoder {
             SizeTerm::DeltaValue => format!("linear_value_head_dim {number}"),
             SizeTerm::DeltaValues => format!("linear_num_value_heads times linear_value_head_dim {number}"),
             SizeTerm::Kernel => format!("linear_conv_kernel_dim {number}"),
+            SizeTerm::WideHead => format!("global_head_dim {number}"),
+            SizeTerm::WideQueries => format!("{} times global_head_dim {number}", keys.n_heads),
+            SizeTerm::WideKeys => format!("num_global_key_value_heads times global_head_dim {number}"),
+            SizeTerm::LayerInput => format!("hidden_size_per_layer_input {number}"),
+            SizeTerm::LayerInputs => format!("hidden_size_per_layer_input for each layer {number}"),
+            SizeTerm::LayerVocab => format!("vocab_size_per_layer_input {number}"),
         }
     }
 }

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::alibi::Alibi;
 use crate::delta_net::DeltaNet;
 use crate::feed_forward::{Activation, FeedForwardKind};
+use crate::layer_inputs::LayerInputs;
 use crate::learned_positions::LearnedPositions;
+use crate::mixed_heads::MixedHeads;
 use crate::query_scale::QueryScale;
 use crate::router::Router;
 
@@ -41,6 +43,15 @@ pub struct Block {
     /// Layers of gated `DeltaNet` instead of attention.
     #[serde(skip_serializing_if = "is_default")]
     pub delta_net: Option<DeltaNet>,
+    /// Layers whose heads have other sizes, or that use keys and values of earlier ones.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mixed_heads: Option<MixedHeads>,
+    /// Inputs of each layer besides the rows of the one before.
+    #[serde(skip_serializing_if = "is_default")]
+    pub layer_inputs: Option<LayerInputs>,
+    /// True if the result of each layer is multiplied by a number, [`LayerPart::LayerScalar`](crate::LayerPart::LayerScalar).
+    #[serde(skip_serializing_if = "is_default")]
+    pub layer_scalars: bool,
     /// Positions that are added to the embeddings.
     #[serde(skip_serializing_if = "is_default")]
     pub learned_positions: Option<LearnedPositions>,
@@ -148,6 +159,7 @@ impl Default for Scales {
 }
 
 /// A mixture of experts: feed-forward layers of which each token passes through a few.
+#[expect(clippy::struct_excessive_bools, reason = "each is a difference of its own")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {
@@ -161,6 +173,9 @@ pub struct Experts {
     pub router: Router,
     /// True if the probabilities of the chosen experts are divided by their sum.
     pub renormalised: bool,
+    /// True if experts are next to a dense feed-forward layer: each has its norms, and their results are added.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub beside_dense: bool,
     /// True if the router and the experts have biases.
     pub biases: bool,
     /// True if gate and up are one matrix with alternating rows: [`LayerPart::W13`](crate::LayerPart::W13).
@@ -199,7 +214,17 @@ impl Block {
         self.delta_net.as_ref().is_some_and(|delta_net| delta_net.has(layer))
     }
 
-    /// Returns true if the layer has experts instead of a dense feed-forward layer.
+    /// Returns true if the layer has a dense feed-forward layer.
+    pub fn has_dense(&self, layer: u64) -> bool {
+        !self.has_experts(layer) || self.has_experts_beside_dense()
+    }
+
+    /// Returns true if experts are next to a dense feed-forward layer.
+    pub fn has_experts_beside_dense(&self) -> bool {
+        self.experts.as_ref().is_some_and(|experts| experts.beside_dense)
+    }
+
+    /// Returns true if the layer has experts.
     pub fn has_experts(&self, layer: u64) -> bool {
         let layer = usize::try_from(layer).unwrap_or(usize::MAX);
         self.experts.as_ref().is_some_and(|experts| experts.layers.get(layer) == Some(&true))

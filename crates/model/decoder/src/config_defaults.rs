@@ -45,6 +45,7 @@ pub(crate) enum RopeScalingKind {
     Yarn,
     LongRope,
     Llama3,
+    Proportional,
 }
 
 pub(crate) const DEFAULTS: ConfigDefaults = ConfigDefaults {

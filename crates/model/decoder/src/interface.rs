@@ -4,7 +4,7 @@
 
 use tensor::Dtype;
 
-use crate::{Decoder, DeltaNet, DeltaSizes};
+use crate::{CacheLayers, Decoder, DeltaNet, DeltaSizes};
 
 /// An input or an output of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub enum DecoderPort {
     PastKey,
     /// Values of the preceding tokens.
     PastValue,
+    /// Keys of the preceding tokens in layers with a window, if these have other sizes than the others.
+    PastWindowKey,
+    /// Values of the preceding tokens in these layers.
+    PastWindowValue,
     /// What the convolutions of gated `DeltaNet` still read of the preceding tokens.
     PastConv,
     /// States of gated `DeltaNet` after the preceding tokens.
@@ -29,6 +33,10 @@ pub enum DecoderPort {
     PresentKey,
     /// Values of all tokens so far.
     PresentValue,
+    /// Keys of all tokens so far in layers with a window, if these have other sizes than the others.
+    PresentWindowKey,
+    /// Values of all tokens so far in these layers.
+    PresentWindowValue,
     /// What the convolutions of gated `DeltaNet` will read of the tokens so far.
     PresentConv,
     /// States of gated `DeltaNet` after all tokens so far.
@@ -58,7 +66,7 @@ impl PortDim {
 /// Sizes, in elements, that are the same for all calls of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSizes {
-    /// Number of layers with attention.
+    /// Number of layers with keys and values, but for those of `window`.
     pub layers: u64,
     /// Number of heads of keys and values.
     pub kv_heads: u64,
@@ -66,6 +74,8 @@ pub struct PortSizes {
     pub head_dim: u64,
     /// Size of the vocabulary.
     pub vocab: u64,
+    /// Layers with a window, if their keys and values have other sizes than those of the others.
+    pub window: Option<CacheLayers>,
     /// Sizes of the states of gated `DeltaNet`, in models that have it.
     pub delta: Option<DeltaSizes>,
 }
@@ -73,28 +83,27 @@ pub struct PortSizes {
 impl From<&Decoder> for PortSizes {
     fn from(decoder: &Decoder) -> Self {
         let delta = decoder.block().delta_net.as_ref().map(DeltaNet::sizes);
-        Self {
-            layers: decoder.n_layers().saturating_sub(delta.map_or(0, |delta| delta.layers)),
-            kv_heads: decoder.n_kv_heads(),
-            head_dim: decoder.head_dim(),
-            vocab: decoder.vocab(),
-            delta,
-        }
+        let (CacheLayers { layers, kv_heads, head_dim }, window) = decoder.cache_layers();
+        Self { layers, kv_heads, head_dim, vocab: decoder.vocab(), window, delta }
     }
 }
 
 impl DecoderPort {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 16] = [
         Self::Tokens,
         Self::LastOnly,
         Self::UseCache,
         Self::PastKey,
         Self::PastValue,
+        Self::PastWindowKey,
+        Self::PastWindowValue,
         Self::PastConv,
         Self::PastState,
         Self::Logits,
         Self::PresentKey,
         Self::PresentValue,
+        Self::PresentWindowKey,
+        Self::PresentWindowValue,
         Self::PresentConv,
         Self::PresentState,
     ];
@@ -114,12 +123,21 @@ impl DecoderPort {
     }
 
     fn is_of(self, sizes: &PortSizes) -> bool {
-        sizes.delta.is_some() || !self.is_of_delta_net()
+        (sizes.delta.is_some() || !self.is_of_delta_net())
+            && (sizes.window.is_some() || !self.is_of_windows())
     }
 
     /// Returns true for the states of gated `DeltaNet`.
     pub fn is_of_delta_net(self) -> bool {
         matches!(self, Self::PastConv | Self::PastState | Self::PresentConv | Self::PresentState)
+    }
+
+    /// Returns true for the keys and values of layers with a window that have ports of their own.
+    fn is_of_windows(self) -> bool {
+        matches!(
+            self,
+            Self::PastWindowKey | Self::PastWindowValue | Self::PresentWindowKey | Self::PresentWindowValue
+        )
     }
 
     /// Returns the key of the port in the dict of inputs or outputs.
@@ -130,11 +148,15 @@ impl DecoderPort {
             Self::UseCache => "use_cache",
             Self::PastKey => "past_key",
             Self::PastValue => "past_value",
+            Self::PastWindowKey => "past_window_key",
+            Self::PastWindowValue => "past_window_value",
             Self::PastConv => "past_conv",
             Self::PastState => "past_state",
             Self::Logits => "logits",
             Self::PresentKey => "present_key",
             Self::PresentValue => "present_value",
+            Self::PresentWindowKey => "present_window_key",
+            Self::PresentWindowValue => "present_window_value",
             Self::PresentConv => "present_conv",
             Self::PresentState => "present_state",
         }
@@ -156,9 +178,13 @@ impl DecoderPort {
     /// Returns the dimensions for a model of these sizes.
     pub fn shape(self, sizes: &PortSizes) -> Vec<PortDim> {
         use PortDim::Size;
-        let cache = |tokens| {
-            let (layers, heads) = (Size(sizes.layers), Size(sizes.kv_heads));
-            vec![layers, PortDim::BATCH, tokens, heads, Size(sizes.head_dim)]
+        let PortSizes { layers, kv_heads, head_dim, window, .. } = *sizes;
+        let all = Some(CacheLayers { layers, kv_heads, head_dim });
+        let cache = |of: Option<CacheLayers>, tokens| {
+            let dims = |it: CacheLayers| {
+                vec![Size(it.layers), PortDim::BATCH, tokens, Size(it.kv_heads), Size(it.head_dim)]
+            };
+            of.map(dims).unwrap_or_default()
         };
         let delta = |of: fn(DeltaSizes) -> Vec<u64>| {
             let sizes = sizes.delta.map(of).unwrap_or_default();
@@ -173,9 +199,11 @@ impl DecoderPort {
             }
             Self::Tokens => vec![PortDim::BATCH, PortDim::SEQ],
             Self::LastOnly | Self::UseCache => Vec::new(),
-            Self::PastKey | Self::PastValue => cache(PortDim::PAST),
+            Self::PastKey | Self::PastValue => cache(all, PortDim::PAST),
+            Self::PastWindowKey | Self::PastWindowValue => cache(window, PortDim::PAST),
             Self::Logits => vec![PortDim::BATCH, PortDim::SEQ, Size(sizes.vocab)],
-            Self::PresentKey | Self::PresentValue => cache(PortDim::TOTAL),
+            Self::PresentKey | Self::PresentValue => cache(all, PortDim::TOTAL),
+            Self::PresentWindowKey | Self::PresentWindowValue => cache(window, PortDim::TOTAL),
         }
     }
 
@@ -191,12 +219,28 @@ impl DecoderPort {
 
     /// Returns true if the port is a cache of keys, values or states that a call reads.
     pub fn is_past(self) -> bool {
-        matches!(self, Self::PastKey | Self::PastValue | Self::PastConv | Self::PastState)
+        matches!(
+            self,
+            Self::PastKey
+                | Self::PastValue
+                | Self::PastWindowKey
+                | Self::PastWindowValue
+                | Self::PastConv
+                | Self::PastState
+        )
     }
 
     /// Returns true if the port is a cache of keys, values or states that a call returns.
     pub fn is_present(self) -> bool {
-        matches!(self, Self::PresentKey | Self::PresentValue | Self::PresentConv | Self::PresentState)
+        matches!(
+            self,
+            Self::PresentKey
+                | Self::PresentValue
+                | Self::PresentWindowKey
+                | Self::PresentWindowValue
+                | Self::PresentConv
+                | Self::PresentState
+        )
     }
 
     /// Returns a description of the port for users of the model.
@@ -205,6 +249,7 @@ impl DecoderPort {
         let present = |of: &str| {
             format!("{of}s of all tokens so far; returned if use_cache is on or past_key is present")
         };
+        let near = |of: &str, tokens: &str| format!("{of}s in layers with a window of {tokens}");
         let switch = |what: &str| format!("if present and not 0, {what}");
         match self {
             Self::Tokens => {
@@ -214,6 +259,12 @@ impl DecoderPort {
             Self::UseCache => switch("present_key and present_value are returned"),
             Self::PastKey => past("key"),
             Self::PastValue => past("value"),
+            Self::PastWindowKey => near("key", "the preceding tokens, as returned in present_window_key"),
+            Self::PastWindowValue => {
+                near("value", "the preceding tokens, as returned in present_window_value")
+            }
+            Self::PresentWindowKey => near("key", "all tokens so far; returned as present_key is"),
+            Self::PresentWindowValue => near("value", "all tokens so far; returned as present_key is"),
             Self::PastConv => format!("{CONV} the preceding tokens, as returned in present_conv"),
             Self::PastState => format!("{STATE} the preceding tokens, as returned in present_state"),
             Self::PresentConv => format!("{CONV} all tokens so far; returned as present_key is"),
@@ -283,20 +334,39 @@ mod tests {
     const DELTA: DeltaSizes =
         DeltaSizes { layers: 6, channels: 7, taps: 8, heads: 9, key_dim: 10, value_dim: 11 };
 
+    const WINDOW: CacheLayers = CacheLayers { layers: 12, kv_heads: 13, head_dim: 14 };
+
     #[test]
     fn states_are_ports_of_models_that_have_them() {
         use PortDim::Size;
-        let sizes = PortSizes { layers: 2, kv_heads: 3, head_dim: 4, vocab: 5, delta: Some(DELTA) };
-        let plain = PortSizes { delta: None, ..sizes };
+        let sizes = PortSizes {
+            layers: 2,
+            kv_heads: 3,
+            head_dim: 4,
+            vocab: 5,
+            window: Some(WINDOW),
+            delta: Some(DELTA),
+        };
+        let plain = PortSizes { window: None, delta: None, ..sizes };
         let names = |ports: Vec<DecoderPort>| ports.into_iter().map(DecoderPort::name).collect::<Vec<_>>();
         assert_eq!(
             names(DecoderPort::inputs(&sizes))[3..],
-            ["past_key", "past_value", "past_conv", "past_state"]
+            ["past_key", "past_value", "past_window_key", "past_window_value", "past_conv", "past_state"]
         );
         assert_eq!(names(DecoderPort::inputs(&plain))[3..], ["past_key", "past_value"]);
-        let outputs = ["logits", "present_key", "present_value", "present_conv", "present_state"];
+        let outputs = [
+            "logits",
+            "present_key",
+            "present_value",
+            "present_window_key",
+            "present_window_value",
+            "present_conv",
+            "present_state",
+        ];
         assert_eq!(names(DecoderPort::outputs(&sizes)), outputs);
         assert_eq!(names(DecoderPort::outputs(&plain)), outputs[..3]);
+        let window = [Size(12), PortDim::BATCH, PortDim::TOTAL, Size(13), Size(14)];
+        assert_eq!(DecoderPort::PresentWindowKey.shape(&sizes), window);
         let conv = [Size(6), PortDim::BATCH, Size(7), Size(8)];
         assert_eq!(DecoderPort::PastConv.shape(&sizes), conv);
         let state = [Size(6), PortDim::BATCH, Size(9), Size(10), Size(11)];
@@ -306,7 +376,14 @@ mod tests {
     #[test]
     fn ports_have_the_properties_of_the_interface() {
         use PortDim::{Size, Symbol};
-        let sizes = PortSizes { layers: 2, kv_heads: 3, head_dim: 4, vocab: 5, delta: Some(DELTA) };
+        let sizes = PortSizes {
+            layers: 2,
+            kv_heads: 3,
+            head_dim: 4,
+            vocab: 5,
+            window: Some(WINDOW),
+            delta: Some(DELTA),
+        };
         let cache = |tokens| vec![Size(2), Symbol("batch"), Symbol(tokens), Size(3), Size(4)];
         let logits = vec![Symbol("batch"), Symbol("seq"), Size(5)];
         let switch = (Dtype::Int64, Vec::new(), "optional switch");

@@ -3,10 +3,7 @@
 //! Facts: the modeling files of `transformers` 5.23.
 
 const MISSING: &[(&str, &[&str])] = &[
-    (
-        "per-layer embeddings and shared keys and values",
-        &["gemma3n", "gemma3n_text", "gemma4", "gemma4_text"],
-    ),
+    ("AltUp streams and inputs for each layer", &["gemma3n", "gemma3n_text"]),
     ("short convolutions", &["lfm2", "lfm2_moe", "lfm2_vl"]),
     (
         "multi-head latent attention",

@@ -7,7 +7,7 @@ use crate::architecture::Architecture;
 use crate::architectures::MULTIMODAL;
 use crate::multimodal::Multimodal;
 use crate::sizes::Decoder;
-use crate::weight::Weight;
+use crate::weight::{LayerPart, Weight};
 
 impl Multimodal {
     /// Returns the row of an architecture; `None` for a text model.
@@ -25,7 +25,7 @@ impl Decoder {
         let has_towers = Multimodal::of(self.architecture()).is_some();
         let is_left_out = |name: &str| {
             let skips = || names.layer_number(name).is_some_and(|layer| self.skipped_layers.contains(&layer));
-            let is_unused = names.unused_part(name).is_some();
+            let is_unused = names.unused_part(name).is_some() || self.unused_keys(name).is_some();
             output.as_deref() != Some(name)
                 && (is_unused || (has_towers && !name.starts_with(root)) || skips())
         };
@@ -35,8 +35,9 @@ impl Decoder {
                 kept.push(name.clone(), tensor.clone());
                 continue;
             }
-            let part = match (names.unused_part(name), names.layer_number(name)) {
-                (Some(part), _) => part.trim_matches('.').to_owned(),
+            let unused = names.unused_part(name).map(|part| part.trim_matches('.').to_owned());
+            let part = match (unused.or_else(|| self.unused_keys(name)), names.layer_number(name)) {
+                (Some(part), _) => part,
                 (None, Some(layer)) => format!("{}{layer}", names.layers()),
                 (None, None) => name
                     .splitn(3, '.')
@@ -50,5 +51,19 @@ impl Decoder {
         }
         let count = tensors.len().saturating_sub(kept.len());
         (count > 0).then_some((kept, DecoderNote::PartsLeftOut { count, parts }))
+    }
+
+    /// Returns the module of a tensor that makes keys and values in a layer that uses those of another one.
+    fn unused_keys(&self, name: &str) -> Option<String> {
+        let layer = self.names().layer_number(name).filter(|layer| self.shares_keys(*layer))?;
+        let is_it = |part: &LayerPart| {
+            let weight = Weight::Layer { layer, part: *part };
+            self.names().name(weight).as_deref() == Some(name)
+        };
+        let parts = [LayerPart::Wk, LayerPart::Wv, LayerPart::KNorm];
+        parts.iter().find(|part| is_it(part))?;
+        let rest = name.strip_prefix(self.names().layers())?;
+        let (_, module) = rest.split_once('.')?;
+        Some(module.trim_end_matches(".weight").to_owned())
     }
 }

@@ -34,6 +34,12 @@ pub enum RopeScaling {
     Yarn(Yarn),
     /// `LongRoPE`: stretches each wavelength by its own factor.
     LongRope(LongRope),
+    /// Turns the first part of the pairs and stretches their wavelengths by one factor; the other pairs do not turn.
+    Proportional {
+        /// Part of the pairs, at most 1.
+        part: f64,
+        factor: f64,
+    },
 }
 
 /// Scaling of Llama 3.1: wavelengths longer than `old / low` tokens are multiplied by `factor`, those shorter than
@@ -115,6 +121,9 @@ impl Rope {
         match &self.scaling {
             None | Some(RopeScaling::Dynamic { .. }) => f,
             Some(RopeScaling::Linear { factor }) => f / factor,
+            Some(RopeScaling::Proportional { part, factor }) => {
+                if (pair as f64) < (part * dim / 2.0).floor() { f / factor } else { 0.0 }
+            }
             Some(RopeScaling::Llama3(Llama3 { factor, low, high, old })) => {
                 let kept = ((old * f / TAU - low) / (high - low)).clamp(0.0, 1.0);
                 (1.0 - kept) * f / factor + kept * f

@@ -1,7 +1,7 @@
 //! Routers of experts: how the scores of all experts become a few experts and the factors of their results.
 //!
-//! Facts: the routers of `modeling_mixtral.py`, `modeling_gpt_oss.py`, `modeling_phimoe.py` (`sparsemixer`) and
-//! `modeling_glm4_moe.py` in `transformers` 5.23.
+//! Facts: the routers of `modeling_mixtral.py`, `modeling_gpt_oss.py`, `modeling_phimoe.py` (`sparsemixer`),
+//! `modeling_glm4_moe.py` and `modeling_gemma4.py` in `transformers` 5.23.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,9 @@ pub enum Router {
     BeforeChoice,
     /// Softmax over the chosen experts only.
     AfterChoice,
+    /// Softmax over all experts, before the choice. The router reads the norm of the row, times a weight and divided by the root of
+    /// the width, and the factors are multiplied by a weight of each expert.
+    Scaled,
     /// Two experts, each with its share in a softmax over the experts whose score is near the best one's. The factors do not
     /// add up to 1.
     Sparsemixer {
@@ -46,7 +49,7 @@ impl Router {
     /// Returns an error that names the key of the first number that is out of range.
     pub(crate) fn check(&self, wrong: MakeParamError<'_>, count: u64, per_token: u64) -> Result<()> {
         match *self {
-            Self::BeforeChoice | Self::AfterChoice => Ok(()),
+            Self::BeforeChoice | Self::AfterChoice | Self::Scaled => Ok(()),
             Self::Sparsemixer { jitter } => {
                 if per_token != 2 || count < 2 {
                     let found = format!("{per_token} of {count}");

@@ -35,6 +35,18 @@ pub(crate) enum SizeTerm {
     /// Total size of all values of `DeltaNet`.
     DeltaValues,
     Kernel,
+    /// Size of a head in layers without a window.
+    WideHead,
+    /// Total size of all query heads there.
+    WideQueries,
+    /// Total size of all key heads there.
+    WideKeys,
+    /// Size of the input of a layer.
+    LayerInput,
+    /// Size of the inputs of all layers.
+    LayerInputs,
+    /// Rows of the table of embeddings for each layer.
+    LayerVocab,
 }
 
 /// Returns the sizes that add up to each dimension of a part of a layer.
@@ -64,7 +76,14 @@ pub(crate) fn shape(part: LayerPart, block: &Block) -> &'static [&'static [SizeT
         LayerPart::AttentionNorm
         | LayerPart::FfnNorm
         | LayerPart::AttentionPostNorm
-        | LayerPart::FfnPostNorm => &[&[SizeTerm::Dim]],
+        | LayerPart::FfnPostNorm
+        | LayerPart::DensePostNorm
+        | LayerPart::ExpertsNorm
+        | LayerPart::ExpertsPostNorm
+        | LayerPart::RouterScale
+        | LayerPart::LayerInputNorm => &[&[SizeTerm::Dim]],
+        LayerPart::LayerInputGate => &[&[SizeTerm::LayerInput], &[SizeTerm::Dim]],
+        LayerPart::LayerInputOutput => &[&[SizeTerm::Dim], &[SizeTerm::LayerInput]],
         LayerPart::QNorm if projection => &[&[SizeTerm::Queries]],
         LayerPart::KNorm if projection => &[&[SizeTerm::Keys]],
         LayerPart::QNorm if head_norm == Some(HeadNormScope::Heads) => {
@@ -76,8 +95,8 @@ pub(crate) fn shape(part: LayerPart, block: &Block) -> &'static [&'static [SizeT
         LayerPart::QNorm | LayerPart::KNorm => &[&[SizeTerm::Head]],
         LayerPart::Sinks => &[&[SizeTerm::Heads]],
         LayerPart::Router => &[&[SizeTerm::Experts], &[SizeTerm::Dim]],
-        LayerPart::ChoiceBias => &[&[SizeTerm::Experts]],
-        LayerPart::XieluPositive | LayerPart::XieluNegative => &[&[SizeTerm::One]],
+        LayerPart::ChoiceBias | LayerPart::ExpertScale => &[&[SizeTerm::Experts]],
+        LayerPart::XieluPositive | LayerPart::XieluNegative | LayerPart::LayerScalar => &[&[SizeTerm::One]],
         LayerPart::XieluBeta | LayerPart::XieluEps => &[],
         LayerPart::SharedW1 | LayerPart::SharedW3 => &[&[SizeTerm::SharedHidden], &[SizeTerm::Dim]],
         LayerPart::SharedW2 => &[&[SizeTerm::Dim], &[SizeTerm::SharedHidden]],

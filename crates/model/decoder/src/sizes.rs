@@ -174,8 +174,14 @@ impl Decoder {
             (keys.vocab, self.vocab),
             ("feed-forward width", self.hidden),
         ];
-        match sizes.iter().find(|(_, size)| *size == 0) {
-            Some((key, _)) => Err(wrong(key, &0, "at least 1".to_owned())),
+        if let Some((key, _)) = sizes.iter().find(|(_, size)| *size == 0) {
+            return Err(wrong(key, &0, "at least 1".to_owned()));
+        }
+        match self.block.layer_inputs.filter(|inputs| inputs.vocab < self.vocab) {
+            Some(inputs) => {
+                let expected = format!("at least {} {}", keys.vocab, self.vocab);
+                Err(wrong("vocab_size_per_layer_input", &inputs.vocab, expected))
+            }
             None => Ok(self),
         }
     }

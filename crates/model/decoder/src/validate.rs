@@ -9,6 +9,7 @@ use crate::hyperparameters::{AttentionWindows, WindowedLayers};
 use crate::layout::SizeKeys;
 use crate::param_error::{MakeParamError, check_positive};
 use crate::rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
+use crate::router::Router;
 
 /// Hyperparameters of a decoder that are validated together.
 #[derive(Clone, Copy, Debug)]
@@ -57,10 +58,13 @@ impl HyperparameterCheck<'_> {
         if self.rotated > ROTATED_MAX {
             return Err(wrong(self.keys.head_dim, &self.head_dim, format!("at most {ROTATED_MAX}")));
         }
+        // Before the frequencies, of which these heads may have most.
+        self.block.mixed_heads.map_or(Ok(()), |mixed| mixed.check(wrong, self))?;
         for rope in self.ropes {
             self.check_rope(wrong, rope)?;
             self.check_frequencies(wrong, rope)?;
         }
+        self.block.layer_inputs.map_or(Ok(()), |inputs| inputs.check(wrong))?;
         if let Some(ropes) = self.rope_of_layer {
             self.check_layer_list(wrong, "rope_of_layer", ropes.len())?;
             if let Some(other) = ropes.iter().flatten().find(|index| **index >= self.ropes.len()) {
@@ -106,6 +110,13 @@ impl HyperparameterCheck<'_> {
                 Err(wrong("high_freq_factor", &high, format!("more than low_freq_factor {low}")))
             }
             Some(RopeScaling::Linear { factor: by }) => check_positive(wrong, &[factor(*by)]),
+            Some(RopeScaling::Proportional { part, factor: by }) => {
+                check_positive(wrong, &[factor(*by), ("partial_rotary_factor", *part)])?;
+                if *part <= 1.0 {
+                    return Ok(());
+                }
+                Err(wrong("partial_rotary_factor", part, "at most 1".to_owned()))
+            }
             Some(RopeScaling::Dynamic { factor: by, old: tokens }) => {
                 if self.rotated == 2 {
                     let expected = "more than 2, because the base grows with rotated / (rotated - 2)";
@@ -154,7 +165,8 @@ impl HyperparameterCheck<'_> {
             return Err(wrong("rope_theta", &rope.theta, format!("at least {smallest:.1e}")));
         }
         // A text that is longer than any context gets the frequencies for long texts, if there are any.
-        let frequencies = [0, u64::MAX].map(|tokens| rope.frequencies(self.rotated, tokens));
+        let rotated = self.block.mixed_heads.map_or(self.rotated, |mixed| mixed.head_dim.max(self.rotated));
+        let frequencies = [0, u64::MAX].map(|tokens| rope.frequencies(rotated, tokens));
         match frequencies.iter().flatten().find(|frequency| !(0.0..=largest).contains(*frequency)) {
             None => Ok(()),
             Some(frequency) => {
@@ -253,6 +265,18 @@ impl HyperparameterCheck<'_> {
             return Err(wrong("moe_intermediate_size", &0, "at least 1".to_owned()));
         }
         experts.router.check(wrong, *count, *per_token)?;
+        let is_scaled = experts.router == Router::Scaled;
+        if is_scaled || experts.beside_dense {
+            let has_four_norms = self.block.norms == NormPlace::Both && self.block.norm == NormKind::Rms;
+            let is_plain =
+                !(experts.biases || experts.interleaved || self.block.parallel || shared.is_some());
+            let is_whole = layers.iter().all(|has| *has) && experts.renormalised;
+            if !(is_scaled && experts.beside_dense && has_four_norms && is_plain && is_whole) {
+                let expected =
+                    "experts next to each dense feed-forward layer, with norms before and after".to_owned();
+                return Err(wrong("enable_moe_block", &"experts of another kind", expected));
+            }
+        }
         self.check_layer_list(wrong, "mlp_only_layers", layers.len())
     }
 }

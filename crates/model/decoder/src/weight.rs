@@ -18,6 +18,12 @@ pub enum Weight {
     EmbeddingNorm,
     /// Bias of the norm of the embeddings: `[dim]`.
     EmbeddingNormBias,
+    /// Embeddings for each layer: `[vocab, layers × width]`.
+    LayerEmbedding,
+    /// Matrix from embeddings to the inputs of each layer: `[layers × width, dim]`.
+    LayerProjection,
+    /// Norm of the results of that matrix, by layer: `[width]`.
+    LayerProjectionNorm,
     /// Weight of the last norm: `[dim]`.
     Norm,
     /// Bias of the last norm: `[dim]`.
@@ -54,7 +60,7 @@ pub enum Weight {
 }
 
 /// Parts that a layer can have, except those of its experts, in the order of [`Decoder::weights`](crate::Decoder::weights).
-pub(crate) const IN_ORDER: [LayerPart; 36] = [
+pub(crate) const IN_ORDER: [LayerPart; 45] = [
     LayerPart::Wq,
     LayerPart::Wk,
     LayerPart::Wv,
@@ -91,6 +97,15 @@ pub(crate) const IN_ORDER: [LayerPart; 36] = [
     LayerPart::DeltaBias,
     LayerPart::DeltaNorm,
     LayerPart::DeltaOut,
+    LayerPart::DensePostNorm,
+    LayerPart::ExpertsNorm,
+    LayerPart::ExpertsPostNorm,
+    LayerPart::RouterScale,
+    LayerPart::ExpertScale,
+    LayerPart::LayerInputGate,
+    LayerPart::LayerInputOutput,
+    LayerPart::LayerInputNorm,
+    LayerPart::LayerScalar,
 ];
 
 /// Returns a matrix that every dense feed-forward layer of a block has, and whose rows are its width.
@@ -106,6 +121,9 @@ impl Weight {
             | Self::Positions
             | Self::EmbeddingNorm
             | Self::EmbeddingNormBias
+            | Self::LayerEmbedding
+            | Self::LayerProjection
+            | Self::LayerProjectionNorm
             | Self::Norm
             | Self::NormBias
             | Self::Output
@@ -141,7 +159,11 @@ impl Weight {
     /// gates of shared experts are not among them.
     pub fn is_quantized(self) -> bool {
         match self {
-            Self::Embedding | Self::Output | Self::Expert { .. } => true,
+            Self::Embedding
+            | Self::LayerEmbedding
+            | Self::LayerProjection
+            | Self::Output
+            | Self::Expert { .. } => true,
             Self::Layer { part, .. } => match part {
                 LayerPart::Wq
                 | LayerPart::Wk
@@ -161,7 +183,9 @@ impl Weight {
                 | LayerPart::DeltaA
                 | LayerPart::DeltaQkvz
                 | LayerPart::DeltaBa
-                | LayerPart::DeltaOut => true,
+                | LayerPart::DeltaOut
+                | LayerPart::LayerInputGate
+                | LayerPart::LayerInputOutput => true,
                 LayerPart::AttentionNorm
                 | LayerPart::FfnNorm
                 | LayerPart::QNorm
@@ -179,7 +203,14 @@ impl Weight {
                 | LayerPart::DeltaConv
                 | LayerPart::DeltaLog
                 | LayerPart::DeltaBias
-                | LayerPart::DeltaNorm => false,
+                | LayerPart::DeltaNorm
+                | LayerPart::DensePostNorm
+                | LayerPart::ExpertsNorm
+                | LayerPart::ExpertsPostNorm
+                | LayerPart::RouterScale
+                | LayerPart::ExpertScale
+                | LayerPart::LayerInputNorm
+                | LayerPart::LayerScalar => false,
             },
             _ => false,
         }

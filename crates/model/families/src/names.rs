@@ -172,6 +172,11 @@ impl Body {
             let start = format!("{}.", family.prefix);
             return Some(Self { family, built, start, head: family.head, count: c.layers().len() });
         }
+        // A part has the flags of its own family.
+        let flags = families::find(&c.part("text_config")?.model_type)?.flags;
+        let flags = flags.iter().map(|key| ((*key).to_owned(), true.into())).collect();
+        let map = Map::from_iter([("text_config".to_owned(), Value::Object(flags))]);
+        let c = Config::new(model_type, &map, &absent)?;
         let text = c.part("text_config")?;
         let place = multimodal::text_place(&c, &text, Head::Language)?;
         let (family, built) = (families::find(&text.model_type)?, multimodal::build(&c, Head::Language)?);
@@ -265,7 +270,7 @@ fn of_layers(layers: &str) -> Vec<Candidate> {
         for part in *parts {
             all.extend(WITH_EXPERTS.iter().map(|module| Candidate {
                 role: Role::Expert(*part),
-                name: format!("{layer}{module}.{path}"),
+                name: format!("{layer}{module}{path}"),
                 fused_parts: parts,
                 is_norm: false,
             }));

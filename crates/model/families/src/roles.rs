@@ -82,6 +82,24 @@ pub enum LayerPart {
     XieluBeta,
     /// Largest exponent of xIELU, near 0: one number without dimensions.
     XieluEps,
+    /// Norm of the dense feed-forward layer's results, next to experts: `[dim]`.
+    DensePostNorm,
+    /// Norm before experts that are next to a dense feed-forward layer: `[dim]`.
+    ExpertsNorm,
+    /// Norm after these experts: `[dim]`.
+    ExpertsPostNorm,
+    /// Factors of what the router reads: `[dim]`.
+    RouterScale,
+    /// Factors of the experts' shares: `[experts]`.
+    ExpertScale,
+    /// Gate of the input of a layer: `[width, dim]`.
+    LayerInputGate,
+    /// Matrix from the gated input of a layer to its rows: `[dim, width]`.
+    LayerInputOutput,
+    /// Norm after that matrix: `[dim]`.
+    LayerInputNorm,
+    /// Factor of the layer's result: `[1]`.
+    LayerScalar,
 }
 
 /// A tensor of a decoder by its role.
@@ -93,6 +111,12 @@ pub enum Role {
     Positions,
     /// Norm of the embeddings.
     EmbeddingNorm,
+    /// Embeddings of tokens for each layer.
+    LayerEmbedding,
+    /// Matrix from embeddings to inputs of each layer.
+    LayerProjection,
+    /// Norm of the results of that matrix.
+    LayerProjectionNorm,
     /// Norm after the last layer.
     Norm,
     /// Matrix that makes logits of the last norm's results.
@@ -109,6 +133,9 @@ pub(crate) const OUTER: &[(Role, &[&str], &str, &str)] = &[
     (Role::Embedding, &[], "tok_embeddings.weight", "token_embd"),
     (Role::Positions, &["wpe.weight", "decoder.embed_positions.weight"], "", "position_embd"),
     (Role::EmbeddingNorm, &["word_embeddings_layernorm.weight"], "", "token_embd_norm"),
+    (Role::LayerEmbedding, &["embed_tokens_per_layer.weight"], "", ""),
+    (Role::LayerProjection, &["per_layer_model_projection.weight"], "", ""),
+    (Role::LayerProjectionNorm, &["per_layer_projection_norm.weight"], "", ""),
     (
         Role::Norm,
         &[
@@ -127,8 +154,8 @@ pub(crate) const OUTER: &[(Role, &[&str], &str, &str)] = &[
 /// Lists of the layers of a body.
 pub(crate) const LISTS: [&str; 3] = ["layers", "h", "decoder.layers"];
 
-/// Modules of a layer that have experts.
-pub(crate) const WITH_EXPERTS: [&str; 3] = ["mlp", "block_sparse_moe", "feed_forward"];
+/// Starts of the names of experts in a layer.
+pub(crate) const WITH_EXPERTS: [&str; 4] = ["mlp.", "block_sparse_moe.", "feed_forward.", ""];
 
 /// Names of a part of a layer.
 pub(crate) struct PartNames {
@@ -205,7 +232,7 @@ pub(crate) const PARTS: &[PartNames] = &[
     part(LayerPart::AttentionPostNorm, &["post_self_attn_layernorm", "post_attention_layernorm"], "", &[], "post_attention_norm"),
     part(LayerPart::FfnPostNorm, &["post_mlp_layernorm", "post_feedforward_layernorm"], "", &[], "post_ffw_norm"),
     part(LayerPart::Sinks, &["self_attn.sinks"], "", &[], "attn_sinks"),
-    part(LayerPart::Router, &["mlp.gate", "mlp.router", "block_sparse_moe.router"], "", &["mlp.router"], "ffn_gate_inp"),
+    part(LayerPart::Router, &["mlp.gate", "mlp.router", "block_sparse_moe.router", "router.proj"], "", &["mlp.router"], "ffn_gate_inp"),
     part(LayerPart::SharedW1, &["mlp.shared_expert.gate_proj", "mlp.shared_experts.gate_proj"], "", &[], "ffn_gate_shexp"),
     part(
         LayerPart::SharedW2,
@@ -221,6 +248,15 @@ pub(crate) const PARTS: &[PartNames] = &[
     part(LayerPart::XieluNegative, &["mlp.act_fn.alpha_n"], "", &[], ""),
     part(LayerPart::XieluBeta, &["mlp.act_fn.beta"], "", &[], ""),
     part(LayerPart::XieluEps, &["mlp.act_fn.eps"], "", &[], ""),
+    part(LayerPart::DensePostNorm, &["post_feedforward_layernorm_1"], "", &[], ""),
+    part(LayerPart::ExpertsNorm, &["pre_feedforward_layernorm_2"], "", &[], ""),
+    part(LayerPart::ExpertsPostNorm, &["post_feedforward_layernorm_2"], "", &[], ""),
+    part(LayerPart::RouterScale, &["router.scale"], "", &[], ""),
+    part(LayerPart::ExpertScale, &["router.per_expert_scale"], "", &[], ""),
+    part(LayerPart::LayerInputGate, &["per_layer_input_gate"], "", &[], ""),
+    part(LayerPart::LayerInputOutput, &["per_layer_projection"], "", &[], ""),
+    part(LayerPart::LayerInputNorm, &["post_per_layer_input_norm"], "", &[], ""),
+    part(LayerPart::LayerScalar, &["layer_scalar"], "", &[], ""),
     part(LayerPart::DeltaQkv, &["linear_attn.in_proj_qkv"], "", &[], "attn_qkv"),
     part(LayerPart::DeltaZ, &["linear_attn.in_proj_z"], "", &[], "attn_gate"),
     part(LayerPart::DeltaB, &["linear_attn.in_proj_b"], "", &[], "ssm_beta"),
@@ -332,6 +368,9 @@ impl LayerPart {
                 | Self::XieluEps
                 | Self::DeltaLog
                 | Self::DeltaBias
+                | Self::RouterScale
+                | Self::ExpertScale
+                | Self::LayerScalar
         )
     }
 }

@@ -12,8 +12,10 @@ use crate::delta_net::DeltaNet;
 use crate::experts::Experts;
 use crate::feed_forward::{FeedForward, FeedForwardRows};
 use crate::kernel::Pool;
+use crate::layer_inputs::{InputRows, LayerInput};
 use crate::linear::Linear;
 use crate::memory::{checked_product, zeros};
+use crate::mixed_heads::{CachePlace, HeadSizes};
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::positions::Angles;
@@ -21,6 +23,7 @@ use crate::projections::Projections;
 use crate::query_scale::scale_queries;
 use crate::sharing::{PARALLEL_ELEMENTS_MIN, share_rows};
 use crate::vector::AddScaled;
+use crate::weights::DecoderDims;
 use crate::{Problem, Result};
 
 #[derive(Debug)]
@@ -34,6 +37,9 @@ pub(crate) struct Layer<T> {
     pub(crate) activation: LayerActivation,
     /// Factor of the output of each part before it is added to the rows.
     pub(crate) residual: T,
+    pub(crate) input: Option<LayerInput<T>>,
+    /// Factor of the rows at the end of the layer.
+    pub(crate) factor: Option<T>,
 }
 
 /// Part of a layer in which tokens read earlier ones.
@@ -53,12 +59,14 @@ pub(crate) struct Norms<T> {
 
 #[derive(Debug)]
 pub(crate) struct Attention<T> {
-    /// Number of the layer among those with attention.
-    pub(crate) place: usize,
+    /// Place of the keys and values, which may be those of an earlier layer.
+    pub(crate) place: CachePlace,
+    pub(crate) heads: HeadSizes,
     pub(crate) projections: Projections<T>,
     pub(crate) output: Linear<T>,
     pub(crate) query_norm: Option<Norm<T>>,
     pub(crate) key_norm: Option<Norm<T>>,
+    pub(crate) value_norm: Option<Norm<T>>,
     /// True if these norms follow the rotary embedding.
     pub(crate) has_late_norms: bool,
     /// Largest absolute value of queries, keys and values.
@@ -91,6 +99,8 @@ pub(crate) struct LayerState<'w, T> {
     heads: Vec<T>,
     tiles: Vec<T>,
     hidden: Vec<T>,
+    /// Inputs of all layers, if they have any.
+    inputs: Option<InputRows<T>>,
 }
 
 /// Rows of a call whose tokens are in one cache.
@@ -102,17 +112,28 @@ pub(crate) struct BatchPart<T> {
 
 impl<'w, T: Real> LayerState<'w, T> {
     /// Allocates the buffers for the rows of `parts`, which have the same number of tokens for each sequence, in a model of these
-    /// widths.
+    /// sizes.
     ///
     /// # Errors
     /// When the buffers do not fit in memory.
-    pub(crate) fn new(pool: &'w Pool, parts: Vec<BatchPart<T>>, dim: usize, hidden: usize) -> Result<Self> {
+    pub(crate) fn new(
+        pool: &'w Pool,
+        parts: Vec<BatchPart<T>>,
+        sizes: &DecoderDims,
+        inputs: Option<InputRows<T>>,
+    ) -> Result<Self> {
+        let DecoderDims { dim, hidden, .. } = *sizes;
         let batch = parts.iter().map(|part| part.queries.batch).sum();
         let first = parts.first().ok_or(Problem::Tokens { found: 0, batch })?;
         let queries = Queries { batch, ..first.queries };
         let rows = queries.rows();
-        let keys = checked_product(&[rows, queries.kv_heads, queries.head_dim])?;
-        let heads = checked_product(&[keys, queries.group])?;
+        let (mut keys, mut heads, mut tiles) = (0, 0, 0);
+        for of in sizes.head_sizes() {
+            let of_keys = checked_product(&[rows, of.kv_heads, of.head_dim])?;
+            keys = keys.max(of_keys);
+            heads = heads.max(checked_product(&[of_keys, of.group])?);
+            tiles = tiles.max(queries.with_heads(of).all_tiles_elements()?);
+        }
         let numbers = checked_product(&[rows, dim])?;
         Ok(Self {
             pool,
@@ -125,8 +146,9 @@ impl<'w, T: Real> LayerState<'w, T> {
             k: zeros(keys)?,
             v: zeros(keys)?,
             heads: zeros(heads)?,
-            tiles: zeros(queries.all_tiles_elements()?)?,
+            tiles: zeros(tiles)?,
             hidden: zeros(checked_product(&[rows, hidden, 2])?)?,
+            inputs,
         })
     }
 }
@@ -163,7 +185,7 @@ impl<T: Real> Layer<T> {
         if rows == 0 {
             return Ok(());
         }
-        let LayerState { normed, added, hidden, .. } = work;
+        let LayerState { normed, added, hidden, inputs, .. } = work;
         let (normed, out) = (first_rows(normed, rows, dim), first_rows(added, rows, dim));
         if self.is_parallel && self.part_norms.before.is_some() {
             self.part_norms.normalize_input(pool, h, normed);
@@ -178,9 +200,19 @@ impl<T: Real> Layer<T> {
                 let rows = FeedForwardRows { layer, x: normed, hidden, out: &mut *out };
                 FeedForward::apply_all(pool, self.activation, &mut [rows]);
             }
-            FeedForwardPart::Experts(experts) => experts.apply(pool, self.activation, dim, normed, out)?,
+            FeedForwardPart::Experts(experts) => {
+                experts.apply(pool, self.activation, dim, h, normed, out)?;
+            }
         }
         self.part_norms.add_residual(pool, h, out, self.residual);
+        if let (Some(input), Some(inputs)) = (&self.input, inputs) {
+            input.apply(pool, self.activation, wanted.min(all.count), inputs, h, out)?;
+        }
+        if let Some(factor) = self.factor {
+            for x in h.iter_mut() {
+                *x *= factor;
+            }
+        }
         Ok(())
     }
 }
@@ -210,6 +242,7 @@ impl<T: Real> Norms<T> {
 /// Calls `work` with the rows of each part, of which there are the last `wanted` of each sequence.
 fn for_parts<T>(
     parts: &[BatchPart<T>],
+    heads: HeadSizes,
     width: usize,
     wanted: usize,
     rows: &mut [T],
@@ -217,7 +250,7 @@ fn for_parts<T>(
 ) {
     let mut rest = rows;
     for part in parts {
-        let some = part.queries.for_last_tokens(wanted);
+        let some = part.queries.with_heads(heads).for_last_tokens(wanted);
         let (rows, after) = rest.split_at_mut(some.rows() * width);
         rest = after;
         work(part, some, rows);
@@ -246,10 +279,14 @@ impl<T: Real> Attention<T> {
         work: &mut LayerState<'_, T>,
     ) -> Result<()> {
         let LayerState { pool, dim, queries: all, parts, normed, added, q, k, v, heads, tiles, .. } = work;
-        let (pool, all, some) = (*pool, *all, all.for_last_tokens(wanted));
+        let (pool, all) = (*pool, all.with_heads(self.heads));
+        let some = all.for_last_tokens(wanted);
         let kv_width = all.kv_heads * all.head_dim;
         let width = kv_width * all.group;
         let (q, heads) = (first_rows(q, some.rows(), width), first_rows(heads, some.rows(), width));
+        let has_keys = !matches!(self.projections, Projections::Queries(_));
+        let of_keys = if has_keys { all.rows() } else { 0 };
+        let (k, v) = (first_rows(k, of_keys, kv_width), first_rows(v, of_keys, kv_width));
         let last = if some.count == all.count {
             &normed[..]
         } else {
@@ -257,16 +294,20 @@ impl<T: Real> Attention<T> {
             keep_last(added, all.count * *dim, some.count * *dim);
             &added[..]
         };
-        let gates = self.projections.apply(pool, all, some.count, [normed, last], [&mut *q, k, v])?;
+        let gates =
+            self.projections.apply(pool, all, some.count, [normed, last], [&mut *q, &mut *k, &mut *v])?;
         if some.count < all.count {
             normed.iter_mut().zip(&*added).for_each(|(to, from)| *to = *from);
             added.resize(normed.len(), T::default());
+        }
+        if let Some(norm) = &self.value_norm {
+            norm.apply(pool, kv_width, v);
         }
         if !self.has_late_norms {
             self.normalize_heads(pool, [(width, &mut *q), (kv_width, &mut *k)]);
         }
         if let Some(limit) = self.limit {
-            q.iter_mut().chain(&mut **k).chain(&mut **v).for_each(|x| clamp(x, limit));
+            q.iter_mut().chain(&mut *k).chain(&mut *v).for_each(|x| clamp(x, limit));
         }
         let rotate = |rows: &mut [T], width, part: &BatchPart<T>, of: Queries| {
             let Some(angles) = self.angles(part) else { return };
@@ -274,8 +315,8 @@ impl<T: Real> Attention<T> {
                 angles.rotate(of.past + row % of.count, of.head_dim, heads);
             });
         };
-        for_parts(parts, width, wanted, q, |part, some, q| rotate(q, width, part, some));
-        for_parts(parts, kv_width, all.count, k, |part, all, k| {
+        for_parts(parts, self.heads, width, wanted, q, |part, some, q| rotate(q, width, part, some));
+        for_parts(parts, self.heads, kv_width, if has_keys { all.count } else { 0 }, k, |part, all, k| {
             if self.angles(part).is_some_and(|angles| !angles.depend_on_length()) {
                 rotate(k, kv_width, part, all);
             }
@@ -284,17 +325,18 @@ impl<T: Real> Attention<T> {
             self.normalize_heads(pool, [(width, &mut *q), (kv_width, &mut *k)]);
         }
         if let Some(scale) = self.query_scale {
-            for_parts(parts, width, wanted, q, |_, some, q| scale_queries(scale, some, width, q));
+            for_parts(parts, self.heads, width, wanted, q, |_, some, q| scale_queries(scale, some, width, q));
         }
         let mut first = 0;
-        for (part, cache) in parts.iter().zip(&mut *caches) {
-            let range = first..first + part.queries.rows() * kv_width;
+        for (part, cache) in parts.iter().zip(&mut *caches).filter(|_| has_keys) {
+            let queries = part.queries.with_heads(self.heads);
+            let range = first..first + queries.rows() * kv_width;
             first = range.end;
             let (keys, values) = (k.get(range.clone()), v.get(range));
             let (keys, values) = (keys.unwrap_or_default(), values.unwrap_or_default());
-            part.queries.store_keys_values(pool, keys, values, cache.layer_mut(self.place));
+            queries.store_keys_values(pool, keys, values, cache.layer_mut(self.place));
             if let Some(angles) = self.angles(part).filter(|angles| angles.depend_on_length()) {
-                let total = part.queries.past + part.queries.count;
+                let total = queries.past + queries.count;
                 let heads = cache.layer_mut(self.place);
                 heads.iter_mut().try_for_each(Head::reserve_rotated)?;
                 pool.for_each(heads, |head| angles.rotate_keys(head, total));
@@ -304,10 +346,10 @@ impl<T: Real> Attention<T> {
             return Ok(());
         }
         if let ([part], [cache]) = (&parts[..], &mut *caches) {
-            let some = part.queries.for_last_tokens(wanted);
+            let some = part.queries.with_heads(self.heads).for_last_tokens(wanted);
             some.attend(Some(pool), cache.layer(self.place), &self.scores, q, tiles, heads);
         } else {
-            let rows = parts.iter().map(|part| part.queries.for_last_tokens(wanted));
+            let rows = parts.iter().map(|part| part.queries.with_heads(self.heads).for_last_tokens(wanted));
             let tiles_of = tiles.len() / all.batch;
             let jobs = rows.zip(caches).zip(q.chunks(some.count * width)).zip(tiles.chunks_mut(tiles_of));
             let jobs = jobs.zip(heads.chunks_mut(some.count * width));

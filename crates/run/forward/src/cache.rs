@@ -12,9 +12,10 @@ use decoder::interface::DecoderPort;
 use tensor::{Dtype, Storage, Tensor, contiguous_strides};
 
 use crate::memory::{checked_product, gather_bytes, nbytes_of, zeros};
+use crate::mixed_heads::{CachePlace, KeySizes};
 use crate::number::Real;
 use crate::states::{StateSizes, States};
-use crate::{Problem, Result};
+use crate::{Error, Problem, Result};
 
 pub(crate) const BLOCK: usize = 64;
 
@@ -31,11 +32,11 @@ pub(crate) enum TypedCache {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheSizes {
-    /// Layers with attention.
-    pub(crate) layers: usize,
     pub(crate) batch: usize,
-    pub(crate) heads: usize,
-    pub(crate) head_dim: usize,
+    /// Layers with keys and values, but for those of `near`.
+    pub(crate) far: KeySizes,
+    /// Layers with a window, if their heads have other sizes.
+    pub(crate) near: Option<KeySizes>,
     pub(crate) states: Option<StateSizes>,
 }
 
@@ -43,8 +44,8 @@ pub(crate) struct CacheSizes {
 pub(crate) struct CachedTokens<T> {
     sizes: CacheSizes,
     len: usize,
-    /// Heads of shape [layers, batch, heads].
-    heads: Vec<Head<T>>,
+    /// Heads of both kinds of layers, each of shape [layers, batch, heads].
+    heads: [Vec<Head<T>>; 2],
     /// For each rotary embedding that depends on the length of the text, the frequencies that keys were last rotated
     /// with, and the number of tokens whose keys were.
     rotated: Vec<(Vec<f64>, usize)>,
@@ -138,12 +139,17 @@ impl<T: Real> CachedTokens<T> {
     /// # Errors
     /// When there are more heads than fit in memory.
     pub(crate) fn new(sizes: CacheSizes) -> Result<Self> {
-        let count = checked_product(&[sizes.layers, sizes.batch, sizes.heads])?;
-        let mut heads: Vec<Head<T>> = Vec::new();
-        heads
-            .try_reserve_exact(count)
-            .map_err(|_| Problem::Memory { nbytes: nbytes_of::<Head<T>>(count) })?;
-        heads.resize_with(count, Head::default);
+        let empty = |of: Option<KeySizes>| {
+            let mut heads: Vec<Head<T>> = Vec::new();
+            let Some(of) = of else { return Ok::<_, Error>(heads) };
+            let count = checked_product(&[of.layers, sizes.batch, of.heads])?;
+            heads
+                .try_reserve_exact(count)
+                .map_err(|_| Problem::Memory { nbytes: nbytes_of::<Head<T>>(count) })?;
+            heads.resize_with(count, Head::default);
+            Ok(heads)
+        };
+        let heads = [empty(Some(sizes.far))?, empty(sizes.near)?];
         let states = States::new(sizes.states, sizes.batch)?;
         Ok(Self { sizes, len: 0, heads, rotated: Vec::new(), states })
     }
@@ -153,35 +159,32 @@ impl<T: Real> CachedTokens<T> {
     /// # Errors
     /// When a tensor has another shape or dtype, cannot be read, or does not fit in memory.
     pub(crate) fn from_tensors(sizes: CacheSizes, past: &[Tensor]) -> Result<Self> {
-        let [key, value, states @ ..] = past else { return Err(Problem::CacheMismatch.into()) };
+        let [key, _, ..] = past else { return Err(Problem::CacheMismatch.into()) };
         let len = key.shape().get(2).copied().unwrap_or(0);
-        let CacheSizes { layers, batch, heads, head_dim, .. } = sizes;
-        let expected = [layers as u64, batch as u64, len, heads as u64, head_dim as u64];
-        if [key, value].iter().any(|it| it.shape() != expected || it.dtype() != Dtype::Float32) {
-            let found = |it: &Tensor| (it.dtype(), it.shape().to_vec());
-            return Err(Problem::PastShape {
-                key: found(key),
-                value: found(value),
-                layers,
-                batch,
-                heads,
-                head_dim,
-            }
-            .into());
-        }
         let len = usize::try_from(len).map_err(|_| Problem::Memory { nbytes: u64::MAX })?;
+        let kinds = [Some((sizes.far, ""))].into_iter().chain([sizes.near.map(|near| (near, "window_"))]);
+        let mut states = past;
+        for (of, kind) in kinds.clone().flatten() {
+            let [key, value, rest @ ..] = states else { return Err(Problem::CacheMismatch.into()) };
+            check_shapes(of.shape(sizes.batch, len), kind, [key, value])?;
+            states = rest;
+        }
         let mut tokens = Self::new(sizes)?;
         tokens.reserve(len)?;
-        let (key, value) = (gather_bytes(key)?, gather_bytes(value)?);
-        let (key, value) = (f32_rows::<T>(&key, head_dim), f32_rows::<T>(&value, head_dim));
-        for ((at, key), value) in sizes.rows(len).zip(key).zip(value) {
-            if let Some(head) = tokens.heads.get_mut(at.head) {
-                head.set_token(at.token, &key, &value);
+        let pairs = past.chunks_exact(2);
+        for ((kind, pair), heads) in kinds.zip(pairs).zip(&mut tokens.heads) {
+            let (Some((of, _)), [key, value]) = (kind, pair) else { continue };
+            let (key, value) = (gather_bytes(key)?, gather_bytes(value)?);
+            let (key, value) = (f32_rows::<T>(&key, of.head_dim), f32_rows::<T>(&value, of.head_dim));
+            for ((at, key), value) in of.rows(sizes.batch, len).zip(key).zip(value) {
+                if let Some(head) = heads.get_mut(at.head) {
+                    head.set_token(at.token, &key, &value);
+                }
             }
         }
         match (sizes.states, states) {
             (None, []) => {}
-            (Some(sizes), [conv, state]) => tokens.states.read(sizes, batch, conv, state)?,
+            (Some(of), [conv, state]) => tokens.states.read(of, sizes.batch, conv, state)?,
             _ => return Err(Problem::CacheMismatch.into()),
         }
         tokens.len = len;
@@ -201,17 +204,22 @@ impl<T: Real> CachedTokens<T> {
     /// # Errors
     /// When the keys and values do not fit in memory.
     pub(crate) fn reserve(&mut self, len: usize) -> Result<()> {
-        let block = checked_product(&[BLOCK, self.sizes.head_dim])?;
         let blocks = len.div_ceil(BLOCK);
+        let kinds = [Some(self.sizes.far), self.sizes.near];
         // The total size is checked first, so that an absurd number fails before anything is allocated.
-        checked_product(&[self.heads.len(), blocks, block, 2, size_of::<T>()])?;
-        for head in &mut self.heads {
-            while head.blocks.len() < blocks {
-                head.blocks.push(CacheBlock {
-                    keys: zeros(block)?,
-                    values: zeros(block)?,
-                    rotated: Vec::new(),
-                });
+        for (of, heads) in kinds.iter().flatten().zip(&self.heads) {
+            checked_product(&[heads.len(), blocks, BLOCK, of.head_dim, 2, size_of::<T>()])?;
+        }
+        for (of, heads) in kinds.iter().flatten().zip(&mut self.heads) {
+            let block = checked_product(&[BLOCK, of.head_dim])?;
+            for head in heads {
+                while head.blocks.len() < blocks {
+                    head.blocks.push(CacheBlock {
+                        keys: zeros(block)?,
+                        values: zeros(block)?,
+                        rotated: Vec::new(),
+                    });
+                }
             }
         }
         Ok(())
@@ -232,9 +240,15 @@ impl<T: Real> CachedTokens<T> {
 
     fn tensors(&self) -> Result<Vec<(DecoderPort, Tensor)>> {
         let mut all = vec![
-            (DecoderPort::PresentKey, self.tensor(KeysOrValues::Keys)?),
-            (DecoderPort::PresentValue, self.tensor(KeysOrValues::Values)?),
+            (DecoderPort::PresentKey, self.tensor(self.sizes.far, 0, KeysOrValues::Keys)?),
+            (DecoderPort::PresentValue, self.tensor(self.sizes.far, 0, KeysOrValues::Values)?),
         ];
+        if let Some(near) = self.sizes.near {
+            all.extend([
+                (DecoderPort::PresentWindowKey, self.tensor(near, 1, KeysOrValues::Keys)?),
+                (DecoderPort::PresentWindowValue, self.tensor(near, 1, KeysOrValues::Values)?),
+            ]);
+        }
         if let Some(sizes) = self.sizes.states {
             let [conv, state] = self.states.tensors(sizes, self.sizes.batch)?;
             all.extend([(DecoderPort::PresentConv, conv), (DecoderPort::PresentState, state)]);
@@ -260,32 +274,50 @@ impl<T: Real> CachedTokens<T> {
         }
     }
 
-    pub(crate) fn layer(&self, layer: usize) -> &[Head<T>] {
-        let count = self.sizes.batch * self.sizes.heads;
-        self.heads.get(layer * count..(layer + 1) * count).unwrap_or_default()
+    /// Returns the kind of a layer's heads, and their range among those of this kind.
+    fn range(&self, place: CachePlace) -> (usize, std::ops::Range<usize>) {
+        let near = self.sizes.near.filter(|_| place.is_near);
+        let count = self.sizes.batch * near.unwrap_or(self.sizes.far).heads;
+        (usize::from(near.is_some()), place.number * count..(place.number + 1) * count)
+    }
+
+    pub(crate) fn layer(&self, place: CachePlace) -> &[Head<T>] {
+        let (kind, range) = self.range(place);
+        self.heads.get(kind).and_then(|heads| heads.get(range)).unwrap_or_default()
     }
 
     /// Returns the heads of a layer, [batch, heads], for writing.
-    pub(crate) fn layer_mut(&mut self, layer: usize) -> &mut [Head<T>] {
-        let count = self.sizes.batch * self.sizes.heads;
-        self.heads.get_mut(layer * count..(layer + 1) * count).unwrap_or_default()
+    pub(crate) fn layer_mut(&mut self, place: CachePlace) -> &mut [Head<T>] {
+        let (kind, range) = self.range(place);
+        self.heads.get_mut(kind).and_then(|heads| heads.get_mut(range)).unwrap_or_default()
     }
 
-    fn tensor(&self, kind: KeysOrValues) -> Result<Tensor> {
-        let CacheSizes { layers, batch, heads, head_dim, .. } = self.sizes;
-        let len = checked_product(&[layers, batch, self.len, heads, head_dim, size_of::<f32>()])?;
+    fn tensor(&self, of: KeySizes, kind: usize, part: KeysOrValues) -> Result<Tensor> {
+        let shape = of.shape(self.sizes.batch, self.len);
+        let len = checked_product(&[shape.as_slice(), &[size_of::<f32>()]].concat())?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(len).map_err(|_| Problem::Memory { nbytes: len as u64 })?;
-        for at in self.sizes.rows(self.len) {
-            let Some(head) = self.heads.get(at.head) else { continue };
-            head.for_each_element(kind, at.token, head_dim, |number| {
+        for at in of.rows(self.sizes.batch, self.len) {
+            let Some(head) = self.heads.get(kind).and_then(|heads| heads.get(at.head)) else { continue };
+            head.for_each_element(part, at.token, of.head_dim, |number| {
                 bytes.extend(number.to_f32().to_le_bytes());
             });
         }
-        let shape = [layers, batch, self.len, heads, head_dim].map(|size| size as u64).to_vec();
+        let shape = shape.map(|size| size as u64).to_vec();
         let stride = contiguous_strides(&shape);
         Ok(Tensor::new(Dtype::Float32, shape, stride, 0, Storage::owned(bytes))?)
     }
+}
+
+/// Checks keys and values that a caller passes.
+fn check_shapes(expected: [usize; 5], kind: &'static str, found: [&Tensor; 2]) -> Result<()> {
+    let shape = expected.map(|size| size as u64);
+    if found.iter().all(|it| it.shape() == shape && it.dtype() == Dtype::Float32) {
+        return Ok(());
+    }
+    let [layers, batch, _, heads, head_dim] = expected;
+    let [key, value] = found.map(|it| (it.dtype(), it.shape().to_vec()));
+    Err(Problem::PastShape { kind, key, value, layers, batch, heads, head_dim }.into())
 }
 
 /// Position of a row of `head_dim` numbers in the ports' tensors.
@@ -295,13 +327,13 @@ struct CacheRow {
     token: usize,
 }
 
-impl CacheSizes {
+impl KeySizes {
     /// Iterates over all rows of a tensor of `len` tokens, in C order.
-    fn rows(self, len: usize) -> impl Iterator<Item = CacheRow> {
+    fn rows(self, batch: usize, len: usize) -> impl Iterator<Item = CacheRow> {
         let of_token = move |sequence: usize, token| {
             (0..self.heads).map(move |head| CacheRow { head: sequence * self.heads + head, token })
         };
-        (0..self.layers * self.batch)
+        (0..self.layers * batch)
             .flat_map(move |sequence| (0..len).flat_map(move |token| of_token(sequence, token)))
     }
 }

@@ -68,10 +68,12 @@ pub enum Problem {
     },
     /// Cached keys or values have another shape or dtype than the model's.
     #[error(
-        "past_key is {} of shape {:?} and past_value {} of {:?}, expected float32 of [{layers}, {batch}, past, {heads}, {head_dim}] of both",
+        "past_{kind}key is {} of shape {:?} and past_{kind}value {} of {:?}, expected float32 of [{layers}, {batch}, past, {heads}, {head_dim}] of both",
         key.0, key.1, value.0, value.1
     )]
     PastShape {
+        /// Empty, or `window_` for layers with a window that have inputs of their own.
+        kind: &'static str,
         /// Dtype and shape of the keys, in elements.
         key: (Dtype, Vec<u64>),
         /// Dtype and shape of the values, in elements.

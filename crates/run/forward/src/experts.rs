@@ -8,6 +8,7 @@ use crate::feed_forward::{FeedForward, FeedForwardRows};
 use crate::kernel::Pool;
 use crate::linear::Linear;
 use crate::memory::{checked_product, zeros};
+use crate::norm::Norm;
 use crate::number::Real;
 use crate::router::ExpertRouter;
 use crate::vector::AddScaled;
@@ -17,8 +18,21 @@ pub(crate) struct Experts<T> {
     /// Router matrix of shape [experts, dim].
     pub(crate) scores: Linear<T>,
     pub(crate) router: ExpertRouter<T>,
+    /// Norms of experts next to a dense layer.
+    pub(crate) beside: Option<Beside<T>>,
     pub(crate) each: Vec<FeedForward<T>>,
     pub(crate) shared: Option<SharedExpertLayer<T>>,
+}
+
+/// Norms of experts that are next to a dense feed-forward layer, and that layer.
+#[derive(Debug)]
+pub(crate) struct Beside<T> {
+    pub(crate) dense: FeedForward<T>,
+    pub(crate) dense_norm: Norm<T>,
+    /// Norm of what the router reads.
+    pub(crate) router_norm: Norm<T>,
+    /// Norms before and after the experts.
+    pub(crate) norms: [Norm<T>; 2],
 }
 
 /// Shared expert, which all tokens go through.
@@ -38,7 +52,8 @@ struct ExpertRoute<T> {
 }
 
 impl<T: Real> Experts<T> {
-    /// Computes the output of the experts for the rows `x` [rows, dim] into `out` of the same shape.
+    /// Computes the output of the experts for the rows `x` [rows, dim], the norm of `h`, into `out` of the same shape, and that of a
+    /// dense layer next to them.
     ///
     /// # Errors
     /// When an intermediate result does not fit in memory.
@@ -47,16 +62,47 @@ impl<T: Real> Experts<T> {
         pool: &Pool,
         activation: LayerActivation,
         dim: usize,
+        h: &[T],
         x: &[T],
         out: &mut [T],
     ) -> Result<()> {
         let rows = x.len() / dim;
-        let choices = self.route_rows(pool, rows, x)?;
+        let Some(beside) = &self.beside else {
+            let choices = self.route_rows(pool, rows, x)?;
+            return self.apply_chosen(pool, activation, dim, &choices, x, out);
+        };
+        let mut hidden = zeros(checked_product(&[rows, beside.dense.hidden(), 2])?)?;
+        let dense = FeedForwardRows { layer: &beside.dense, x, hidden: &mut hidden, out: &mut *out };
+        FeedForward::apply_all(pool, activation, &mut [dense]);
+        beside.dense_norm.apply(pool, dim, out);
+        let mut normed = zeros(h.len())?;
+        beside.router_norm.apply_into(pool, h, &mut normed);
+        let choices = self.route_rows(pool, rows, &normed)?;
+        let [before, after] = &beside.norms;
+        before.apply_into(pool, h, &mut normed);
+        let mut results = zeros(h.len())?;
+        self.apply_chosen(pool, activation, dim, &choices, &normed, &mut results)?;
+        after.apply(pool, dim, &mut results);
+        T::run(AddScaled { x: out, y: &results, factor: T::ONE });
+        Ok(())
+    }
+
+    /// Computes the output of the chosen experts, and of the shared one.
+    fn apply_chosen(
+        &self,
+        pool: &Pool,
+        activation: LayerActivation,
+        dim: usize,
+        choices: &[ExpertRoute<T>],
+        x: &[T],
+        out: &mut [T],
+    ) -> Result<()> {
+        let rows = x.len() / dim;
         let hidden = self.each.first().map_or(0, FeedForward::hidden);
         let mut chosen = Vec::new();
         let mut results = zeros(checked_product(&[choices.len(), dim])?)?;
         let mut room = zeros(checked_product(&[choices.len(), hidden, 2])?)?;
-        for ExpertRoute { row, .. } in &choices {
+        for ExpertRoute { row, .. } in choices {
             chosen.extend_from_slice(x.get(row * dim..(row + 1) * dim).unwrap_or_default());
         }
         let mut shared_results = zeros(if self.shared.is_some() { x.len() } else { 0 })?;

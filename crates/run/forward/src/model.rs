@@ -13,6 +13,7 @@ use crate::cache::{BLOCK, CacheSizes, CachedTokens, KvCache, TypedCache};
 use crate::kernel::{self, Pool};
 use crate::linear::Linear;
 use crate::memory::{checked_product, zeros};
+use crate::mixed_heads::{HeadSizes, KeySizes};
 use crate::number::Real;
 use crate::pass::{ForwardPass, LogitPositions, LogitsBuffer, TokenChunk};
 use crate::positions::Frequencies;
@@ -102,14 +103,14 @@ impl ForwardModel {
         self.dims.n_layers
     }
 
-    /// Returns the number of key-value heads.
+    /// Returns the number of key-value heads, in layers without a window if these have other ones.
     pub fn n_kv_heads(&self) -> usize {
-        self.dims.n_kv_heads
+        self.dims.far.heads
     }
 
-    /// Returns the size of an attention head.
+    /// Returns the size of an attention head, in layers without a window if these have other ones.
     pub fn head_dim(&self) -> usize {
-        self.dims.head_dim
+        self.dims.far.head_dim
     }
 
     /// Returns the sizes of the inputs and outputs.
@@ -135,7 +136,7 @@ impl ForwardModel {
 
     /// Returns the size in bytes of a cache of one sequence with this many tokens.
     pub fn cache_nbytes(&self, tokens: usize) -> usize {
-        let DecoderDims { n_kv_heads, head_dim, states, .. } = self.dims;
+        let DecoderDims { far, near, states, .. } = self.dims;
         let (size, depend_on_length) = match &self.network {
             Network::F32(net) => {
                 (size_of::<f32>(), net.frequencies.iter().any(Frequencies::depend_on_length))
@@ -147,9 +148,13 @@ impl ForwardModel {
         // Keys, values, and keys as the last call rotated them.
         let copies = if depend_on_length { 3 } else { 2 };
         let tokens = tokens.div_ceil(BLOCK).saturating_mul(BLOCK);
-        let numbers = [self.dims.attention_layers(), n_kv_heads, head_dim, size, copies].into_iter();
+        let of_kind = |kind: KeySizes| {
+            let numbers = [kind.layers, kind.heads, kind.head_dim, size, copies].into_iter();
+            numbers.fold(tokens, usize::saturating_mul)
+        };
         let of_states = states.map_or(0, |states| states.nbytes(size));
-        numbers.fold(tokens, usize::saturating_mul).saturating_add(of_states)
+        let all = [Some(far), near].into_iter().flatten().map(of_kind);
+        all.fold(of_states, usize::saturating_add)
     }
 
     /// Creates an empty cache for `batch` sequences.
@@ -178,8 +183,8 @@ impl ForwardModel {
     }
 
     pub(crate) fn sizes(&self, batch: usize) -> CacheSizes {
-        let DecoderDims { n_kv_heads, head_dim, states, .. } = self.dims;
-        CacheSizes { layers: self.dims.attention_layers(), batch, heads: n_kv_heads, head_dim, states }
+        let DecoderDims { far, near, states, .. } = self.dims;
+        CacheSizes { batch, far, near, states }
     }
 
     /// Computes the logits of `tokens` [batch, seq], which follow the tokens in `cache` and are added to it. Returns
@@ -342,18 +347,19 @@ impl ForwardModel {
         wanted: usize,
         observer: &dyn Observer,
     ) -> Result<Vec<T>> {
-        let DecoderDims { dim, hidden, n_heads, n_kv_heads, head_dim, .. } = self.dims;
+        let DecoderDims { dim, n_heads, far, .. } = self.dims;
+        let HeadSizes { kv_heads, group, head_dim } = far.of_heads(n_heads);
         let numbers = checked_product(&[ids.len(), dim])?;
         let mut h = Vec::new();
         h.try_reserve_exact(numbers)
             .map_err(|_| Problem::Memory { nbytes: crate::memory::nbytes_of::<T>(numbers) })?;
         let mut parts = Vec::with_capacity(sequences.len());
         let mut lengths = Vec::with_capacity(sequences.len());
+        let all_ids = ids;
         let mut ids = ids.iter();
         for (&SequencePart { batch, count, total }, cache) in sequences.iter().zip(&mut *caches) {
             let past = cache.len();
-            let group = n_heads / n_kv_heads;
-            let queries = Queries { batch, count, kv_heads: n_kv_heads, group, head_dim, past };
+            let queries = Queries { batch, count, kv_heads, group, head_dim, past };
             let of_length: Vec<Option<Vec<f64>>> =
                 net.frequencies.iter().map(|each| each.frequencies_for_length(total)).collect();
             let angles =
@@ -378,7 +384,9 @@ impl ForwardModel {
             norm.apply(pool, dim, &mut h);
         }
         let count = sequences.first().map_or(0, |part| part.count);
-        let mut work = LayerState::new(pool, parts, dim, hidden)?;
+        let inputs = net.weights.inputs.as_ref();
+        let inputs = inputs.map(|table| table.rows(pool, all_ids, &h, count)).transpose()?;
+        let mut work = LayerState::new(pool, parts, &self.dims, inputs)?;
         for (number, layer) in net.weights.layers.iter().enumerate() {
             observer.check()?;
             // The last layer computes only keys and values of tokens without logits.
@@ -434,11 +442,11 @@ impl ForwardModel {
 impl<T: Real> TypedNetwork<T> {
     fn new(decoder: &Decoder, dims: DecoderDims, tensors: &Tensors, assignment: &Assignment) -> Result<Self> {
         let rotates_halves = decoder.rotates_halves();
-        let frequencies = |rope| Frequencies::new(rope, decoder.rotated(), rotates_halves);
+        let frequencies = |(number, rope)| Frequencies::new(rope, decoder.rotated_by(number), rotates_halves);
         let scales = &decoder.block().scales;
         Ok(Self {
             weights: Weights::new(decoder, dims, tensors, assignment)?,
-            frequencies: decoder.ropes().iter().map(frequencies).collect(),
+            frequencies: decoder.ropes().iter().enumerate().map(frequencies).collect(),
             embedding_factor: T::from_f64(scales.embedding),
             logits_factor: T::from_f64(scales.logits),
             logits_soft_cap: scales.logits_soft_cap.map(T::from_f64),

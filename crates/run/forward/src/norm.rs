@@ -37,7 +37,8 @@ impl<T: Real> Norm<T> {
         });
     }
 
-    fn row(&self, row: &mut [T]) {
+    /// Replaces a row by its norm, part by part.
+    pub(crate) fn row(&self, row: &mut [T]) {
         let weights = self.weight.chunks_exact(self.part).cycle();
         for (row, weight) in row.chunks_exact_mut(self.part).zip(weights) {
             let bias = self.bias.as_deref();

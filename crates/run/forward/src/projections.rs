@@ -1,4 +1,4 @@
-//! Queries, keys and values of rows: three matrices, of which the first may have gates, or one that has them by head of keys.
+//! Queries, keys and values of rows: up to three matrices, of which the first may have gates, or one that has them by head of keys.
 
 use crate::Result;
 use crate::attention::Queries;
@@ -13,6 +13,10 @@ pub(crate) enum Projections<T> {
     Three(Box<[Linear<T>; 3]>),
     /// Queries, of which each head is followed by its gate, keys and values.
     Gated(Box<[Linear<T>; 3]>),
+    /// Queries and keys, which are values before their norm.
+    KeysAsValues(Box<[Linear<T>; 2]>),
+    /// Queries alone, of a layer that uses the keys and values of another one.
+    Queries(Linear<T>),
     /// For each head of keys its queries, its key and its value.
     Fused(Linear<T>),
 }
@@ -35,6 +39,16 @@ impl<T: Real> Projections<T> {
             Self::Three(each) => {
                 let [queries, keys, values] = &**each;
                 Linear::apply_all(pool, [(queries, last, q), (keys, x, k), (values, x, v)]);
+                return Ok(Vec::new());
+            }
+            Self::KeysAsValues(each) => {
+                let [queries, keys] = &**each;
+                Linear::apply_all(pool, [(queries, last, q), (keys, x, &mut *k)]);
+                v.copy_from_slice(k);
+                return Ok(Vec::new());
+            }
+            Self::Queries(queries) => {
+                Linear::apply_all(pool, [(queries, last, q)]);
                 return Ok(Vec::new());
             }
             Self::Gated(each) => {

@@ -14,19 +14,23 @@ pub(crate) struct ExpertRouter<T> {
     pub(crate) is_renormalised: bool,
     /// Number that the choice adds to the score of each expert; empty if it adds none.
     pub(crate) choice_bias: Vec<T>,
+    /// Factor of each expert's share; empty if there is none.
+    pub(crate) scales: Vec<T>,
 }
 
 impl<T: Real> ExpertRouter<T> {
     /// Passes the chosen experts to `take`, each with its factor.
     pub(crate) fn choose(&self, scores: &[T], mut take: impl FnMut(usize, T)) {
         let mut chosen = match self.kind {
-            Router::BeforeChoice | Router::AfterChoice => self.softmax(scores),
+            Router::BeforeChoice | Router::AfterChoice | Router::Scaled => self.softmax(scores),
             Router::Sparsemixer { jitter } => sparsemixer(scores, T::from_f64(2.0 * jitter)),
             Router::Sigmoid { groups, chosen_groups, .. } => self
                 .sigmoid(scores, [groups, chosen_groups].map(|n| usize::try_from(n).unwrap_or(usize::MAX))),
         };
         let (is_sum, floor, factor) = match self.kind {
-            Router::BeforeChoice | Router::Sparsemixer { .. } => (self.is_renormalised, 0.0, T::ONE),
+            Router::BeforeChoice | Router::Scaled | Router::Sparsemixer { .. } => {
+                (self.is_renormalised, 0.0, T::ONE)
+            }
             Router::AfterChoice => (true, 0.0, T::ONE),
             Router::Sigmoid { factor, .. } => (self.is_renormalised, 1e-20, T::from_f64(factor)),
         };
@@ -38,7 +42,7 @@ impl<T: Real> ExpertRouter<T> {
         }
         chosen
             .into_iter()
-            .map(|(expert, weight)| (expert, weight * factor))
+            .map(|(expert, weight)| (expert, weight * self.scales.get(expert).copied().unwrap_or(factor)))
             .for_each(|(expert, weight)| take(expert, weight));
     }
 
@@ -135,7 +139,7 @@ mod tests {
     /// The experts that are chosen by these scores, with their factors.
     fn chosen(kind: Router, is_renormalised: bool, scores: &[f32]) -> Vec<(usize, f32)> {
         let choice_bias = vec![0.0; scores.len()];
-        let router = ExpertRouter { kind, per_token: 2, is_renormalised, choice_bias };
+        let router = ExpertRouter { kind, per_token: 2, is_renormalised, choice_bias, scales: Vec::new() };
         let mut found = Vec::new();
         router.choose(scores, |expert, weight| found.push((expert, weight)));
         found

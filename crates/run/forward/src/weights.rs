@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use decoder::{
-    Activation, Alibi, AssignedWeight, Assignment, Decoder, FeedForwardKind, HeadNormScope, LayerPart,
-    NormKind, Weight,
+    Activation, Alibi, AssignedWeight, Assignment, Decoder, FeedForwardKind, HeadNormScope, LayerInputs,
+    LayerPart, NormKind, Router, Weight,
 };
 use tensor::{Budget, Tensor, Tensors};
 
@@ -13,12 +13,14 @@ use crate::activation::LayerActivation;
 use crate::alibi::ScoreBias;
 use crate::attention::ScoreTransform;
 use crate::block::{self, Attention, Layer, Mixer, Norms};
-use crate::experts::{Experts, SharedExpertLayer};
+use crate::experts::{Beside, Experts, SharedExpertLayer};
 use crate::feed_forward::{FeedForward, GateAndUp};
 use crate::kernel::Matrix;
+use crate::layer_inputs::InputTable;
 use crate::learned_positions::PositionTable;
 use crate::linear::Linear;
 use crate::memory::{checked_product, size_in_memory};
+use crate::mixed_heads::{HeadSizes, KeySizes};
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::projections::Projections;
@@ -34,6 +36,8 @@ pub(crate) struct Weights<T> {
     pub(crate) embedding_norm: Option<Norm<T>>,
     /// Positions that are added to embeddings.
     pub(crate) positions: Option<PositionTable>,
+    /// Inputs of each layer besides the rows of the one before.
+    pub(crate) inputs: Option<InputTable<T>>,
     pub(crate) layers: Vec<Layer<T>>,
     pub(crate) norm: Norm<T>,
     /// Matrix of shape [vocab, dim].
@@ -47,29 +51,34 @@ pub(crate) struct DecoderDims {
     pub(crate) vocab: usize,
     pub(crate) n_layers: usize,
     pub(crate) n_heads: usize,
-    pub(crate) n_kv_heads: usize,
-    pub(crate) head_dim: usize,
+    /// Layers with keys and values, but for those of `near`.
+    pub(crate) far: KeySizes,
+    /// Layers with a window, if their heads have other sizes.
+    pub(crate) near: Option<KeySizes>,
     /// States of layers of gated `DeltaNet`.
     pub(crate) states: Option<StateSizes>,
 }
 
 impl DecoderDims {
     pub(crate) fn new(decoder: &Decoder) -> Result<Self> {
+        let (far, near) = decoder.cache_layers();
+        let widest = (0..decoder.n_layers()).any(|layer| decoder.doubles_hidden(layer));
+        let hidden = decoder.hidden().saturating_mul(if widest { 2 } else { 1 });
         Ok(Self {
             dim: size_in_memory(decoder.dim())?,
-            hidden: size_in_memory(decoder.hidden())?,
+            hidden: size_in_memory(hidden)?,
             vocab: size_in_memory(decoder.vocab())?,
             n_layers: size_in_memory(decoder.n_layers())?,
             n_heads: size_in_memory(decoder.n_heads())?,
-            n_kv_heads: size_in_memory(decoder.n_kv_heads())?,
-            head_dim: size_in_memory(decoder.head_dim())?,
+            far: KeySizes::new(far)?,
+            near: near.map(KeySizes::new).transpose()?,
             states: decoder.block().delta_net.as_ref().map(state_sizes).transpose()?,
         })
     }
 
-    /// Returns the number of layers with attention.
-    pub(crate) fn attention_layers(&self) -> usize {
-        self.n_layers.saturating_sub(self.states.map_or(0, |states| states.layers))
+    /// Returns the sizes of the heads of both kinds of layers.
+    pub(crate) fn head_sizes(&self) -> impl Iterator<Item = HeadSizes> {
+        [Some(self.far), self.near].into_iter().flatten().map(|kind| kind.of_heads(self.n_heads))
     }
 }
 
@@ -81,6 +90,8 @@ pub(crate) struct WeightLookup<'s> {
     pub(crate) dims: DecoderDims,
     tensors: &'s Tensors,
     assigned: HashMap<Weight, &'s AssignedWeight>,
+    /// Layer whose keys and values each layer uses.
+    pub(crate) key_layers: Vec<u64>,
     /// Budget for copies of weights that cannot be read in place.
     budget: RefCell<Budget>,
 }
@@ -99,7 +110,8 @@ impl<T: Real> Weights<T> {
     ) -> Result<Self> {
         let assigned = assignment.weights.iter().map(|assigned| (assigned.weight, assigned)).collect();
         let budget = RefCell::new(Budget::new(REPEATED_BYTES_MAX));
-        let source = WeightLookup { decoder, dims, tensors, assigned, budget };
+        let key_layers = decoder.key_layers();
+        let source = WeightLookup { decoder, dims, tensors, assigned, key_layers, budget };
         let layers = (0..decoder.n_layers()).map(|layer| source.layer(layer)).collect::<Result<_>>()?;
         let embedding = source.matrix(Weight::Embedding)?;
         let view = |weight| source.tensor(weight).map(|(_, tensor)| tensor.view_id());
@@ -122,7 +134,8 @@ impl<T: Real> Weights<T> {
         });
         let positions = positions.transpose()?;
         let output = Linear { matrix: output, bias };
-        Ok(Self { embedding, embedding_norm, positions, layers, norm, output })
+        let inputs = source.input_table()?;
+        Ok(Self { embedding, embedding_norm, positions, inputs, layers, norm, output })
     }
 }
 
@@ -160,6 +173,8 @@ impl WeightLookup<'_> {
             is_parallel: block.parallel,
             activation: self.activation(layer)?,
             residual: T::from_f64(block.scales.residual),
+            input: self.layer_input(layer)?,
+            factor: self.layer_scalar(layer)?,
         })
     }
 
@@ -189,19 +204,26 @@ impl WeightLookup<'_> {
     }
 
     fn attention<T: Real>(&self, layer: u64) -> Result<Attention<T>> {
-        let scores = &self.decoder.block().scores;
+        let (scores, heads) = (&self.decoder.block().scores, self.head_sizes(layer)?);
+        let is_mixed = self.decoder.block().mixed_heads.is_some();
         // A window that does not fit `usize` is longer than any sequence.
         let window = self.decoder.windows().window_of(layer).map(usize::try_from);
         #[expect(clippy::cast_precision_loss, reason = "the size of a head is small")]
-        let usual = T::ONE / T::from_f64((self.dims.head_dim as f64).sqrt());
+        let usual = T::ONE / T::from_f64((heads.head_dim as f64).sqrt());
         let alibi = self.decoder.block().alibi;
         let sinks = scores.sinks.then(|| self.vector(Weight::Layer { layer, part: LayerPart::Sinks }));
         Ok(Attention {
-            place: self.place(layer)?,
+            place: self.cache_place(layer)?,
+            heads,
+            value_norm: is_mixed.then(|| self.bare_norm(heads.head_dim)),
             projections: self.projections(layer)?,
             output: self.layer_linear(layer, LayerPart::Wo)?,
             query_norm: self.head_norm(layer, LayerPart::QNorm, self.decoder.n_heads())?,
-            key_norm: self.head_norm(layer, LayerPart::KNorm, self.decoder.n_kv_heads())?,
+            key_norm: if self.decoder.shares_keys(layer) {
+                None
+            } else {
+                self.head_norm(layer, LayerPart::KNorm, self.decoder.n_kv_heads_of(layer))?
+            },
             has_late_norms: self.decoder.block().head_norm_last,
             limit: self.decoder.block().qkv_limit.map(T::from_f64),
             query_scale: self.decoder.block().query_scale,
@@ -217,6 +239,9 @@ impl WeightLookup<'_> {
     }
 
     fn projections<T: Real>(&self, layer: u64) -> Result<Projections<T>> {
+        if let Some(mixed) = self.mixed_projections(layer)? {
+            return Ok(mixed);
+        }
         let linear = |part| self.layer_linear(layer, part);
         if self.decoder.block().fused_heads {
             return linear(LayerPart::Wqkv).map(Projections::Fused);
@@ -227,7 +252,7 @@ impl WeightLookup<'_> {
     }
 
     fn head_norm<T: Real>(&self, layer: u64, part: LayerPart, heads: u64) -> Result<Option<Norm<T>>> {
-        let head_dim = self.dims.head_dim;
+        let head_dim = self.head_sizes(layer)?.head_dim;
         let whole = Weight::Layer { layer, part };
         let norm = match self.decoder.block().head_norm {
             None => return Ok(None),
@@ -274,6 +299,11 @@ impl WeightLookup<'_> {
             kind: experts.router,
             per_token: size_in_memory(experts.per_token)?,
             is_renormalised: experts.renormalised,
+            scales: if experts.router == Router::Scaled {
+                self.vector(Weight::Layer { layer, part: LayerPart::ExpertScale })?
+            } else {
+                Vec::new()
+            },
             choice_bias: if experts.router.has_choice_bias() {
                 self.vector(choice_bias)?
             } else {
@@ -283,8 +313,23 @@ impl WeightLookup<'_> {
         Ok(Experts {
             scores: self.layer_linear(layer, LayerPart::Router)?,
             router,
+            beside: if experts.beside_dense { Some(self.beside(layer)?) } else { None },
             each: each.collect::<Result<_>>()?,
             shared: shared.transpose()?,
+        })
+    }
+
+    /// Returns the dense layer next to experts, and their norms.
+    fn beside<T: Real>(&self, layer: u64) -> Result<Beside<T>> {
+        let norm = |part| self.norm(&[Weight::Layer { layer, part }], None, self.dims.dim);
+        let mut router_norm: Norm<T> = norm(LayerPart::RouterScale)?;
+        let factor = T::from_f64(LayerInputs::projection_factor(self.decoder.dim()));
+        router_norm.weight.iter_mut().for_each(|weight| *weight *= factor);
+        Ok(Beside {
+            dense: self.dense(layer)?,
+            dense_norm: norm(LayerPart::DensePostNorm)?,
+            router_norm,
+            norms: [norm(LayerPart::ExpertsNorm)?, norm(LayerPart::ExpertsPostNorm)?],
         })
     }
 
@@ -294,13 +339,18 @@ impl WeightLookup<'_> {
         self.linear(Weight::Layer { layer, part }, bias)
     }
 
-    fn linear<T: Real>(&self, weight: Weight, bias: Option<Weight>) -> Result<Linear<T>> {
+    pub(crate) fn linear<T: Real>(&self, weight: Weight, bias: Option<Weight>) -> Result<Linear<T>> {
         let matrix = self.matrix(weight)?;
         Ok(Linear { matrix, bias: bias.map(|bias| self.vector(bias)).transpose()? })
     }
 
     /// Creates a norm over `part` numbers from the concatenation of these weights.
-    fn norm<T: Real>(&self, weights: &[Weight], bias: Option<Weight>, part: usize) -> Result<Norm<T>> {
+    pub(crate) fn norm<T: Real>(
+        &self,
+        weights: &[Weight],
+        bias: Option<Weight>,
+        part: usize,
+    ) -> Result<Norm<T>> {
         let kind = self.decoder.block().norm;
         let mut weight = Vec::new();
         for each in weights {
@@ -351,11 +401,11 @@ impl WeightLookup<'_> {
         Err(Problem::TooLarge { shape: tensor.shape().to_vec() }.into())
     }
 
-    fn matrix(&self, weight: Weight) -> Result<Matrix> {
+    pub(crate) fn matrix(&self, weight: Weight) -> Result<Matrix> {
         let (_, tensor) = self.tensor(weight)?;
         // Rows of embeddings are looked up, so they must be rows in the file.
         let turned = Some(tensor)
-            .filter(|_| !matches!(weight, Weight::Embedding | Weight::Positions))
+            .filter(|_| !matches!(weight, Weight::Embedding | Weight::LayerEmbedding | Weight::Positions))
             .and_then(Matrix::column_major);
         if let Some(turned) = turned {
             return self.checked_tensor(weight).map(|_| turned);

@@ -131,7 +131,11 @@ impl DecoderRun<'_> {
         } else if given_past.len() == ports.iter().filter(|port| port.is_past()).count() {
             self.model.cache_from_tensors(batch_len, &given_past)?
         } else {
-            let ports = "past_key, past_value, past_conv and past_state";
+            let ports = if self.model.port_sizes().window.is_some() {
+                "past_key, past_value, past_window_key and past_window_value"
+            } else {
+                "past_key, past_value, past_conv and past_state"
+            };
             return Err(InputError::IncompletePast { ports }.into());
         };
         let pass = self.model.start(&ids, batch_len, rows, rows_at_once)?;

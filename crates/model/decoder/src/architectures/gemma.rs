@@ -9,6 +9,7 @@ use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
 use crate::feed_forward::Activation;
 use crate::hyperparameters::{Biases, Hyperparameters};
+use crate::layer_inputs::rounded_sqrt;
 
 pub(super) static ARCHITECTURE: Architecture = Architecture {
     name: "gemma",
@@ -47,14 +48,4 @@ pub(super) fn apply_gemma_scaling(config: &ConfigJson, base: Hyperparameters) ->
     let scales = Scales { embedding: base.dim.map_or(1.0, rounded_sqrt), ..Scales::default() };
     let block = Block { norm: NormKind::RmsPlusOne, scales, ..base.block };
     Ok(Hyperparameters { biases, block, ..base })
-}
-
-/// Returns the square root of the width, rounded to float32 as in `transformers`.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "transformers rounds it too"
-)]
-fn rounded_sqrt(dim: u64) -> f64 {
-    f64::from((dim as f64).sqrt() as f32)
 }

@@ -60,6 +60,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
             factor: config.number("routed_scaling_factor")?.unwrap_or(1.0),
         },
         renormalised: config.flag_or("norm_topk_prob", true)?,
+        beside_dense: false,
         biases: false,
         interleaved: false,
         shared: Some(SharedExpert { hidden: shared, gated: false }),

@@ -65,6 +65,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
         hidden: base.hidden.unwrap_or(2880),
         router: Router::AfterChoice,
         renormalised: false,
+        beside_dense: false,
         biases: true,
         interleaved: true,
         shared: None,

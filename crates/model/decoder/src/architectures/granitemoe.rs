@@ -38,6 +38,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
         hidden: base.hidden.unwrap_or(11_008),
         router: Router::AfterChoice,
         renormalised: false,
+        beside_dense: false,
         biases: false,
         interleaved: false,
         shared: None,

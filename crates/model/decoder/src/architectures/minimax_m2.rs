@@ -53,6 +53,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
         hidden: base.hidden.unwrap_or(1536),
         router: Router::Sigmoid { groups: 1, chosen_groups: 1, factor: 1.0 },
         renormalised: true,
+        beside_dense: false,
         biases: false,
         interleaved: false,
         shared: None,

@@ -44,6 +44,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
         hidden: base.hidden.unwrap_or(14_336),
         router: Router::BeforeChoice,
         renormalised: true,
+        beside_dense: false,
         biases: false,
         interleaved: false,
         shared: None,

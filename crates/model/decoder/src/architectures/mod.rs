@@ -11,6 +11,7 @@ mod falcon;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma4;
 mod glm;
 mod glm4;
 mod glm4_moe;
@@ -101,6 +102,7 @@ pub(crate) static ARCHITECTURES: &[&Architecture] = &[
     &qwen3_next::ARCHITECTURE,
     &qwen3_5::DENSE,
     &qwen3_5::MOE,
+    &gemma4::ARCHITECTURE,
 ];
 
 /// Models of several parts, of which the text model runs.
@@ -115,4 +117,5 @@ pub(crate) static MULTIMODAL: &[&Multimodal] = &[
     &mllama::MLLAMA,
     &qwen3_5::DENSE_WITH_TOWER,
     &qwen3_5::MOE_WITH_TOWER,
+    &gemma4::WITH_TOWERS,
 ];

@@ -44,6 +44,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
         hidden: base.hidden.unwrap_or(2048),
         router: Router::BeforeChoice,
         renormalised: config.flag("norm_topk_prob")?,
+        beside_dense: false,
         biases: false,
         interleaved: false,
         shared: None,

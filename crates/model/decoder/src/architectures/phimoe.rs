@@ -54,6 +54,7 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
         hidden: base.hidden.unwrap_or(6400),
         router: Router::Sparsemixer { jitter: jitter?.unwrap_or(0.0) },
         renormalised: false,
+        beside_dense: false,
         biases: false,
         interleaved: false,
         shared: None,

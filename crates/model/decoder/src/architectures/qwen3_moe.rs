@@ -61,6 +61,7 @@ pub(super) fn experts(config: &ConfigJson, count: u64, [per_token, hidden]: [u64
         hidden: config.size("moe_intermediate_size")?.unwrap_or(hidden),
         router: Router::BeforeChoice,
         renormalised: config.flag("norm_topk_prob")?,
+        beside_dense: false,
         biases: false,
         interleaved: false,
         shared: None,

@@ -223,6 +223,28 @@ const SETTINGS: &[(&str, &str)] = &[
     ("opt", r#"{"enable_bias": false, "hidden_size": 16, "word_embed_proj_dim": 16}"#),
     ("opt", r#"{"hidden_size": 16, "word_embed_proj_dim": 8}"#),
     ("opt", r#"{"do_layer_norm_before": false}"#),
+    (
+        "gemma4_text",
+        r#"{"attention_k_eq_v": true, "num_global_key_value_heads": 2, "num_kv_shared_layers": 2}"#,
+    ),
+    (
+        "gemma4_text",
+        r#"{"num_global_key_value_heads": 2, "hidden_size_per_layer_input": 0, "sliding_window": 7}"#,
+    ),
+    ("gemma4_text", r#"{"num_kv_shared_layers": 9}"#),
+    (
+        "gemma4_text",
+        r#"{"layer_types": ["full_attention", "sliding_attention"], "final_logit_softcapping": 4}"#,
+    ),
+    ("gemma4_text", r#"{"per_layer_config": {"5": {"head_dim": 8, "num_key_value_heads": 2}, "7": {}}}"#),
+    ("gemma4_text", r#"{"num_hidden_layers": 6, "per_layer_config": {"4": {"head_dim": 8}}}"#),
+    ("gemma4_text", r#"{"per_layer_config": {"5": {"intermediate_size": 8}}}"#),
+    ("gemma4_text", r#"{"enable_moe_block": true, "num_experts": 4, "top_k_experts": 2}"#),
+    ("gemma4_text", GEMMA4_EXPERTS),
+    ("gemma4_text", r#"{"use_bidirectional_attention": "all"}"#),
+    ("gemma4_text", r#"{"use_bidirectional_attention": "vision", "use_double_wide_mlp": true}"#),
+    ("gemma4_text", r#"{"rope_parameters": {"full_attention": {"rope_type": "proportional", "factor": 2}}}"#),
+    ("gemma4_text", r#"{"rope_parameters": {"sliding_attention": {"rope_type": "yarn", "factor": 2}}}"#),
     ("glm4_moe", r#"{"n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5, "norm_topk_prob": false}"#),
 ];
 
@@ -234,6 +256,9 @@ const YARN: &str = r#"{"max_position_embeddings": 256, "rope_scaling": {"rope_ty
 
 const LONGROPE: &str = r#"{"max_position_embeddings": 64, "original_max_position_embeddings": 16,
     "rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [2], "original_max_position_embeddings": 8}}"#;
+
+const GEMMA4_EXPERTS: &str =
+    r#"{"enable_moe_block": true, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8}"#;
 
 const GEMMA3_ROPES: &str = r#"{"max_position_embeddings": 64, "original_max_position_embeddings": 16,
     "rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4, "truncate": false, "rope_theta": 5}}}"#;
@@ -288,7 +313,7 @@ fn adjacent_dimensions_are_rotated_by_few() {
 fn value_of(key: &str) -> &'static str {
     match key {
         "layer_types" => r#"["full_attention"]"#,
-        "sliding_window" | "word_embed_proj_dim" => "null",
+        "sliding_window" | "word_embed_proj_dim" | "use_bidirectional_attention" => "null",
         "num_ln_in_parallel_attn" => "1",
         "alibi"
         | "bias"
@@ -298,10 +323,13 @@ fn value_of(key: &str) -> &'static str {
         | "apply_residual_connection_post_layernorm"
         | "add_cross_attention"
         | "enable_bias"
+        | "attention_k_eq_v"
+        | "enable_moe_block"
         | "_remove_final_layer_norm" => "false",
         "do_layer_norm_before" | "layer_norm_elementwise_affine" => "true",
         key if key.starts_with("scale_attn_") => "false",
         "mlp_only_layers" | "no_rope_layers" => "[]",
+        "per_layer_config" => "{}",
         "cache_implementation" | "auto_map" => "\"x\"",
         "hidden_activation" => "\"gelu\"",
         key if key.starts_with("use_") || key.ends_with("_bias") || key.starts_with("qk_") => "false",

@@ -149,6 +149,10 @@ impl ConfigJson {
         let context = context.unwrap_or(class.context);
         Ok(Some(match kind {
             RopeScalingKind::Unscaled => return Ok(None),
+            RopeScalingKind::Proportional => RopeScaling::Proportional {
+                part: inner.number("partial_rotary_factor")?.unwrap_or(1.0),
+                factor: inner.number("factor")?.unwrap_or(1.0),
+            },
             RopeScalingKind::Linear => RopeScaling::Linear { factor: number("factor")? },
             RopeScalingKind::Dynamic => RopeScaling::Dynamic { factor: number("factor")?, old: context },
             RopeScalingKind::Yarn => {

@@ -4,6 +4,7 @@ mod choose;
 mod documents;
 mod fixtures;
 mod frequencies;
+mod gemma4;
 mod models;
 mod names;
 mod plans;

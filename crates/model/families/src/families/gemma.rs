@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::decoder::{Decoder, HeadNorms, LLAMA};
-use crate::family::{Row, built, family};
+use crate::family::{Family, Row, built, family};
 use crate::indices::Indices;
 use crate::parts::{Dims, gated};
 use crate::size::Size;
@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Row] = &[
     (&["gemma2"], family(&GEMMA2, &[])),
     (&["gemma3_text"], family(&GEMMA3, &[])),
     (&["gemma3n_text"], built(gemma3n, &[])),
-    (&["gemma4_text"], built(gemma4, &[])),
+    (&["gemma4_text"], Family { flags: &["enable_moe_block"], ..built(gemma4, &[]) }),
 ];
 
 const NORMS: &[&str] = &[

@@ -61,6 +61,26 @@ fn delta_net(fused: bool) -> Value {
     }})
 }
 
+/// Layers of two kinds, of which the one with a window comes first if there is one.
+fn mixed(has_window: bool, other: &Value) -> Kind {
+    let proportional = json!({"theta": 100.0, "scaling": {"Proportional": {"part": 0.5, "factor": 2.0}}});
+    let mut block = json!({
+        "head_norm": "Head", "norms": "Both", "scores": {"scale": 1.0}, "activation": "GeluTanh", "mixed_heads": {
+            "head_dim": 10, "kv_heads": 1, "keys_are_values": has_window, "first_shared": 1 + u64::from(has_window),
+            "doubles_hidden": true,
+    }});
+    if let (Some(all), Some(other)) = (block.as_object_mut(), other.as_object()) {
+        all.extend(other.clone());
+    }
+    Kind {
+        ropes: json!([proportional, {"theta": 10000.0, "scaling": null}]),
+        rope_of_layer: json!([u64::from(has_window), 0]),
+        windows: json!({"size": 5, "layers": {"Listed": [has_window, false]}}),
+        block,
+        ..plain()
+    }
+}
+
 fn kinds() -> Vec<(&'static str, Kind)> {
     let long = json!({"LongRope": {"short": [1.0, 1.5, 2.0], "long": [1.5, 3.0, 7.0], "old": 30.0, "magnitude": 1.2}});
     let dynamic = json!({"Dynamic": {"factor": 3.0, "old": 20.0}});
@@ -97,6 +117,12 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("norms of embeddings", block(json!({"embedding_norm": true, "norm": "Layer"}))),
         ("rows that are added to norms", block(json!({"adds_to_norms": true}))),
         ("parallel with two norms", block(json!({"parallel": true, "parallel_norms": true}))),
+        ("heads of two sizes", mixed(true, &json!({"layer_scalars": true}))),
+        ("shared keys and values", mixed(false, &json!({"layer_inputs": {"width": 5, "vocab": VOCAB + 3}}))),
+        (
+            "experts next to dense layers",
+            mixed(true, &experts(json!({"softmax": "Scaled", "renormalised": true, "beside_dense": true}))),
+        ),
         ("DeltaNet", block(delta_net(false))),
         ("fused DeltaNet", block(delta_net(true))),
         ("ReLU", block(json!({"activation": "Relu"}))),

@@ -14,6 +14,13 @@ pub(crate) fn frequency(rope: &Rope, pair: usize, rotated: usize, total: usize) 
     match &rope.scaling {
         None => f,
         Some(RopeScaling::Linear { factor }) => f / factor,
+        Some(RopeScaling::Proportional { part, factor }) => {
+            if 2.0 * (pair as f64 + 1.0) <= part * d {
+                f / factor
+            } else {
+                0.0
+            }
+        }
         Some(RopeScaling::Dynamic { factor, old }) => {
             let stretch = factor * total.max(*old) / old - (factor - 1.0);
             plain(rope.theta * stretch.powf(d / (d - 2.0)))

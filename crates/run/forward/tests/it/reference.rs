@@ -6,6 +6,7 @@
 mod attention;
 mod delta_net;
 mod experts;
+mod layer_inputs;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -263,6 +264,8 @@ impl Random {
                 *row = self.norm(row, self.of(Weight::EmbeddingNorm), bias);
             }
         }
+        let inputs: Vec<_> = tokens.iter().zip(&h).map(|(id, h)| self.inputs(*id, h)).collect();
+        let sources = self.decoder.key_layers();
         for layer in 0..self.decoder.n_layers() {
             let norm = |part, x: &[f64]| {
                 let weight = Weight::Layer { layer, part };
@@ -282,13 +285,14 @@ impl Random {
                 h.iter_mut().zip(y).for_each(|(h, y)| *h += block.scales.residual * y);
             };
             let read: Vec<_> = h.iter().map(|row| before(LayerPart::AttentionNorm, row)).collect();
-            let cached = &mut cache[layer as usize];
+            let cached = &mut cache[sources[layer as usize] as usize];
             let attended = if block.has_delta_net(layer) {
                 self.delta_net(layer, &read, cached)
             } else {
                 self.attention(layer, &read, cached)
             };
-            for (((h, read), attended), early) in h.iter_mut().zip(&read).zip(attended).zip(early) {
+            let rows = h.iter_mut().zip(&read).zip(attended).zip(early).zip(&inputs);
+            for ((((h, read), attended), early), inputs) in rows {
                 if block.adds_to_norms {
                     h.clone_from(read);
                 }
@@ -301,13 +305,16 @@ impl Random {
                 if block.adds_to_norms {
                     h.clone_from(&x);
                 }
-                let y = if block.has_experts(layer) {
-                    self.experts(layer, &x)
+                let y = if block.has_experts_beside_dense() {
+                    self.experts_beside_dense(layer, h, &x)
+                } else if block.has_experts(layer) {
+                    self.experts(layer, &x, &x)
                 } else {
                     let of = |part| (Weight::Layer { layer, part }, Weight::Bias { layer, part });
                     self.dense(layer, [LayerPart::W1, LayerPart::W3, LayerPart::W2].map(of), &x)
                 };
                 add(h, if block.parallel { y } else { after(LayerPart::FfnPostNorm, y) });
+                self.end_layer(layer, inputs, h);
             }
         }
         let bias = self.numbers.get(&Weight::NormBias).map(Vec::as_slice);
@@ -331,7 +338,7 @@ impl Random {
 
     fn head_norm(&self, layer: u64, part: LayerPart, row: Vec<f64>) -> Vec<f64> {
         let whole = || self.of(Weight::Layer { layer, part });
-        let heads = row.chunks_exact(self.decoder.head_dim() as usize);
+        let heads = row.chunks_exact(self.decoder.head_dim_of(layer) as usize);
         match self.decoder.block().head_norm {
             None => row,
             Some(HeadNormScope::Projection) => self.norm(&row, whole(), None),
@@ -410,10 +417,10 @@ impl Random {
     /// The heads of a row, rotated as in a text of `total` tokens.
     fn rotated(&self, layer: u64, position: usize, total: usize, row: &[f64]) -> Vec<f64> {
         let mut row = row.to_vec();
-        let Some(rope) = self.decoder.rope_of(layer).map(|rope| &self.decoder.ropes()[rope]) else {
-            return row;
-        };
-        let (hd, rotated) = (self.decoder.head_dim() as usize, self.decoder.rotated() as usize);
+        let Some(number) = self.decoder.rope_of(layer) else { return row };
+        let rope = &self.decoder.ropes()[number];
+        let (hd, rotated) =
+            (self.decoder.head_dim_of(layer) as usize, self.decoder.rotated_by(number) as usize);
         let magnitude = match &rope.scaling {
             Some(RopeScaling::Yarn(yarn)) => yarn.magnitude,
             Some(RopeScaling::LongRope(long)) => long.magnitude,

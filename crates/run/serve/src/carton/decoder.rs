@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `tokens` | `[batch, seq]` | the same |
 //! | `last_only`, `use_cache` | `[]` | `[batch]`; zeros count as absent |
-//! | `past_key`, `past_value`, `present_key`, `present_value`, and those of states | `[layers, batch, …]` | `[batch, layers, …]` |
+//! | `past_key`, `past_value`, `present_key`, `present_value`, and those of windows and states | `[layers, batch, …]` | `[batch, layers, …]` |
 //!
 //! A response has `present_key` and `present_value` if the request lists them, or if it lists no outputs and gives
 //! `use_cache` or the past.
@@ -74,7 +74,7 @@ impl DecoderModel {
     /// Refuses a request that has too many tokens, or whose logits and KV cache would take more than the allowed memory,
     /// before anything is computed.
     fn check_size(&self, request: &InferRequest) -> Result<(), ModelError> {
-        let PortSizes { layers, kv_heads, head_dim, vocab, delta } = self.sizes;
+        let PortSizes { layers, kv_heads, head_dim, vocab, window, delta } = self.sizes;
         let (mut tokens, mut past, mut rows, mut batch) = (0_u64, 0_u64, None, 0);
         for input in &request.inputs {
             let Some(port) = self.input(&input.name) else { continue };
@@ -97,7 +97,10 @@ impl DecoderModel {
         }
         let product = |sizes: &[u64]| sizes.iter().copied().fold(1, u64::saturating_mul);
         let logits = product(&[batch, rows.unwrap_or(tokens), vocab, F32_SIZE]);
-        let cache = product(&[2, batch, tokens.saturating_add(past), layers, kv_heads, head_dim, F32_SIZE]);
+        let cache = product(&[2, batch, sequence, layers, kv_heads, head_dim, F32_SIZE]);
+        let near = window
+            .map_or(0, |it| product(&[2, batch, sequence, it.layers, it.kv_heads, it.head_dim, F32_SIZE]));
+        let cache = cache.saturating_add(near);
         let states = delta.map_or(0, |it| {
             let matrices = product(&[it.heads, it.key_dim, it.value_dim]);
             let each = product(&[it.channels, it.taps]).saturating_add(matrices);

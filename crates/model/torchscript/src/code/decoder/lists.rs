@@ -12,6 +12,9 @@ pub(super) fn group_weights(weights: &[AssignedWeight]) -> WeightLists {
     for AssignedWeight { weight, index, view } in weights {
         let list = match *weight {
             Weight::Embedding | Weight::Norm | Weight::Output => "outer".to_owned(),
+            Weight::LayerEmbedding => "layer_embedding".to_owned(),
+            Weight::LayerProjection => "layer_projection".to_owned(),
+            Weight::LayerProjectionNorm => "layer_projection_norm".to_owned(),
             Weight::EmbeddingNorm => "embedding_norm".to_owned(),
             Weight::EmbeddingNormBias => "embedding_norm_bias".to_owned(),
             Weight::NormBias => "norm_bias".to_owned(),
@@ -79,6 +82,15 @@ pub(super) fn weight_list_name(part: LayerPart) -> &'static str {
         LayerPart::DeltaBias => "delta_bias",
         LayerPart::DeltaNorm => "delta_norm",
         LayerPart::DeltaOut => "delta_out",
+        LayerPart::DensePostNorm => "dense_post_norm",
+        LayerPart::ExpertsNorm => "experts_norm",
+        LayerPart::ExpertsPostNorm => "experts_post_norm",
+        LayerPart::RouterScale => "router_scale",
+        LayerPart::ExpertScale => "expert_scale",
+        LayerPart::LayerInputGate => "layer_input_gate",
+        LayerPart::LayerInputOutput => "layer_input_output",
+        LayerPart::LayerInputNorm => "layer_input_norm",
+        LayerPart::LayerScalar => "layer_scalar",
     }
 }
 

@@ -11,7 +11,8 @@ pub(super) struct RotaryPositions {
     ropes: Vec<Option<Rope>>,
     /// Index of the rotary embedding in `ropes`, by layer.
     rope_index_of_layer: Vec<i64>,
-    rotated: u64,
+    /// Rotary dimensions of a head, for each of `ropes`.
+    rotated: Vec<u64>,
 }
 
 impl RotaryPositions {
@@ -26,8 +27,11 @@ impl RotaryPositions {
             });
             of_layer.push(i64::try_from(number).unwrap_or(0));
         }
+        let rotated =
+            numbers.iter().map(|rope| rope.map_or_else(|| decoder.rotated(), |it| decoder.rotated_by(it)));
+        let rotated = rotated.collect();
         let ropes = numbers.into_iter().map(|rope| decoder.ropes().get(rope?).cloned()).collect();
-        Self { ropes, rope_index_of_layer: of_layer, rotated: decoder.rotated() }
+        Self { ropes, rope_index_of_layer: of_layer, rotated }
     }
 
     pub(super) fn rope_count(&self) -> usize {
@@ -94,22 +98,30 @@ impl RotaryPositions {
 
     /// Returns the frequencies of all rotary embeddings for a text of `tokens` tokens, without the growth of dynamic bases.
     pub(super) fn frequencies(&self, tokens: u64) -> Vec<f64> {
-        self.flat_map_ropes(|rope| match rope {
-            Some(Rope { theta, scaling: Some(RopeScaling::Dynamic { .. }) }) => {
-                Rope { theta: *theta, scaling: None }.frequencies(self.rotated, tokens)
-            }
-            Some(rope) => rope.frequencies(self.rotated, tokens),
-            None => self.per_frequency(0.0),
-        })
+        let mut all = Vec::new();
+        for (rope, rotated) in self.ropes.iter().zip(&self.rotated) {
+            let mut each = match rope {
+                Some(Rope { theta, scaling: Some(RopeScaling::Dynamic { .. }) }) => {
+                    Rope { theta: *theta, scaling: None }.frequencies(*rotated, tokens)
+                }
+                Some(rope) => rope.frequencies(*rotated, tokens),
+                None => Vec::new(),
+            };
+            // All have the length of the longest: the text reads as many as a head has pairs.
+            each.resize(self.per_frequency(0.0).len(), 0.0);
+            all.extend(each);
+        }
+        all
     }
 
     /// Returns the exponents, by frequency, of the base's growth; the frequency is multiplied with that power.
     #[expect(clippy::cast_precision_loss, reason = "numbers that f64 lacks are larger than any head")]
     pub(super) fn exponents(&self) -> Vec<f64> {
-        let dim = self.rotated as f64;
+        let rotated = self.most_rotated();
+        let dim = rotated as f64;
         self.flat_map_ropes(|rope| match rope {
             Some(Rope { scaling: Some(RopeScaling::Dynamic { .. }), .. }) => {
-                let pairs = 0..self.rotated.checked_div(2).unwrap_or(0);
+                let pairs = 0..rotated.checked_div(2).unwrap_or(0);
                 pairs.map(|pair| -2.0 * pair as f64 / (dim - 2.0)).collect()
             }
             _ => self.per_frequency(0.0),
@@ -133,9 +145,14 @@ impl RotaryPositions {
         self.ropes.iter().flat_map(|rope| numbers(rope.as_ref())).collect()
     }
 
+    /// Returns the rotary dimensions of the largest heads.
+    pub(super) fn most_rotated(&self) -> u64 {
+        self.rotated.iter().copied().max().unwrap_or_default()
+    }
+
     /// Repeats a number for each frequency of one rotary embedding.
     fn per_frequency(&self, number: f64) -> Vec<f64> {
-        (0..self.rotated.checked_div(2).unwrap_or(0)).map(|_| number).collect()
+        (0..self.most_rotated().checked_div(2).unwrap_or(0)).map(|_| number).collect()
     }
 }
 

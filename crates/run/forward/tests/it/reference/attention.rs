@@ -8,7 +8,7 @@ impl Random {
         let (decoder, scores) = (&self.decoder, &self.decoder.block().scores);
         let size = |n: u64| usize::try_from(n).expect("small");
         let (heads, kv_heads, hd) =
-            (size(decoder.n_heads()), size(decoder.n_kv_heads()), size(decoder.head_dim()));
+            (size(decoder.n_heads()), size(decoder.n_kv_heads_of(layer)), size(decoder.head_dim_of(layer)));
         let part = |part, x: &[f64]| {
             if decoder.block().fused_heads && part != LayerPart::Wo {
                 let part_of = LayerPart::Wqkv;
@@ -31,16 +31,27 @@ impl Random {
             }
             all.chunks_exact(2 * hd).flat_map(|head| head[..hd].to_vec()).collect()
         };
-        let before = keys.len();
         let block = decoder.block();
+        let is_shared = decoder.shares_keys(layer);
+        let before = keys.len() - if is_shared { x.len() } else { 0 };
         let limited = |row: Vec<f64>| -> Vec<f64> {
             let limit = block.qkv_limit.unwrap_or(f64::INFINITY);
             row.into_iter().map(|x| x.clamp(-limit, limit)).collect()
         };
         let early = |part, row| if block.head_norm_last { row } else { self.head_norm(layer, part, row) };
         let late = |part, row| if block.head_norm_last { self.head_norm(layer, part, row) } else { row };
-        keys.extend(x.iter().map(|x| limited(early(LayerPart::KNorm, part(LayerPart::Wk, x)))));
-        values.extend(x.iter().map(|x| limited(part(LayerPart::Wv, x))));
+        let value = |x: &[f64]| {
+            let is_key = decoder.has_keys_as_values(layer);
+            let value = part(if is_key { LayerPart::Wk } else { LayerPart::Wv }, x);
+            if block.mixed_heads.is_none() {
+                return value;
+            }
+            value.chunks_exact(hd).flat_map(|head| self.norm(head, &vec![1.0; hd], None)).collect()
+        };
+        if !is_shared {
+            keys.extend(x.iter().map(|x| limited(early(LayerPart::KNorm, part(LayerPart::Wk, x)))));
+            values.extend(x.iter().map(|x| limited(value(x))));
+        }
         let rotated = |position: usize, row: &[f64]| self.rotated(layer, position, keys.len(), row);
         let rotated_keys: Vec<_> =
             keys.iter().enumerate().map(|(at, row)| late(LayerPart::KNorm, rotated(at, row))).collect();

@@ -3,10 +3,11 @@
 use super::*;
 
 impl Random {
-    pub(super) fn experts(&self, layer: u64, x: &[f64]) -> Vec<f64> {
+    /// The output for the row `x`; the router reads `read`.
+    pub(super) fn experts(&self, layer: u64, read: &[f64], x: &[f64]) -> Vec<f64> {
         let experts = self.decoder.block().experts.as_ref().expect("the layer has experts");
         let router = Weight::Layer { layer, part: LayerPart::Router };
-        let scores = self.linear(router, Some(Weight::Bias { layer, part: LayerPart::Router }), x);
+        let scores = self.linear(router, Some(Weight::Bias { layer, part: LayerPart::Router }), read);
         let highest = |scores: &[f64], count: usize| {
             let mut order: Vec<usize> = (0..scores.len()).collect();
             order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
@@ -46,7 +47,7 @@ impl Random {
                 };
                 vec![share(order[0], None), share(order[1], Some(order[0]))]
             }
-            Router::BeforeChoice => {
+            Router::BeforeChoice | Router::Scaled => {
                 let all = softmax(&scores);
                 order.iter().map(|expert| all[*expert]).collect()
             }
@@ -57,6 +58,10 @@ impl Random {
             for weight in &mut weights {
                 *weight /= sum;
             }
+        }
+        if experts.router == Router::Scaled {
+            let scales = self.of(Weight::Layer { layer, part: LayerPart::ExpertScale });
+            weights.iter_mut().zip(&order).for_each(|(weight, expert)| *weight *= scales[*expert]);
         }
         if let Router::Sigmoid { factor, .. } = experts.router {
             for weight in &mut weights {

@@ -4,7 +4,7 @@ use decoder::{Activation, Alibi, Decoder};
 
 use super::super::positions::RotaryPositions;
 use super::named_values::{NamedValues, float_attribute, ints_attribute, size_attribute};
-use super::{delta_net, router};
+use super::{delta_net, layer_inputs, mixed_heads, router};
 use crate::Result;
 
 /// Returns the attributes that the methods read, besides the lists of weights.
@@ -13,7 +13,7 @@ pub(in crate::code::decoder) fn attributes(
     positions: &RotaryPositions,
 ) -> Result<NamedValues> {
     let mut own = constants(decoder)?;
-    own.extend(rotations(decoder, positions)?);
+    own.extend(rotations(positions)?);
     own.extend(layers(decoder)?);
     Ok(own)
 }
@@ -59,6 +59,12 @@ fn constants(decoder: &Decoder) -> Result<NamedValues> {
     if let Some(delta_net) = &block.delta_net {
         own.extend(delta_net::attributes(delta_net)?);
     }
+    if let Some(mixed) = block.mixed_heads {
+        own.extend(mixed_heads::attributes(decoder, mixed)?);
+    }
+    if let Some(inputs) = block.layer_inputs {
+        own.extend(layer_inputs::attributes(inputs, decoder.dim())?);
+    }
     if block.alibi.is_some() {
         let slopes = Alibi::slopes(decoder.n_heads()).into_iter();
         let bits = slopes.map(|slope| f64::from(slope).to_bits().cast_signed());
@@ -69,18 +75,18 @@ fn constants(decoder: &Decoder) -> Result<NamedValues> {
             size_attribute("n_experts", experts.count)?,
             size_attribute("per_token", experts.per_token)?,
         ]);
-        own.extend(router::attributes(experts.router)?);
+        own.extend(router::attributes(experts.router, decoder.dim())?);
     }
     Ok(own)
 }
 
-fn rotations(decoder: &Decoder, positions: &RotaryPositions) -> Result<NamedValues> {
+fn rotations(positions: &RotaryPositions) -> Result<NamedValues> {
     let floats = |name, numbers: Vec<f64>| {
         ints_attribute(name, numbers.into_iter().map(|number| number.to_bits().cast_signed()).collect())
     };
     let mut own = match positions.theta() {
         Some(theta) => {
-            vec![size_attribute("rotated", decoder.rotated())?, float_attribute("rope_theta", theta)]
+            vec![size_attribute("rotated", positions.most_rotated())?, float_attribute("rope_theta", theta)]
         }
         None => vec![floats("frequencies", positions.frequencies(0))],
     };

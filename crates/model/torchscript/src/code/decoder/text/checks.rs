@@ -35,8 +35,11 @@ pub(super) const DICT: &str = r#"  def forward(self: Self,
     for i in range(torch.len(others)):
       wrong = torch.format("the input {} is not a tensor", others[i])
     if torch.eq(wrong, ""):
-      [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
-      [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
+      [not half, not mixed] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
+      [mixed] wrong = {ns}.wrong(inputs, self.vocab{_}, self.wide_layers{_}, self.wide_kv_heads{_}, self.wide_head_dim{_})
+      [half, not mixed] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
+    [near] if torch.eq(wrong, ""):
+    [near]   wrong = {ns}.wrong_window(inputs, [self.near_layers{_}, 1, 0, self.n_kv_heads{_}, self.head_dim{_}])
     [learned] if torch.eq(wrong, ""):
     [learned]   wrong = {ns}.wrong_length(inputs, self.positions{_})
     [delta] if torch.eq(wrong, ""):
@@ -57,8 +60,9 @@ pub(super) const DICT: &str = r#"  def forward(self: Self,
 pub(super) const POSITIONAL: &str = r#"  def forward(self: Self,
     tokens: Tensor) -> Tensor:
     inputs = annotate(Dict[str, Tensor], {"tokens": tokens})
-    [not half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
-    [half] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
+    [not half, not mixed] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len((self.__tensors__{_})["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
+    [mixed] wrong = {ns}.wrong(inputs, self.vocab{_}, self.wide_layers{_}, self.wide_kv_heads{_}, self.wide_head_dim{_})
+    [half, not mixed] wrong = {ns}.wrong(inputs, self.vocab{_}, torch.len(((self.__tensors__{_}).narrow)["{each}"]), self.n_kv_heads{_}, self.head_dim{_})
     [learned] if torch.eq(wrong, ""):
     [learned]   wrong = {ns}.wrong_length(inputs, self.positions{_})
     if torch.ne(wrong, ""):
@@ -95,9 +99,11 @@ def wrong(inputs: Dict[str, Tensor],
   wrong = ""
   names = torch.keys(inputs)
   for i in range(torch.len(names)):
-    [not delta] if torch.__not__(torch.__contains__(["tokens", "last_only", "use_cache", "past_key", "past_value"], names[i])):
+    [not delta, not near] if torch.__not__(torch.__contains__(["tokens", "last_only", "use_cache", "past_key", "past_value"], names[i])):
+    [near] if torch.__not__(torch.__contains__(["tokens", "last_only", "use_cache", "past_key", "past_value", "past_window_key", "past_window_value"], names[i])):
     [delta] if torch.__not__(torch.__contains__(["tokens", "last_only", "use_cache", "past_key", "past_value", "past_conv", "past_state"], names[i])):
-      [not delta] wrong = torch.format("there is no input {}; the inputs are tokens and, if wanted, last_only, use_cache, past_key and past_value", names[i])
+      [not delta, not near] wrong = torch.format("there is no input {}; the inputs are tokens and, if wanted, last_only, use_cache, past_key and past_value", names[i])
+      [near] wrong = torch.format("there is no input {}; the inputs are tokens and, if wanted, last_only, use_cache, past_key, past_value, past_window_key and past_window_value", names[i])
       [delta] wrong = torch.format("there is no input {}; the inputs are tokens and, if wanted, last_only, use_cache, past_key, past_value, past_conv and past_state", names[i])
   if torch.eq(wrong, ""):
     if torch.__contains__(inputs, "tokens"):

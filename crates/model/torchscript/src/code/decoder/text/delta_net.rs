@@ -13,8 +13,6 @@ pub(super) const FLAGS: &[Flag] = &[
 
 pub(super) const HAS_DELTA_NET: Condition = |it| of(it).is_some();
 
-pub(super) const ONLY_ATTENDS: Condition = |it| of(it).is_none();
-
 fn of(variant: TextVariant<'_>) -> Option<&DeltaNet> {
     variant.decoder.block().delta_net.as_ref()
 }

@@ -6,6 +6,7 @@ use super::super::flag::{Condition, Flag, TextVariant};
 
 pub(super) const FLAGS: &[Flag] = &[
     Flag::new("experts", HAS_EXPERTS),
+    Flag::new("beside", |it| it.decoder.block().has_experts_beside_dense()),
     Flag::new("interleaved", |it| of(it).is_some_and(|experts| experts.interleaved)),
     Flag::new("shared", |it| of(it).is_some_and(|experts| experts.shared.is_some())),
     Flag::new("shared gate", |it| {
@@ -32,6 +33,19 @@ pub(super) const SCORES: &str = r"  def experts(self: Self,
     rows = torch.reshape(z, [-1, torch.size(z, -1)])
     scores = {linear router rows}
 ";
+
+/// Lines of the loop for experts next to a dense layer: the sum of both, each with its norms. The router reads the rows before their
+/// norms.
+pub(super) const BESIDE: &str = r#"      [beside] y = torch.to({norm ffn_norm h}, narrow)
+      [beside] f = torch.to((self).feed_forward(i, y, ), wide)
+      [beside] f = {norm dense_post_norm f}
+      [beside] z = {ns}.bare_norm(h, self.norm_eps{_})
+      [beside] z = torch.mul_(z, torch.to((weights["router_scale"])[i], dev, wide))
+      [beside] z = torch.mul_(z, self.router_input{_})
+      [beside] y = torch.to({norm experts_norm h}, narrow)
+      [beside] e = torch.to((self).experts(i, z, y, ), wide)
+      [beside] f = torch.add_(f, {norm experts_post_norm e})
+"#;
 
 /// End of the method, after the router's lines have set `share` and `ids`.
 pub(super) const RESULTS: &str = r"    y = torch.reshape(y, [-1, torch.size(y, -1)])

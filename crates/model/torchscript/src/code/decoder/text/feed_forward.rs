@@ -19,7 +19,7 @@ pub(super) const FLAGS: &[Flag] = &[
 ];
 
 pub(super) const HAS_DENSE_LAYERS: Condition =
-    |it| !(0..it.decoder.n_layers()).all(|layer| it.decoder.block().has_experts(layer));
+    |it| (0..it.decoder.n_layers()).any(|layer| it.decoder.block().has_dense(layer));
 
 pub(super) const IS_PLAIN: Condition = |it| it.decoder.block().feed_forward == FeedForwardKind::Plain;
 

@@ -2,8 +2,8 @@
 
 use super::super::flag::{Condition, Flag};
 use super::{
-    alibi, attention, checks, delta_net, embedding_norm, experts, feed_forward, fused_heads,
-    learned_positions, norm, query_scale, rotation, router, scales,
+    alibi, attention, checks, delta_net, embedding_norm, experts, feed_forward, fused_heads, layer_inputs,
+    learned_positions, mixed_heads, norm, query_scale, rotation, router, scales,
 };
 
 /// Flags of all kinds of blocks.
@@ -17,6 +17,8 @@ const FLAGS: &[&[Flag]] = &[
     attention::FLAGS,
     alibi::FLAGS,
     delta_net::FLAGS,
+    mixed_heads::FLAGS,
+    layer_inputs::FLAGS,
     embedding_norm::FLAGS,
     fused_heads::FLAGS,
     feed_forward::FLAGS,

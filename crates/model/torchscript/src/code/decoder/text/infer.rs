@@ -114,29 +114,35 @@ pub(super) const ATTENDED: &str = r"      [not fused heads] v = torch.view(torch
       a = {linear wo o}
 ";
 
-/// End of the loop, and the logits.
-pub(super) const REST: &str = r#"      [norm after] a = {norm attention_post_norm torch.to(a, wide)}
+/// Rows after attention, and the feed-forward layer.
+pub(super) const REST: &str = r"      [norm after] a = {norm attention_post_norm torch.to(a, wide)}
       [not residual scale] h = torch.add_(h, a)
       [residual scale] h = torch.add_(h, a, alpha=self.residual_scale{_})
       [parallel, not own norm] y = x
       [not parallel, adds to norms] h = {norm ffn_norm h}
       [not parallel, adds to norms] y = torch.to(h, narrow)
       [not parallel, norm before, not adds to norms, not experts] y = torch.to({norm ffn_norm h}, narrow)
-      [not parallel, norm before, experts] z = {norm ffn_norm h}
+      [not parallel, norm before, experts, not beside] z = {norm ffn_norm h}
       [not parallel, not norm before, experts] z = h
       [parallel, experts] z = torch.to(x, wide)
-      [not parallel, experts] y = torch.to(z, narrow)
+      [not parallel, experts, not beside] y = torch.to(z, narrow)
       [not parallel, not norm before, not experts] y = torch.to(h, narrow)
       [not experts] f = (self).feed_forward(i, y, )
       [experts, not feed forward] f = (self).experts(i, z, y, )
-      [experts, feed forward] if torch.eq((self.has_experts{_})[i], 1):
-      [experts, feed forward]   f = (self).experts((self.place{_})[i], z, y, )
-      [experts, feed forward] else:
-      [experts, feed forward]   f = (self).feed_forward((self.place{_})[i], y, )
-      [norm after] f = {norm ffn_post_norm torch.to(f, wide)}
+      [experts, feed forward, not beside] if torch.eq((self.has_experts{_})[i], 1):
+      [experts, feed forward, not beside]   f = (self).experts((self.place{_})[i], z, y, )
+      [experts, feed forward, not beside] else:
+      [experts, feed forward, not beside]   f = (self).feed_forward((self.place{_})[i], y, )
+";
+
+/// End of the loop.
+pub(super) const ADDED: &str = r"      [norm after] f = {norm ffn_post_norm torch.to(f, wide)}
       [not residual scale] h = torch.add_(h, f)
       [residual scale] h = torch.add_(h, f, alpha=self.residual_scale{_})
-    if {ns}.is_on(inputs, "last_only"):
+";
+
+/// The logits, and the keys and values.
+pub(super) const LOGITS: &str = r#"    if {ns}.is_on(inputs, "last_only"):
       h = torch.slice(h, 1, -1)
     z = torch.to({norm outer h}, narrow)
     [not half, not logits bias] logits = torch.linear(z, {ns}.weight(outer, 2, z))
@@ -146,9 +152,9 @@ pub(super) const REST: &str = r#"      [norm after] a = {norm attention_post_nor
     [logits scale] logits = torch.mul_(torch.to(logits, wide), self.logits_scale{_})
     [logits cap] logits = torch.mul_(torch.tanh_(torch.div_(torch.to(logits, wide), self.logits_cap{_})), self.logits_cap{_})
     out = annotate(Dict[str, Tensor], {"logits": torch.to(logits, 6)})
-    if keep:
-      torch._set_item(out, "present_key", torch.to(torch.stack(ks), 6))
-      torch._set_item(out, "present_value", torch.to(torch.stack(vs), 6))
+    [not mixed] if keep:
+    [not mixed]   torch._set_item(out, "present_key", torch.to(torch.stack(ks), 6))
+    [not mixed]   torch._set_item(out, "present_value", torch.to(torch.stack(vs), 6))
 "#;
 
 /// End of the method.

@@ -30,8 +30,10 @@ mod flags;
 mod functions;
 mod fused_heads;
 mod infer;
+mod layer_inputs;
 mod learned_positions;
 mod markers;
+mod mixed_heads;
 mod named_values;
 mod norm;
 mod query_scale;
@@ -42,13 +44,16 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use super::flag::TextVariant;
+use super::flag::{Condition, TextVariant};
 pub(super) use attributes::attributes;
 use flags::HAS_HALF;
 use template::Templates;
 
 /// Version number in the records of modules. A change of the text or of the attributes raises it.
 pub(super) const CODE_VERSION: u32 = 5;
+
+/// All layers have attention of the same sizes.
+const IS_PLAIN_ATTENTION: Condition = |it| !delta_net::HAS_DELTA_NET(it) && !mixed_heads::IS_MIXED(it);
 
 /// Templates of the module's methods. A line that begins with flags in brackets is in the text if all of them hold.
 const METHODS: Templates = &[
@@ -57,16 +62,24 @@ const METHODS: Templates = &[
     (None, infer::START),
     (None, learned_positions::ADDED),
     (None, embedding_norm::NORMALISED),
+    (None, layer_inputs::INPUTS),
     (None, infer::POSITIONS),
     (None, query_scale::FACTORS),
     (Some(delta_net::HAS_DELTA_NET), delta_net::STATES),
+    (Some(mixed_heads::IS_MIXED), mixed_heads::PAST),
     (None, infer::LAYERS),
+    (Some(mixed_heads::IS_MIXED), mixed_heads::ATTENDED),
     (Some(delta_net::HAS_DELTA_NET), delta_net::MIXED),
     (None, fused_heads::SPLIT),
-    (Some(delta_net::ONLY_ATTENDS), infer::QUERIES),
+    (Some(IS_PLAIN_ATTENTION), infer::QUERIES),
     (None, query_scale::SCALED),
-    (Some(delta_net::ONLY_ATTENDS), infer::ATTENDED),
+    (Some(IS_PLAIN_ATTENTION), infer::ATTENDED),
     (None, infer::REST),
+    (None, experts::BESIDE),
+    (None, infer::ADDED),
+    (None, layer_inputs::ADDED),
+    (None, infer::LOGITS),
+    (Some(mixed_heads::IS_MIXED), mixed_heads::PRESENT),
     (Some(delta_net::HAS_DELTA_NET), delta_net::PRESENT),
     (None, infer::RETURN),
     (None, rotation::FREQUENCIES),
@@ -92,6 +105,7 @@ const FUNCTIONS: Templates = &[
     (None, checks::FUNCTIONS),
     (Some(learned_positions::IS_LEARNED), learned_positions::FUNCTIONS),
     (Some(delta_net::HAS_DELTA_NET), delta_net::FUNCTIONS),
+    (Some(mixed_heads::HAS_NEAR), mixed_heads::FUNCTIONS),
     (None, functions::FUNCTIONS),
     (Some(alibi::HAS_ALIBI), alibi::FUNCTIONS),
     (None, norm::FUNCTIONS),

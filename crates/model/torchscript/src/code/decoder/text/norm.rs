@@ -3,6 +3,8 @@
 use decoder::{HeadNormScope, NormKind, NormPlace};
 
 use super::super::flag::Flag;
+use super::mixed_heads::IS_MIXED;
+use super::router::IS_SCALED;
 
 pub(super) const FLAGS: &[Flag] = &[
     Flag::new("norm before", |it| it.decoder.block().norms != NormPlace::After),
@@ -20,6 +22,7 @@ pub(super) const FLAGS: &[Flag] = &[
     Flag::new("late", |it| it.decoder.block().head_norm_last),
     LAYER_HEAD_NORM,
     HEAD_NORM_BIAS,
+    Flag::new("bare norm", |it| IS_SCALED(it) || IS_MIXED(it)),
 ];
 
 /// Norms have biases.
@@ -35,6 +38,7 @@ pub(super) const LAYER_HEAD_NORM: Flag = Flag::new("layer head norm", |it| {
 pub(super) const HEAD_NORM_BIAS: Flag = Flag::new("head bias", |it| it.decoder.biases().head_norm);
 
 /// `norm` is over the last dimension. `head_norm` is that of queries and keys if the mean is subtracted, without a bias.
+/// `bare_norm` has no weight.
 pub(super) const FUNCTIONS: &str = r"def norm(x: Tensor,
     weight: Tensor,
     [layer norm] bias: Tensor,
@@ -48,6 +52,11 @@ pub(super) const FUNCTIONS: &str = r"def norm(x: Tensor,
   [layer norm] y = torch.layer_norm(x, [torch.size(x, -1)], torch.to(weight, d), torch.to(bias, d), eps)
   [no bias] y = torch.mul_(torch.layer_norm(x, [torch.size(x, -1)], None, None, eps), torch.to(weight, d))
   return y
+[bare norm] def bare_norm(x: Tensor,
+[bare norm]     eps: float) -> Tensor:
+[bare norm]   y = torch.to(x, ops.prim.dtype(x), False, True)
+[bare norm]   v = torch.mean(torch.square(y), [-1], True)
+[bare norm]   return torch.mul_(y, torch.rsqrt_(torch.add_(v, eps)))
 [layer head norm] def head_norm(x: Tensor,
 [layer head norm]     weight: Tensor,
 [layer head norm]     eps: float) -> Tensor:

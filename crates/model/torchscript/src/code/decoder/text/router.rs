@@ -1,14 +1,17 @@
 //! Text of routers: the lines of `experts` that make the factors `share` and the experts `ids` from `scores`.
 
-use decoder::Router;
+use decoder::{LayerInputs, Router};
 
-use super::super::flag::Flag;
+use super::super::flag::{Condition, Flag};
 use super::experts::of;
 use super::named_values::{NamedValues, float_attribute, size_attribute};
 use crate::Result;
 
 pub(super) const FLAGS: &[Flag] = &[
-    Flag::new("softmax before", |it| of(it).is_some_and(|it| it.router == Router::BeforeChoice)),
+    Flag::new("softmax before", |it| {
+        of(it).is_some_and(|it| matches!(it.router, Router::BeforeChoice | Router::Scaled))
+    }),
+    Flag::new("scaled router", IS_SCALED),
     Flag::new("softmax after", |it| of(it).is_some_and(|it| it.router == Router::AfterChoice)),
     Flag::new("sparsemixer", |it| of(it).is_some_and(|it| matches!(it.router, Router::Sparsemixer { .. }))),
     Flag::new("sigmoid", |it| of(it).is_some_and(|it| matches!(it.router, Router::Sigmoid { .. }))),
@@ -17,6 +20,8 @@ pub(super) const FLAGS: &[Flag] = &[
     }),
     Flag::new("renormalised", |it| of(it).is_some_and(|it| it.renormalised)),
 ];
+
+pub(super) const IS_SCALED: Condition = |it| of(it).is_some_and(|it| it.router == Router::Scaled);
 
 pub(super) const LINES: &str = r#"    [softmax before] share, ids, = torch.topk(torch.softmax(scores, -1), self.per_token{_})
     [softmax after] best, ids, = torch.topk(scores, self.per_token{_})
@@ -46,12 +51,15 @@ pub(super) const LINES: &str = r#"    [softmax before] share, ids, = torch.topk(
     [renormalised, not sigmoid] share = torch.div_(share, torch.sum(share, [-1], True))
     [renormalised, sigmoid] share = torch.div_(share, torch.add_(torch.sum(share, [-1], True), 1e-20))
     [sigmoid] share = torch.mul_(share, self.router_factor{_})
+    [scaled router] scale = torch.to((weights["expert_scale"])[i], ops.prim.device(scores), ops.prim.dtype(scores))
+    [scaled router] share = torch.mul_(share, torch.gather(torch.expand_as(scale, scores), -1, ids))
 "#;
 
 /// Returns the numbers that the lines read.
-pub(super) fn attributes(router: Router) -> Result<NamedValues> {
+pub(super) fn attributes(router: Router, dim: u64) -> Result<NamedValues> {
     Ok(match router {
         Router::BeforeChoice | Router::AfterChoice => Vec::new(),
+        Router::Scaled => vec![float_attribute("router_input", LayerInputs::projection_factor(dim))],
         Router::Sparsemixer { jitter } => vec![float_attribute("router_distance", 2.0 * jitter)],
         Router::Sigmoid { groups, chosen_groups, factor } => vec![
             size_attribute("router_groups", groups)?,

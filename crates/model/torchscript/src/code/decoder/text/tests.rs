@@ -51,6 +51,21 @@ const EACH_HEAD: (&str, &str) = ("\"head_norm\":null", "\"head_norm\":\"Head\"")
 const DELTA_NET: (&str, &str) = with_block!(
     "\"gated_attention\":true,\"delta_net\":{\"key_heads\":1,\"value_heads\":2,\"key_dim\":3,\"value_dim\":4,\"kernel\":2,\"fused\":false,\"layers\":[true,false]}"
 );
+const MIXED: (&str, &str) = with_block!(
+    "\"mixed_heads\":{\"head_dim\":6,\"kv_heads\":1,\"keys_are_values\":true,\"first_shared\":2,\"doubles_hidden\":false}"
+);
+const BOTH: (&str, &str) = ("\"Before\"", "\"Both\"");
+const TWO_ROPES: (&str, &str) = (
+    ROPE,
+    r#"{"theta":10000.0,"scaling":{"Proportional":{"part":0.5,"factor":1.0}}},{"theta":10000.0,"scaling":null}"#,
+);
+const ONE_WINDOW: (&str, &str) = (NO_WINDOW, r#"{"size":7,"layers":{"Listed":[true,false]}}"#);
+const ROPES_OF_BOTH: (&str, &str) = ("\"rope_of_layer\":null", "\"rope_of_layer\":[1,0]");
+const ROPES_OF_ONE: (&str, &str) = ("\"rope_of_layer\":null", "\"rope_of_layer\":[0,0]");
+const LAYER_INPUTS: (&str, &str) =
+    with_block!("\"layer_scalars\":true,\"layer_inputs\":{\"width\":4,\"vocab\":32}");
+const BESIDE: (&str, &str) =
+    ("\"biases\":false,\"interleaved\"", "\"beside_dense\":true,\"biases\":false,\"interleaved\"");
 const HEADS: (&str, &str) = ("\"head_norm\":null", "\"head_norm\":\"Heads\"");
 const LOGITS: (&str, &str) = ("\"feed_forward\":false", "\"feed_forward\":false,\"logits\":true");
 const UNGATED: (&str, &str) = with_block!("\"feed_forward\":\"Plain\"");
@@ -261,6 +276,36 @@ const CASES: &[Case] = &[
         "layer norm of heads with biases",
         &[LAYER, EACH_HEAD, ("\"output\":false", "\"output\":false,\"head_norm\":true")],
         "q = {ns}.norm(q, (weights[\"q_norm\"])[i], (weights[\"q_norm_bias\"])[i], self.norm_eps{_})",
+    ),
+    case(
+        "heads of two sizes",
+        &[EACH_HEAD, BOTH, TWO_ROPES, ROPES_OF_BOTH, ONE_WINDOW, MIXED],
+        "before_k = torch.select(near_k, 0, c)",
+    ),
+    case(
+        "heads of another size in all layers",
+        &[
+            EACH_HEAD,
+            BOTH,
+            TWO_ROPES,
+            ROPES_OF_ONE,
+            MIXED,
+            ("\"keys_are_values\":true", "\"keys_are_values\":false"),
+        ],
+        "before_k = torch.select(pk, 0, c)",
+    ),
+    case("inputs of layers", &[LAYER_INPUTS], "inner = torch.mul_(torch.add_(inner, own), "),
+    Case {
+        name: "inputs of layers in blocks",
+        changes: &[LAYER_INPUTS],
+        dtype: Dtype::UInt8,
+        line: "own = torch.to({ns}.dequantized(torch.embedding((weights[\"layer_embedding\"])[0], tokens)), wide)",
+        ..PLAIN
+    },
+    case(
+        "experts next to dense layers",
+        &[BOTH, (NO_EXPERTS, EXPERTS), BESIDE, RENORMALISED, ("\"AfterChoice\"", "\"Scaled\"")],
+        "f = torch.add_(f, {ns}.norm(e, (weights[\"experts_post_norm\"])[i], self.norm_eps{_}))",
     ),
     case("limit of queries", &[with_block!("\"qkv_limit\":8.0")], "v = torch.clamp_(v, "),
     case(
