@@ -9,6 +9,8 @@ impl<'a> Scanner<'a, '_> {
     /// Scans the texts and byte strings of msgpack.
     pub(super) fn scan_msgpack(&mut self, record: &PicklePlace, bytes: &'a [u8], depth: usize) {
         self.has_content = true;
+        // The formats have no signature.
+        self.report_foreign(record);
         if !self.budget.spend(bytes.len() as u64) {
             return self.add_missed(|| format!("{record}: the limit on the work for one file was reached"));
         }

@@ -9,6 +9,8 @@ impl Scanner<'_, '_> {
     /// Scans a model for what a runtime takes from elsewhere.
     pub(super) fn scan_onnx(&mut self, record: &PicklePlace, bytes: &[u8]) {
         self.has_content = true;
+        // The formats have no signature.
+        self.report_foreign(record);
         if !self.budget.spend(bytes.len() as u64) {
             return self.add_missed(|| format!("{record}: the limit on the work for one file was reached"));
         }

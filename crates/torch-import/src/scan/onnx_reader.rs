@@ -52,6 +52,21 @@ enum Message {
 }
 
 impl Message {
+    /// Returns true for a field that ONNX has in a message.
+    fn has(self, field: u64) -> bool {
+        match self {
+            Self::Model => matches!(field, 1..=8 | 14 | 20 | 25 | 26),
+            Self::Training => matches!(field, 1..=4),
+            Self::Graph => matches!(field, 1 | 2 | 5 | 10..=16),
+            Self::Function => matches!(field, 1..=14),
+            Self::Node => matches!(field, 1..=10),
+            Self::Attribute => matches!(field, 1..=14 | 20..=23),
+            Self::SparseTensor => matches!(field, 1..=3),
+            Self::Tensor => matches!(field, 1..=14 | 16),
+            Self::External => matches!(field, 1 | 2),
+        }
+    }
+
     /// Returns the kind of the messages in a field; `None` if they do not matter.
     fn field(self, field: u64) -> Option<Self> {
         Some(match (self, field) {
@@ -68,16 +83,15 @@ impl Message {
     }
 }
 
-/// Open message: where it ends, and its first and second text, which are the key and the value of an entry, or the domain and the name.
+/// Open message: where it ends, and its texts, which are the key and the value of an entry, or the domain, the name and the overload.
 struct Level<'m> {
     message: Message,
     end: usize,
-    first: &'m str,
-    second: &'m str,
+    texts: [&'m str; 3],
 }
 
 /// Returns true for the first field of a model: its version.
-pub(super) fn may_be_onnx(start: &[u8]) -> bool {
+fn may_be_onnx(start: &[u8]) -> bool {
     matches!(start, [0x08, 1..=0x20, ..])
 }
 
@@ -104,15 +118,15 @@ pub(super) fn read(bytes: &[u8]) -> OnnxFindings<'_> {
     let mut found = OnnxFindings::default();
     let (mut nodes, mut functions) = (HashSet::new(), HashSet::new());
     let mut reader = Reader { bytes, at: 0 };
-    let level = |message, end| Level { message, end, first: "", second: "" };
+    let level = |message, end| Level { message, end, texts: [""; 3] };
     let mut levels = vec![level(Message::Model, bytes.len())];
     while let Some(top) = levels.last_mut() {
         if reader.at >= top.end {
-            let Level { message, first, second, .. } = *top;
+            let Level { message, texts: [first, second, overload], .. } = *top;
             match message {
                 Message::Node if RUNNING.contains(&second) => drop(found.running.insert(second)),
-                Message::Node if !DOMAINS.contains(&first) => drop(nodes.insert((first, second))),
-                Message::Function => drop(functions.insert((first, second))),
+                Message::Node if !DOMAINS.contains(&first) => drop(nodes.insert((first, second, overload))),
+                Message::Function => drop(functions.insert((first, second, overload))),
                 Message::External if first == "location" && leads_out(second) => {
                     found.elsewhere.insert(second);
                 }
@@ -125,24 +139,34 @@ pub(super) fn read(bytes: &[u8]) -> OnnxFindings<'_> {
             found.error = Some("its protocol buffers are damaged");
             break;
         };
+        if !top.message.has(field) {
+            found.error = Some("it has fields that ONNX does not have");
+        }
         let Some(content) = content else { continue };
         let inside = bytes.get(content.0..content.1).unwrap_or_default();
-        let text = || std::str::from_utf8(inside).unwrap_or("?");
-        match (top.message, field) {
-            (Message::Node, 7) | (Message::Function, 10) | (Message::External, 1) => top.first = text(),
-            (Message::Node, 4) | (Message::Function, 1) | (Message::External, 2) => top.second = text(),
-            (message, field) => {
-                let Some(inner) = message.field(field) else { continue };
-                if levels.len() >= LEVELS_MAX || nodes.len().max(functions.len()) >= KEPT_MAX {
-                    found.error = Some("it has too many levels or operators");
-                    break;
-                }
-                reader.at = content.0;
-                levels.push(level(inner, content.1));
+        let [first, second, overload] = &mut top.texts;
+        let kept = match (top.message, field) {
+            (Message::Node, 7) | (Message::Function, 10) | (Message::External, 1) => Some(first),
+            (Message::Node, 4) | (Message::Function, 1) | (Message::External, 2) => Some(second),
+            (Message::Node, 8) | (Message::Function, 13) => Some(overload),
+            _ => None,
+        };
+        if let Some(kept) = kept {
+            match std::str::from_utf8(inside) {
+                Ok(text) => *kept = text,
+                Err(_) => found.error = Some("a name or a path in it is not a text"),
             }
+        } else if let Some(inner) = top.message.field(field) {
+            if levels.len() >= LEVELS_MAX || nodes.len().max(functions.len()) >= KEPT_MAX {
+                found.error = Some("it has too many levels or operators");
+                break;
+            }
+            reader.at = content.0;
+            levels.push(level(inner, content.1));
         }
     }
-    found.operators = nodes.into_iter().filter(|node| !functions.contains(node)).collect();
+    let others = nodes.into_iter().filter(|node| !functions.contains(node));
+    found.operators = others.map(|(domain, name, _)| (domain, name)).collect();
     found
 }
 
@@ -155,7 +179,8 @@ struct Reader<'m> {
 impl Reader<'_> {
     /// Reads a field that ends before `end`: its number, and the bytes of a text or a message.
     fn field(&mut self, end: usize) -> Option<(u64, Option<(usize, usize)>)> {
-        let tag = self.number(end)?;
+        // Some readers cut longer tags.
+        let tag = self.number(end).filter(|tag| u32::try_from(*tag).is_ok())?;
         let len = match tag & 7 {
             0 => {
                 self.number(end)?;
@@ -220,5 +245,16 @@ mod tests {
         let cut = bytes.get(..bytes.len() - 1).expect("it has bytes");
         assert!(!is_onnx(cut) && read(cut).error.is_some());
         assert!(!is_onnx(b"") && !is_onnx(b"\x08\x0a"));
+    }
+    #[test]
+    fn what_onnx_does_not_have_is_an_error() {
+        let error = |parts: &[Vec<u8>]| read(&model(parts)).error;
+        assert_eq!(error(&[field(1, &field(4, b"Add"))]), None);
+        assert_eq!(error(&[field(3, b"other")]), Some("it has fields that ONNX does not have"));
+        // A tag of five bytes, of which some readers keep 32 bits: those of a node.
+        let long = vec![0x8a, 0x80, 0x80, 0x80, 0x10, 0];
+        assert_eq!(error(&[long]), Some("its protocol buffers are damaged"));
+        let path = [field(1, b"location"), field(2, b"../\xff")].concat();
+        assert_eq!(error(&[field(5, &field(13, &path))]), Some("a name or a path in it is not a text"));
     }
 }

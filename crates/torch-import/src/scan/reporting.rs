@@ -9,6 +9,14 @@ use crate::Risk;
 /// Maximum number of listed globals of each risk, pickles, findings and missed parts of a file.
 const LISTED_MAX: usize = 1 << 10;
 
+/// Returns the name of a record of an archive; empty for other places.
+fn record_name(record: &PicklePlace) -> &str {
+    match record.0.last() {
+        Some(PlaceStep::Record(name)) => name,
+        _ => "",
+    }
+}
+
 impl Scanner<'_, '_> {
     pub(super) fn add_finding(&mut self, kind: &'static str, text: impl FnOnce() -> String) {
         let has_room = self.scan.findings.len() < LISTED_MAX;
@@ -38,16 +46,20 @@ impl Scanner<'_, '_> {
     /// Reports a record that no reader here recognises, unless it is a text in which nothing is found or of a kind of which no reader runs
     /// anything.
     pub(super) fn report_unread(&mut self, record: &PicklePlace, bytes: &[u8]) {
-        let name = match record.0.last() {
-            Some(PlaceStep::Record(name)) => name.as_str(),
-            _ => "",
-        };
+        let name = record_name(record);
         if is_foreign_model(name) {
-            self.add_missed(|| format!("{record}: another program may run it, and nothing here reads it"));
+            self.report_foreign(record);
         } else if let Some(kind) = unread_kind(name, bytes) {
             self.add_missed(|| format!("{record}: {kind}, which nothing here reads"));
         } else if let Some(kind) = DocumentKind::of_text(name, bytes) {
             self.scan_document(record, kind, bytes, 0, &|_| false);
+        }
+    }
+
+    /// Reports a record that has the name of another program's model, whatever reader here accepts it.
+    pub(super) fn report_foreign(&mut self, record: &PicklePlace) {
+        if is_foreign_model(record_name(record)) {
+            self.add_missed(|| format!("{record}: another program may run it, and nothing here reads it"));
         }
     }
 

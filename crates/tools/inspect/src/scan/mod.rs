@@ -289,6 +289,10 @@ impl Scanner<'_> {
                 return self.report_file(path, Verdict::Skipped, outcome);
             }
         };
+        // The two formats have no signature.
+        if matches!(scan.format, "onnx" | "msgpack") && is_foreign_model(&path.to_string_lossy()) {
+            scan.missed.push("another program may run it, and nothing here reads it".to_owned());
+        }
         parts::check_parts(file, &mut scan);
         if in_package {
             scan.distrust_globals();
