@@ -6,6 +6,7 @@
 //! Facts: the signatures in the specifications of the formats; `PyTorch`'s and `TensorFlow`'s loaders of the models.
 
 use super::compressed::detect_compression;
+use super::documents::decode_text;
 use super::zip_detection;
 use crate::container::{sniff, tar_members};
 
@@ -20,7 +21,7 @@ const EXTENSIONS: &str =
 const TEXT_GRAPH: &str = "saved_model.pbtxt";
 
 /// Kinds of code, and models whose loaders run some, by their first bytes and their place.
-const CODE: [(usize, &[u8], &str); 22] = [
+const CODE: [(usize, &[u8], &str); 23] = [
     (0, b"\x7fELF", "a program or a library"),
     (0, b"MZ", "a program or a library"),
     (0, b"\xfe\xed\xfa\xce", "a program or a library"),
@@ -42,10 +43,13 @@ const CODE: [(usize, &[u8], &str); 22] = [
     (4, b"ORTM", "a model of ONNX Runtime, which may name libraries"),
     (4, b"ET12", "a program of ExecuTorch, which may have compiled code"),
     (0, b"SQLite format 3\0", "a database, in which programs may keep pickles"),
+    // LMDB, whose readers do not look at the number of the page before it.
+    (16, b"\xde\xc0\xef\xbe", "a database, in which programs may keep pickles"),
     (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document, which may have macros"),
 ];
 
-/// Kinds of which a reader makes nothing but pictures, sounds, pages, numbers, or what git keeps.
+/// Kinds of which a reader makes nothing but pictures, sounds, pages, numbers, or what git keeps. Other formats have no signature and may
+/// begin like them, such as protocol buffers and what `marshal` writes, so the name must be one of [`HARMLESS_NAMES`], too.
 const HARMLESS: [(usize, &[u8]); 31] = [
     (0, b"\x89PNG\r\n\x1a\n"),
     (0, b"\xff\xd8\xff"),
@@ -82,6 +86,14 @@ const HARMLESS: [(usize, &[u8]); 31] = [
     (0, b"\0\x05\x16\x07"),
 ];
 
+/// Extensions of harmless kinds.
+const HARMLESS_NAMES: &str = "3gp ai avi avif bitmap bmp cur dng ds_store flac gif graph heic ico idx jfif jpeg jpg m4a m4v mkv mov mp3 mp4 mtimes oga ogg ogv opus otf pack pdf png psd rev \
+                              tif tiff ttc ttf wav webm webp woff woff2";
+/// Files of git without an extension.
+const GIT_NAMES: [&str; 3] = ["index", "commit-graph", "multi-pack-index"];
+/// Digits of the shortest hash by which caches name files.
+const HASH_DIGITS: usize = 32;
+
 /// Returns true for the name of a file that another loader may run and that is not read here.
 pub fn is_foreign_model(name: &str) -> bool {
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
@@ -108,10 +120,25 @@ pub fn unread_kind(name: &str, start: &[u8]) -> Option<&'static str> {
         || sniff::is_hdf5(start)
         || tar_members::is_header(start);
     let is_harmless = is_scanned
-        || HARMLESS.iter().any(|(at, magic)| has(*at, magic))
+        || has_harmless_name(name) && HARMLESS.iter().any(|(at, magic)| has(*at, magic))
         || is_sentencepiece(start)
         || holds_numbers(name);
     (!is_harmless).then_some("a binary file of an unknown kind")
+}
+
+/// Returns true for the name of a picture, a sound, a page, or a file of git or macOS, and for a hash in the place of a name.
+fn has_harmless_name(name: &str) -> bool {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    match name.rsplit_once('.') {
+        Some((_, extension)) => {
+            name.starts_with("._")
+                || HARMLESS_NAMES.split(' ').any(|known| extension.eq_ignore_ascii_case(known))
+        }
+        None => {
+            GIT_NAMES.contains(&name)
+                || name.len() >= HASH_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+        }
+    }
 }
 
 /// Returns true for an object of git: its kind and its length. Python's unpicklers stop at each kind, at `commit` because no module has a
@@ -149,11 +176,20 @@ fn holds_numbers(name: &str) -> bool {
         || name.starts_with("events.out.tfevents.")
 }
 
-/// Returns true for a text in any encoding: without control characters, or with the mark of UTF-16.
+/// Returns true for a text in any encoding: its start has no control characters, and the rest no zeros. `start` may be all of it.
 pub(super) fn is_text(start: &[u8]) -> bool {
-    let start = start.get(..KIND_PEEK).unwrap_or(start);
+    let (start, rest) = start.split_at_checked(KIND_PEEK).unwrap_or((start, &[]));
     let is_wide = matches!(start, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
-    is_wide || start.iter().all(|byte| matches!(byte, b'\t'..=b'\r' | 0x1b | 0x20..=0x7e | 0x80..))
+    if is_wide {
+        let text = String::from_utf8_lossy(&decode_text(start)).into_owned();
+        // The start may end inside of a character.
+        let text = text.strip_suffix(char::REPLACEMENT_CHARACTER).unwrap_or(&text);
+        let is_other = |c: char| {
+            c == char::REPLACEMENT_CHARACTER || c.is_ascii_control() && !matches!(c, '\t'..='\r' | '\x1b')
+        };
+        return !text.contains(is_other);
+    }
+    start.iter().all(|byte| matches!(byte, b'\t'..=b'\r' | 0x1b | 0x20..=0x7e | 0x80..)) && !rest.contains(&0)
 }
 
 #[cfg(test)]
@@ -185,6 +221,16 @@ mod tests {
             ("model.ckpt.data-00000-of-00001", b"\0\0\0", ""),
             ("model.ckpt.data-0000-of-00001", b"\0\0\0", "a binary file of an unknown kind"),
             (".git/index", b"DIRC\0\0\0\x02", ""),
+            ("blobs/0123456789abcdef0123456789abcdef01234567", b"\x89PNG\r\n\x1a\n\0\0", ""),
+            ("._model.pkl", b"\0\x05\x16\x07", ""),
+            ("a.pdmodel", b"BM\0\0", "a binary file of an unknown kind"),
+            ("__model__", b"BM\0\0", "a binary file of an unknown kind"),
+            (
+                "a.png",
+                b"\x89PNG\r\n\x1a\n\0\0\x08\0\0\0\0\0\xde\xc0\xef\xbe",
+                "a database, in which programs may keep pickles",
+            ),
+            ("a.dat", b"\xff\xfe\0\x01\0\0a\0", "a binary file of an unknown kind"),
         ] {
             assert_eq!(kind(name, start), expected, "{name}");
         }

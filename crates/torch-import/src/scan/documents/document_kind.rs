@@ -32,7 +32,7 @@ impl DocumentKind {
     /// Returns the kind of a file; `None` if it is not a document.
     pub fn of(name: &str) -> Option<Self> {
         match name {
-            "MLmodel" => return Some(Self::Yaml),
+            "MLmodel" | "MLproject" => return Some(Self::Yaml),
             "keras_module.txt" | "pickle_module_info.txt" => return Some(Self::ModuleName),
             _ => {}
         }
@@ -46,7 +46,7 @@ impl DocumentKind {
             Some(Self::Toml)
         } else if is(&["cfg", "ini"]) {
             Some(Self::Sections)
-        } else if is(&["pbtxt", "prototxt"]) {
+        } else if is(&["onnxtxt", "pbtxt", "prototxt", "textproto", "txtpb"]) {
             Some(Self::ProtobufText)
         } else {
             let template = is(&["j2", "jinja", "jinja2"]).then_some(Self::Template);
@@ -79,6 +79,11 @@ impl DocumentKind {
     /// Returns [`Text`](Self::Text) for a text that has the name of no document and may be one, or data that a program evaluates.
     pub fn of_text(name: &str, start: &[u8]) -> Option<Self> {
         (plain_text::is_read(name) && is_text(start)).then_some(Self::Text)
+    }
+
+    /// Returns true if the reader of the kind accepts all bytes.
+    pub(super) const fn is_lenient(self) -> bool {
+        matches!(self, Self::Template | Self::Sections | Self::ProtobufText | Self::ModuleName | Self::Text)
     }
 
     pub(super) fn name(self) -> &'static str {

@@ -13,7 +13,7 @@ use super::judge::Judge;
 /// The reason for which it was not read to its end.
 pub(super) fn read(bytes: &[u8], judge: &mut Judge<'_>) -> Result<(), String> {
     if !is_gguf(bytes) {
-        return Ok(());
+        return Err("it has another format".to_owned());
     }
     let start = Bytes::copy_from_slice(bytes);
     let entries = GgufHeader::parse_entries(&start, start.len() as u64).map_err(|error| error.to_string())?;

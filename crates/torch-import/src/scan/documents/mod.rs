@@ -35,7 +35,7 @@ pub use self::found::CodeReference;
 pub(super) use self::judge::Judge;
 use self::python_records::PythonRecords;
 use super::scanner::Scanner;
-use super::unread::is_foreign_model;
+use super::unread::{is_foreign_model, is_text};
 use super::{PicklePlace, PlaceStep, Scan};
 use crate::Result;
 use crate::container::inflate;
@@ -137,6 +137,11 @@ impl Scanner<'_, '_> {
             self.add_missed(|| format!("{record}: the limit on the work for one file was reached"));
             return Vec::new();
         }
+        if kind.is_lenient() && !is_text(bytes) {
+            // The name says that it is a text.
+            self.report_unread(record, bytes);
+            return Vec::new();
+        }
         self.has_content |= kind != DocumentKind::Text;
         let mut judge = Judge::new(is_near);
         match kind {
@@ -211,7 +216,7 @@ impl Scanner<'_, '_> {
 }
 
 /// Returns a text as UTF-8 without its byte order mark, if it is UTF-16 or UTF-32.
-fn decode_text(bytes: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn decode_text(bytes: &[u8]) -> Cow<'_, [u8]> {
     let units = |is_big: bool, bytes: &[u8]| -> String {
         let unit = |pair: &[u8]| match pair {
             [high, low] if is_big => u16::from_be_bytes([*high, *low]),
