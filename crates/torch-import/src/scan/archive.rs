@@ -4,20 +4,20 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use flate2::read::DeflateDecoder;
-use pickle_vm::{ErrorKind, Opcode, Reader};
+use pickle_vm::{Opcode, Reader};
 use zip_format::{CompressionMethod, Entry, Survey};
 
 use super::documents::DocumentKind;
 use super::record_names::{
-    Numbers, archive_root, find_other_case, is_apple_double, is_compiled, is_hdf5, is_named,
-    is_native_library, is_package, is_pickle,
+    Numbers, archive_root, find_other_case, is_apple_double, is_compiled, is_named, is_native_library,
+    is_package, is_pickle,
 };
 use super::scan_format::{NPY_MAGIC, names_extra_state};
 use super::scanner::{ScanItem, Scanner};
-use super::{PicklePlace, PlaceStep, compressed, msgpack_reader, onnx_reader, pickle, script, zip_detection};
+use super::{PicklePlace, PlaceStep, compressed, pickle, script, zip_detection};
 use crate::Problem;
 use crate::container::formats::{legacy, tar, zip_archive};
-use crate::container::{inflate, sniff, tar_members};
+use crate::container::{inflate, tar_members};
 use crate::scan::budget::ScanBudget;
 use crate::script_modules::ScriptModules;
 use crate::script_modules::{is_code, is_python};
@@ -212,28 +212,18 @@ impl<'a> Scanner<'a, '_> {
         let is_code = is_code(&entry.name);
         let numbers = Numbers::of(&entry.name, is_checkpoint, is_exported);
         let holds_numbers = numbers != Numbers::None;
-        let document = DocumentKind::with_content(&entry.name, || content_start(&stored, entry.method))
-            .filter(|_| !holds_numbers);
-        let is_scanned = pickle
-            || is_code
-            || is_hdf5(&entry.name)
-            || self.may_have_scannable_format(&record, (&stored, entry.method), numbers);
-        if !is_scanned && document.is_none() {
-            let start = content_start(&stored, entry.method);
-            if !holds_numbers && DocumentKind::of_text(&entry.name, &start).is_none() {
-                self.report_unread(&record, &start);
-            } else if !holds_numbers && let Some(content) = self.content(&record, entry, stored, is_cut) {
-                self.report_unread(&record, &content);
-            }
+        if holds_numbers
+            && !pickle
+            && !self.may_have_scannable_format(&record, (&stored, entry.method), numbers)
+        {
             return;
         }
-        self.has_content |= !holds_numbers;
         let Some(content) = self.content(&record, entry, stored, is_cut) else { return };
+        let document = DocumentKind::with_content(&entry.name, || Cow::Borrowed(&*content))
+            .filter(|_| !holds_numbers && !is_code);
+        self.has_content |= pickle || is_code || document.is_some();
         if let Some(kind) = document {
             self.scan_archived_document(&record, kind, &entry.name, &content, depth);
-            if !is_scanned {
-                return;
-            }
         }
         if is_code {
             let uses = script::uses_in_code(&content, &mut self.budget);
@@ -256,32 +246,23 @@ impl<'a> Scanner<'a, '_> {
         }
     }
 
-    /// Returns true if the first bytes of a record, inflated if necessary, may be a format that is scanned.
+    /// Returns true if the first bytes of numbers, inflated if necessary, may be a format that is scanned.
     ///
-    /// In numbers, short signatures and opcodes occur by chance: `5d 00 00` begins an lzma file, and the integer 93. So a
-    /// storage counts only if it decompresses, or is a pickle that names something.
+    /// In numbers, short signatures and opcodes occur by chance: `5d 00 00` begins an lzma file, and the integer 93. So they count only
+    /// if they decompress, or are a pickle that names something.
     fn may_have_scannable_format(
         &mut self,
         record: &PicklePlace,
         (stored, method): (&[u8], CompressionMethod),
         numbers: Numbers,
     ) -> bool {
-        let holds_numbers = numbers != Numbers::None;
         let start = content_start(stored, method);
-        let is_packed = match compressed::detect_compression(&start) {
-            Some(format) => !holds_numbers || format.is_certain(&start, PEEK),
-            None => false,
-        };
         if zip_detection::is_archive(&start)
             || start.starts_with(NPY_MAGIC)
             || legacy::recognises(&start)
-            || is_packed
+            || compressed::detect_compression(&start).is_some_and(|format| format.is_certain(&start, PEEK))
             || tar::recognises(&start)
-            || !holds_numbers
-                && (sniff::is_hdf5(&start)
-                    || msgpack_reader::may_be_msgpack(&start, method)
-                    || onnx_reader::may_be_onnx(&start))
-            || numbers != Numbers::Storage && (tar_members::is_header(&start) || names_extra_state(&start))
+            || numbers == Numbers::Exported && (tar_members::is_header(&start) || names_extra_state(&start))
         {
             return true;
         }
@@ -298,14 +279,7 @@ impl<'a> Scanner<'a, '_> {
         }
         let found = pickle::scan_pickle(&start, &mut ScanBudget::new(0));
         let is_whole = numbers == Numbers::Exported || is_marked || found.error.is_none();
-        if holds_numbers {
-            return found.may_execute && !found.uses.is_empty() && is_whole;
-        }
-        let ends_early = found.error.is_some_and(|error| {
-            matches!(error.kind, ErrorKind::NoStop | ErrorKind::NoNewline | ErrorKind::Truncated { .. })
-        });
-        found.may_execute
-            || (method == CompressionMethod::Deflated && ends_early && start.len() as u64 >= PEEK)
+        found.may_execute && !found.uses.is_empty() && is_whole
     }
 
     /// Returns the content of a record; `None` if it is too long.

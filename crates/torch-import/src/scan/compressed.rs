@@ -7,7 +7,8 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use byte_source::{MappedFile, WINDOW};
-use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use flate2::bufread::ZlibDecoder;
+use flate2::read::MultiGzDecoder;
 
 use crate::container::inflate::RecordBytes;
 
@@ -33,12 +34,14 @@ const COMPRESSION_FORMATS: &[CompressionFormat] = &[
     CompressionFormat {
         name: "zlib",
         recognises: is_zlib,
-        unpack: Some(|bytes| Ok(Box::new(ZlibDecoder::new(bytes)))),
+        unpack: Some(|bytes| Ok(Box::new(WholeZlib(ZlibDecoder::new(bytes))))),
     },
     CompressionFormat {
         name: "zlib",
         recognises: is_zfile,
-        unpack: Some(|bytes| Ok(Box::new(ZlibDecoder::new(bytes.get(ZF_HEADER..).unwrap_or_default())))),
+        unpack: Some(|bytes| {
+            Ok(Box::new(WholeZlib(ZlibDecoder::new(bytes.get(ZF_HEADER..).unwrap_or_default()))))
+        }),
     },
     CompressionFormat {
         name: "zstd",
@@ -132,6 +135,19 @@ impl CompressionFormat {
                 Decompressed { content: Vec::new().into(), incomplete_reason: Some(error.to_string()) }
             }
         }
+    }
+}
+
+/// A stream of zlib after which nothing follows: programs may read a second one.
+struct WholeZlib<'p>(ZlibDecoder<&'p [u8]>);
+
+impl Read for WholeZlib<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(out)?;
+        if read == 0 && !out.is_empty() && !self.0.get_ref().is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "bytes follow the end of the stream"));
+        }
+        Ok(read)
     }
 }
 

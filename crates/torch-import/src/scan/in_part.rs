@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use byte_source::{Cancelled, Checks, Observer, Prefetched, Region, Source};
 use pickle_vm::ErrorKind;
-use safetensors_format::is_safetensors;
+use safetensors_format::{Header, is_safetensors};
 use zip_format::{CompressionMethod, Entry, ZipIndex};
 
 use super::budget::ScanBudget;
@@ -32,7 +32,7 @@ pub(super) fn scan_in_part(
     let kept = sniff::prefetch_start(Arc::clone(source))?;
     let is_long = kept.len() >= READ_WHOLE_BELOW;
     if is_long && is_safetensors(kept.prefetched_start()) {
-        return scan_safetensors(kept, !source.has_latency());
+        return scan_safetensors(kept, !source.has_latency(), observer);
     }
     let kept = sniff::prefetch_end(kept)?;
     if !is_long {
@@ -69,13 +69,22 @@ fn scan_legacy(kept: Prefetched, observer: &dyn Observer) -> Result<Result<Scan,
 
 /// Scans the header of a safetensors file, and its end if `reads_end`. The end of a sound file is the bytes of a tensor, so it is
 /// not worth two more requests to the Hub.
-fn scan_safetensors(kept: Prefetched, reads_end: bool) -> Result<Result<Scan, Prefetched>> {
+fn scan_safetensors(
+    kept: Prefetched,
+    reads_end: bool,
+    observer: &dyn Observer,
+) -> Result<Result<Scan, Prefetched>> {
     // A header is sound only if its tensors cover the rest of the file exactly.
     let may_hide = may_start_as_pickle(&kept) || reads_end && may_end_as_archive(&kept)?;
     if may_hide || !is_sound(&kept) {
         return Ok(Err(kept));
     }
-    Ok(Ok(scan_of_header("safetensors", !reads_end)))
+    let end = Header::end(kept.prefetched_start()).unwrap_or_default();
+    let header = kept.read_range(0..end.min(kept.len()))?;
+    let mut scanner = Scanner::new("safetensors", kept.len(), observer);
+    scanner.scan_metadata(&PicklePlace(vec![PlaceStep::Part("header")]), &header, kept.len(), 0);
+    let Scan { notes, .. } = scan_of_header("safetensors", !reads_end);
+    Ok(Ok(Scan { notes, ..scanner.scan }))
 }
 
 fn is_sound(kept: &Prefetched) -> bool {

@@ -7,8 +7,6 @@
 
 use std::borrow::Cow;
 
-use zip_format::CompressionMethod;
-
 use super::documents::judge::Judge;
 use super::nested::{NestedBytes, is_pickle};
 use crate::container::sniff;
@@ -21,11 +19,6 @@ const TIME: u8 = 0xff;
 /// Returns true for maps and arrays of msgpack, to the end of the bytes. Most bytes are a number of msgpack, which no file consists of.
 pub(super) fn is_msgpack(bytes: &[u8]) -> bool {
     starts_as_msgpack(bytes) && Tokens { bytes, at: 0, pending: 0 }.all(|token| token.is_some())
-}
-
-/// Returns true if the bytes of a record may be msgpack; of a compressed one, they are the first ones.
-pub(super) fn may_be_msgpack(start: &[u8], method: CompressionMethod) -> bool {
-    if method == CompressionMethod::Stored { is_msgpack(start) } else { starts_as_msgpack(start) }
 }
 
 /// Returns true for the first byte of a map or an array.

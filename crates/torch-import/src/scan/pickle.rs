@@ -18,6 +18,8 @@ use crate::risk::is_array_wrapper;
 
 /// Number of instructions between two looks at the observer.
 const STEPS_PER_CHECK: u64 = 1 << 16;
+/// Pickles that are looked at after one that runs nothing; more count as if one of them ran something.
+const FOLLOWING_MAX: usize = 1 << 12;
 
 pub(super) struct PickleFindings<'p> {
     pub(super) uses: Vec<GlobalUse>,
@@ -122,6 +124,23 @@ pub(super) fn scan_pickle<'p>(bytes: &'p [u8], budget: &mut ScanBudget<'_>) -> P
     let plain_error = plain.frame_error.filter(|_| plain.error.is_none());
     found.irregularity_texts.extend(found.frame_error.take().or(plain_error));
     found
+}
+
+/// Returns true if Python may execute something in one of the pickles that follow one another in `bytes`, which a program may load one
+/// by one after a pickle that runs nothing.
+pub(super) fn may_execute_later(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    for _ in 0..FOLLOWING_MAX {
+        if rest.is_empty() {
+            return false;
+        }
+        let found = scan_pickle(rest, &mut ScanBudget::new(0));
+        if found.may_execute || found.error.is_some() {
+            return found.may_execute && !found.ends_in_unusable_name(rest);
+        }
+        rest = usize::try_from(found.bytes_read).ok().and_then(|read| rest.get(read..)).unwrap_or_default();
+    }
+    true
 }
 
 /// Returns what readers other than joblib run in the pickles from `end` on, where the pickle ended for them, as a clause: they may

@@ -60,7 +60,10 @@ impl ScanFormat {
         let mut budget = ScanBudget::with_observer(bytes.len() as u64, observer);
         let found = pickle::scan_pickle(bytes, &mut budget);
         observer.check()?;
-        if found.may_execute && !(found.ends_in_unusable_name(bytes) && sniff::is_text(bytes)) {
+        let after = || usize::try_from(found.bytes_read).ok().and_then(|read| bytes.get(read..));
+        if found.may_execute && !(found.ends_in_unusable_name(bytes) && sniff::is_text(bytes))
+            || found.error.is_none() && after().is_some_and(pickle::may_execute_later)
+        {
             return Ok(Self::Pickles);
         }
         // Whatever Python reads in a file comes first: a registered format hides nothing.

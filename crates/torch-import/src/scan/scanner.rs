@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use byte_source::{Cancelled, Observer, Source};
+use safetensors_format::{Header, is_safetensors};
 
 use super::budget::{ScanBudget, truncate_name};
 use super::documents::document_kind::{DocumentKind, METADATA_MAX};
@@ -109,6 +110,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         if let Some(what) = scan_format::name_without_content(self.scan.format)
             && !self.has_content
             && self.scan.findings.is_empty()
+            && self.scan.pickles.is_empty()
             && self.scan.is_fully_read()
         {
             let hint = "unpack it";
@@ -181,7 +183,11 @@ impl<'a, 'o> Scanner<'a, 'o> {
                 let metadata = bytes.get(..METADATA_MAX).unwrap_or(bytes);
                 self.scan_document(&record, DocumentKind::Gguf, metadata, 0, &|_| false);
             }
-            ScanFormat::Header(_) if names_extra_state(bytes) => self.has_extra_state = true,
+            ScanFormat::Header("safetensors") => {
+                let record = PicklePlace(vec![PlaceStep::Part("header")]);
+                self.scan_metadata(&record, bytes, bytes.len() as u64, 0);
+                self.has_extra_state = names_extra_state(bytes);
+            }
             ScanFormat::Msgpack => self.scan_msgpack(&PicklePlace::default(), bytes, 0),
             ScanFormat::Onnx => self.scan_onnx(&PicklePlace(vec![PlaceStep::Part("model")]), bytes),
             ScanFormat::Columns => self.scan_columns(bytes),
@@ -279,6 +285,9 @@ impl<'a, 'o> Scanner<'a, 'o> {
         if inside && scan_format::has_columns(bytes) {
             self.scan_columns(bytes);
         }
+        if inside && is_safetensors(bytes) {
+            self.scan_metadata(record, bytes, bytes.len() as u64, depth);
+        }
         let (is_named, outer) =
             (inside && names_extra_state(bytes), std::mem::take(&mut self.has_extra_state));
         // The first pickle of a legacy checkpoint is a number.
@@ -291,6 +300,23 @@ impl<'a, 'o> Scanner<'a, 'o> {
         }
         self.has_extra_state |= outer;
         self.queue_nested(record, nested, depth);
+    }
+
+    /// Scans the header of safetensors: the document that it is, and each text of its metadata, in which programs keep configurations.
+    pub(super) fn scan_metadata(&mut self, record: &PicklePlace, start: &[u8], len: u64, depth: usize) {
+        match Header::parse_leniently(start, len) {
+            Ok(header) => {
+                let end = Header::end(start).ok().and_then(|end| usize::try_from(end).ok());
+                let json = end.and_then(|end| start.get(8..end)).unwrap_or_default();
+                self.scan_document(record, DocumentKind::Json, json, depth, &|_| false);
+                for (key, text) in header.metadata {
+                    let record = record.join_step(PlaceStep::Record(key));
+                    self.scan_document(&record, DocumentKind::Text, text.as_bytes(), depth, &|_| false);
+                }
+            }
+            Err(_) if depth == 0 => {} // The reader of checkpoints says so.
+            Err(error) => self.add_missed(|| format!("{record}: {error}")),
+        }
     }
 
     pub(super) fn queue_nested(&mut self, record: &PicklePlace, nested: Vec<NestedBytes<'a>>, depth: usize) {
@@ -307,7 +333,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         &mut self,
         record: &PicklePlace,
         bytes: &'b [u8],
-        expected: bool,
+        mut expected: bool,
     ) -> Vec<NestedBytes<'b>> {
         let mut nested = Vec::new();
         let (mut at, mut index, mut legacy) = (0_usize, 0_usize, false);
@@ -337,6 +363,11 @@ impl<'a, 'o> Scanner<'a, 'o> {
                         format!("{left} bytes that are not a pickle follow the pickles of {record}")
                     });
                 } else if found.error.is_none() {
+                    let read = usize::try_from(found.bytes_read).ok();
+                    if read.and_then(|read| rest.get(read..)).is_some_and(pickle::may_execute_later) {
+                        expected = true;
+                        continue;
+                    }
                     // A pickle that calls nothing may contain byte strings that do.
                     nested.extend(found.nested);
                 }

@@ -246,6 +246,9 @@ fn compressed_records_are_read_past_their_start() {
     let deflated = zip::CompressionMethod::Deflated;
     let archive = zip(deflated, &[("m/data.pkl", CLEAN), ("m/other.bin", &late)]);
     assert_eq!(dangerous(&scan(&archive)), ["os.system"]);
+    // Python's `zipfile` finds an archive behind a text.
+    let behind = [&[b' '; 600][..], &stored_zip([("a.pkl", PAYLOAD)])].concat();
+    assert_eq!(dangerous(&scan(&zip(deflated, &[("b.pkl", CLEAN), ("a.txt", &behind)]))), ["os.system"]);
     // An interrupted download: without its directory.
     let cut = archive.windows(4).position(|window| window == b"PK\x01\x02").expect("it has one");
     assert_eq!(dangerous(&scan(&archive[..cut])), ["os.system"]);

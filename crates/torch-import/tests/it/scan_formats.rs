@@ -83,6 +83,16 @@ fn what_nothing_reads_in_an_archive_is_reported() {
         ("library", b"\x7fELF\x02", "missed"),
         ("saved_model.pbtxt", b"a: 1", "missed"),
         ("a.engine", b"text", "missed"),
+        // Formats without a signature begin like a picture, or have the name of a text.
+        ("a.pdmodel", b"BM\x01\x02", "missed"),
+        ("a.cfg", b"\xe3\0\x01", "missed"),
+        ("a.jinja", b"\xe3\0\x01", "missed"),
+        ("a.gguf", b"text", "missed"),
+        ("a.pbtxt", b"node { op: \"WriteFile\" }", "missed"),
+        ("a.textproto", b"graph { initializer { external_data { key: \"location\" } } }", "missed"),
+        ("a.dir", b"'a', (512, 7)\n", "missed"),
+        ("model.onnx", b"\x08\x0a\x3a\0", "clean"),
+        ("saved_model.pb", b"\x08\x0a\x3a\0", "missed"),
     ] {
         let pickle = ("b.pkl", &b"\x80\x02}."[..]);
         assert_eq!(verdict(&stored_zip([pickle, (name, bytes)])), expected, "{name}");
@@ -102,6 +112,33 @@ fn every_pickle_of_a_member_is_scanned() {
     assert_eq!(verdict(&tar("a.dat", &two)), "dangerous");
     assert_eq!(verdict(&tar("a.dat", &[&b"\x80\x02}."[..], &[0; 64]].concat())), "trailing");
     assert_eq!(verdict(&tar("a.dat", b"\x80\x02}.")), "clean");
+    // Without a magic number, and after several.
+    for first in [&b"N."[..], b"]q\0.", b"N.I5\n.Va\n."] {
+        let two = [first, b"cos\nsystem\n(Vx\ntR."].concat();
+        assert_eq!(verdict(&two), "dangerous", "{}", first.escape_ascii());
+        assert_eq!(verdict(&tar("a.dat", &two)), "dangerous", "{}", first.escape_ascii());
+        let pickle = ("b.pkl", &b"\x80\x02}."[..]);
+        assert_eq!(verdict(&stored_zip([pickle, ("a.yaml", &two)])), "dangerous", "{}", first.escape_ascii());
+    }
+    assert_eq!(verdict(&stored_zip([("b.pkl", &b"\x80\x02}."[..]), ("a.txt", b"N. N.")])), "clean");
+}
+
+/// Programs keep configurations in the metadata of safetensors.
+#[test]
+fn the_metadata_of_safetensors_is_a_document() {
+    for (text, expected) in [
+        ("networks.lora", "clean"),
+        (r#"{"_target_": "os.system"}"#, "dangerous"),
+        ("!!python/object/apply:os.system [x]", "tag"),
+        ("{{ a.__class__ }}", "template"),
+    ] {
+        let text = text.replace('"', "\\\"");
+        let header = format!("{{\"__metadata__\":{{\"a\":\"{text}\"}}}}");
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+        assert_eq!(verdict(&bytes), expected, "{text}");
+        assert_eq!(verdict(&stored_zip([("a.safetensors", &*bytes)])), expected, "{text}");
+        assert_eq!(verdict(&tar("a.safetensors", &bytes)), expected, "{text}");
+    }
 }
 
 /// The schema of a file of columns may name a type that pyarrow unpickles.
@@ -154,6 +191,19 @@ fn a_tar_archive_that_leads_out_of_its_folder_is_a_finding() {
         let data: &[u8] = if target.is_some() { b"" } else { b"{}" };
         assert_eq!(verdict(&tar_with(name, data, target)), expected, "{name} {target:?}");
     }
+}
+
+/// Programs go on after the end of the first stream, in which there may be nothing.
+#[test]
+fn bytes_after_a_stream_of_zlib_are_reported() {
+    let zlib = |bytes: &[u8]| {
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut zlib, bytes).expect("memory takes it");
+        zlib.finish().expect("memory takes it")
+    };
+    assert_eq!(verdict(&zlib(b"\x80\x02}.")), "clean");
+    assert_eq!(verdict(&[zlib(b"\x80\x02}."), zlib(PICKLE)].concat()), "missed");
+    assert_eq!(verdict(&[zlib(b""), zlib(PICKLE)].concat()), "missed");
 }
 
 #[test]

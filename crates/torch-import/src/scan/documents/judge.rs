@@ -14,7 +14,7 @@
 //! makes objects of maps with keys such as `py/reduce`, and evaluates `py/repr`. `AllenNLP` and `MMEngine` import what `type` names with
 //! dots. fairseq gives parts of a model's arguments to `eval`, and pyannote.audio
 //! imports what `module` of `architecture` and the `name` of a step say. Keras' `TFOpLambda` calls the operation of `TensorFlow` that `function` names. spacy-transformers and older versions of peft
-//! give `trust_remote_code` to `from_pretrained`.
+//! give `trust_remote_code` to `from_pretrained`. DVC and `MLflow` give `cmd` of `stages` and `command` of `entry_points` to a shell.
 
 mod any_key;
 
@@ -352,8 +352,19 @@ impl<'n> Judge<'n> {
                     format!("the Python code of another repository, which `{}` trusts", shown(outer))
                 });
             }
+            "requirementsFile" => {
+                self.add_missed(|| {
+                    format!("the packages of `{}`, which TorchServe may install", shown(text))
+                });
+            }
             "allow_remote" if !is_off(text) => {
                 self.add_missed(|| "the Python code of the model, which ModelScope runs".to_owned());
+            }
+            // A pipeline of DVC, and a project of MLflow.
+            "cmd" | "command"
+                if self.levels.iter().any(|it| matches!(it.outer.as_str(), "stages" | "entry_points")) =>
+            {
+                self.add_target(key, &Callable::unknown(text), at);
             }
             "plugins" if text.contains('/') => self.add_target(key, &Callable::unknown(text), at),
             "imports" if self.levels.iter().any(|level| level.outer == "custom_imports") => {

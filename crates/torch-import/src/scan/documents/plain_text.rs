@@ -5,6 +5,7 @@
 
 use super::found::Found;
 use super::judge::Judge;
+use super::value_texts::is_pipe;
 use super::{decode_text, json, yaml};
 
 /// Extensions of programs' sources and of prose, which shows code, and of data in lines.
@@ -40,6 +41,16 @@ pub(super) fn read(bytes: &[u8], judge: &mut Judge<'_>) {
             judge.add_missed(|| format!("its tags of YAML, because it was not read: {reason}"));
         }
         judge.restart();
+    }
+    // Tables of Kaldi have a key and a file in a line, or a command that a shell runs.
+    let files = text.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
+    for (_, file) in files.filter(|(_, file)| is_pipe(file)) {
+        judge.restart();
+        judge.text(file, 0);
+    }
+    let is_index = |line: &str| line.starts_with('\'') && line.contains("', (") && line.ends_with(')');
+    if text.lines().next().is_some_and(is_index) {
+        judge.add_missed(|| "an index of `dbm.dumb`, whose values `shelve` unpickles".to_owned());
     }
     for line in text.lines().filter(|line| line.contains('(')) {
         judge.code("", line);

@@ -1,7 +1,8 @@
 //! Reads protocol buffers as text, in which Caffe has its networks and Triton the settings of a model.
 //!
 //! Facts: the specification of the text format; `python_param` of Caffe, which imports a module, and `hdf5_output_param`, which opens a
-//! file to write; `EXECUTION_ENV_PATH` of Triton's Python backend, an environment that it runs.
+//! file to write; `EXECUTION_ENV_PATH` of Triton's Python backend, an environment that it runs; `op` of a
+//! graph of `TensorFlow`; `external_data` of a tensor of ONNX.
 
 use super::judge::Judge;
 
@@ -41,6 +42,17 @@ pub(super) fn read(bytes: &[u8], judge: &mut Judge<'_>) {
                 let end =
                     rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+')));
                 let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+                match word {
+                    "op" if !is_value => {
+                        judge.add_missed(|| {
+                            "a graph of TensorFlow, whose operators may write files".to_owned()
+                        });
+                    }
+                    "external_data" => {
+                        judge.add_missed(|| "the numbers that an ONNX model has in other files".to_owned());
+                    }
+                    _ => {}
+                }
                 judge.text(word, at);
                 (rest, is_value) = (after, false);
             }
