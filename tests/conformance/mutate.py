@@ -39,7 +39,7 @@ class File:
 
     def __init__(self, data, suffix):
         self.data, self.suffix, self.steps, self.foreign = data, suffix, [], set()
-        self.loader = {".json": names_code, ".yaml": has_targets}.get(suffix)
+        self.loader = {".json": names_code, ".yaml": has_targets, ".toml": calls_targets}.get(suffix)
 
 
 # Pickles.
@@ -422,6 +422,26 @@ def yaml_file(chosen):
     return file
 
 
+def toml_file(chosen):
+    """A document whose `_target_` is called by Hydra, in the notations that TOML has for keys, texts and tables."""
+    target = chosen.choice(["os.system", "builtins.eval", "subprocess.getoutput", "pip.main", "torch.hub.load"])
+    spelled = "".join(chosen.choice([f"\\u{ord(c):04x}", f"\\U{ord(c):08X}"]) if chosen.random() < 0.2 else c for c in target)
+    at = chosen.randrange(1, len(target))
+    value = chosen.choice([f'"{target}"', f"'{target}'", f'"{spelled}"', f'"""{target}"""', f"'''{target}'''", f'"""\n{target}"""', f"'''\n{target}'''",
+                           f'"""{target[:at]}\\\n   {target[at:]}"""', f'"""\\\n\n {spelled}\\\n"""'])
+    key = chosen.choice(["_target_", '"_target_"', "'_target_'", '"_targ\\u0065t_"', '"\\U0000005ftarget_"'])
+    blank = chosen.choice(["", " ", "\t", "  "])
+    path = chosen.choice(["m", '"a.b"', "'m]'", "m.n", f"m{blank}.{blank}n", '"\\u006d"', "1"])
+    entry = f"{key}{blank}={blank}{value}{chosen.choice(['', ' # x', blank])}"
+    before = chosen.choice(["", "# a\n", "x = 1979-05-27T07:32:00Z\n", "x = [1, [2, 'a'],\n # b\n]\n", 'x = """a\n[m]\n"""\n', "x = '''a\\'''\n", "x.y = nan\nz = -0x_1\n", "x = 0xdead_beef\n", 'x = """""a"""\n', "x = '''a'''''\n"])
+    body = before + chosen.choice([
+        f"[{path}]\n{entry}\n", f"[[{path}]]\n{entry}\n", f"{entry}\n", f"{path}.{entry}\n", f"{path} = {{{blank}{entry.split(' #')[0]}{blank}}}\n", f"[{blank}{path}{blank}]\n{entry}\n",
+        f"{path} = [1, {{ a.b = {{ {entry.split(' #')[0]} }} }}]\n", f"[{path}]\na = 1\n[{path}.z]\n{entry}", f"[[{path}]]\n[[{path}]]\n{entry}\n", f"[[{path}]]\n[{path}.{key}]\n{entry}\n"])
+    file = File(body.replace("\n", chosen.choice(["\n", "\n", "\r\n"])).encode(chosen.choice(["utf-8"] * 4 + ["utf-8-sig"])), ".toml")
+    file.steps = [body]
+    return file
+
+
 # msgpack: maps with a pickle in them, with headers of any width.
 
 
@@ -589,7 +609,7 @@ def opens_hdf5(path):
 
 
 FORMATS = {"pickle": (pickle_file, None), "torchscript": (script_file, script_bases), "zip": (archive_file, archive_bases), "tar": (tar_file, None),
-           "json": (json_file, None), "yaml": (yaml_file, None), "msgpack": (msgpack_file, None), "hdf5": (hdf5_file, hdf5_bases)}
+           "json": (json_file, None), "yaml": (yaml_file, None), "toml": (toml_file, None), "msgpack": (msgpack_file, None), "hdf5": (hdf5_file, hdf5_bases)}
 # Those whose packages a Python with torch need not have.
 NEEDS = {"msgpack": "LOADERS", "hdf5": "LOADERS"}
 
@@ -627,6 +647,24 @@ def resolved_targets(path):
         work = [OmegaConf.to_container(OmegaConf.load(path), resolve=True)]
     except Exception:  # OmegaConf, its parser and PyYAML have many
         return False
+    return has_target(work)
+
+
+def calls_targets(path):
+    """Whether Python's reader of TOML finds something that is called."""
+    try:
+        import tomllib
+    except ImportError:  # before Python 3.11
+        import tomli as tomllib
+
+    try:
+        return has_target([tomllib.loads(path.read_bytes().decode())])
+    except ValueError:
+        return False
+
+
+def has_target(work):
+    """Whether a dict in these values has a `_target_`."""
     while work:
         node = work.pop()
         if isinstance(node, dict) and "_target_" in node:
@@ -677,7 +715,7 @@ def attack(name, binary, seconds, seed, keep=None):
                 place.mkdir()
                 if file.suffix == ".json":
                     (place / "code.py").write_text("class Model: pass\n")
-                path = place / (("config" if file.suffix in (".json", ".yaml") else "file") + file.suffix)
+                path = place / (("config" if file.suffix in (".json", ".yaml", ".toml") else "file") + file.suffix)
                 path.write_bytes(file.data)
                 made[path] = file
             verdicts = scanned(binary, scratch)
