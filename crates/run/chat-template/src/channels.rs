@@ -25,11 +25,11 @@ pub struct ChannelParser {
     has_tools: bool,
     /// Text that may belong to a mark, a header or a call.
     held: String,
-    part: Part,
+    state: ChannelState,
 }
 
 #[derive(Clone, Debug)]
-enum Part {
+enum ChannelState {
     Header,
     Text,
     Reasoning,
@@ -40,7 +40,7 @@ enum Part {
 impl ChannelParser {
     /// Creates a parser for an answer, which can have calls if the model was shown tools.
     pub fn new(has_tools: bool) -> Self {
-        Self { has_tools, held: String::new(), part: Part::Header }
+        Self { has_tools, held: String::new(), state: ChannelState::Header }
     }
 
     /// Adds a piece of the answer. Returns what is complete of texts, and whole calls.
@@ -55,9 +55,9 @@ impl ChannelParser {
     pub fn finish(&mut self) -> Vec<AnswerPiece> {
         let mut pieces = Vec::new();
         let rest = std::mem::take(&mut self.held);
-        match self.part {
+        match self.state {
             // A header that breaks off has nothing to show.
-            Part::Header => {}
+            ChannelState::Header => {}
             _ => self.add(&rest, true, &mut pieces),
         }
         pieces
@@ -65,7 +65,7 @@ impl ChannelParser {
 
     /// Takes a step. Returns false if it needs more text.
     fn advance(&mut self, pieces: &mut Vec<AnswerPiece>) -> bool {
-        if matches!(self.part, Part::Header) {
+        if matches!(self.state, ChannelState::Header) {
             return self.read_header();
         }
         let found = ENDS.iter().filter_map(|mark| Some((self.held.find(mark)?, *mark))).min();
@@ -75,11 +75,11 @@ impl ChannelParser {
                 self.held.drain(..mark.len());
             }
             self.add(&content, true, pieces);
-            self.part = Part::Header;
+            self.state = ChannelState::Header;
             return true;
         }
         // Arguments are shown when they are whole, and of other contents all but what may begin a mark.
-        if !matches!(self.part, Part::Call(_)) {
+        if !matches!(self.state, ChannelState::Call(_)) {
             let begins = |start: &usize| {
                 self.held.get(*start..).is_some_and(|end| ENDS.iter().any(|mark| mark.starts_with(end)))
             };
@@ -93,7 +93,7 @@ impl ChannelParser {
 
     fn read_header(&mut self) -> bool {
         if let Some((header, content)) = self.held.split_once(MESSAGE) {
-            self.part = self.part_of(header);
+            self.state = self.state_after(header);
             self.held = content.to_owned();
             return true;
         }
@@ -103,35 +103,37 @@ impl ChannelParser {
             self.held.len() <= HEADER_MAX && [START, CHANNEL, MESSAGE, "to="].iter().any(may_begin);
         // A grammar may have kept the model from writing a header.
         if !is_header {
-            self.part = Part::Text;
+            self.state = ChannelState::Text;
         }
         !is_header
     }
 
-    fn part_of(&self, header: &str) -> Part {
+    fn state_after(&self, header: &str) -> ChannelState {
         let after = |mark: &str| {
             let (_, rest) = header.split_once(mark)?;
             rest.split(|c: char| c.is_whitespace() || c == '<').next()
         };
         match (after("to="), after(CHANNEL)) {
             (Some(tool), _) if self.has_tools => match tool.strip_prefix("functions.") {
-                Some(name) => Part::Call(name.to_owned()),
-                None => Part::Reasoning,
+                Some(name) => ChannelState::Call(name.to_owned()),
+                None => ChannelState::Reasoning,
             },
-            (_, Some("analysis")) => Part::Reasoning,
-            _ => Part::Text,
+            (_, Some("analysis")) => ChannelState::Reasoning,
+            _ => ChannelState::Text,
         }
     }
 
     fn add(&self, content: &str, is_whole: bool, pieces: &mut Vec<AnswerPiece>) {
-        match &self.part {
-            Part::Call(name) if is_whole && serde_json::from_str::<Map<String, Value>>(content).is_ok() => {
+        match &self.state {
+            ChannelState::Call(name)
+                if is_whole && serde_json::from_str::<Map<String, Value>>(content).is_ok() =>
+            {
                 let (name, arguments) = (name.clone(), content.trim().to_owned());
                 pieces.push(AnswerPiece::Call(ToolCall { id: None, name, arguments }));
             }
-            Part::Reasoning if content.is_empty() => {}
-            Part::Reasoning => pieces.push(AnswerPiece::Reasoning(content.to_owned())),
-            Part::Header | Part::Text | Part::Call(_) => add_text(pieces, content),
+            ChannelState::Reasoning if content.is_empty() => {}
+            ChannelState::Reasoning => pieces.push(AnswerPiece::Reasoning(content.to_owned())),
+            ChannelState::Header | ChannelState::Text | ChannelState::Call(_) => add_text(pieces, content),
         }
     }
 }
