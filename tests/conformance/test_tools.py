@@ -27,10 +27,15 @@ QWEN_CODER = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '\n<tool_call>\n<function=' + c.function.name + '>\n' }}"
     "{% for key, value in c.function.arguments | items %}{{ '<parameter=' + key + '>\n' + (value if value is string else value | tojson) + '\n</parameter>\n' }}{% endfor %}"
     "{{ '</function>\n</tool_call>' }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+# As Gemma 4 writes calls: keys without quotes, and texts in quotes of its own.
+GEMMA4 = (
+    "{{ bos_token }}{% for m in messages %}{{ '<|turn>' + m.role + '\n' }}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '<|tool_call>call:' + c.function.name + '{' }}"
+    "{% for key, value in c.function.arguments | dictsort %}{% if not loop.first %},{% endif %}{{ key }}:{% if value is string %}<|\"|>{{ value }}<|\"|>{% else %}{{ value }}{% endif %}"
+    "{% endfor %}{{ '}<tool_call|>' }}{% endfor %}{{ '<turn|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|turn>model\n' }}{% endif %}")
 TEMPLATES = {
     "hermes": chat_cases.HERMES, "qwen 2.5": chat_cases.QWEN_TOOLS, "llama 3.1": chat_cases.LLAMA31, "mistral": chat_cases.MISTRAL, "mistral, named": MISTRAL_NAMED,
     "deepseek": DEEPSEEK, "kimi": chat_cases.KIMI, "gpt-oss": chat_cases.GPT_OSS, "glm": chat_cases.GLM,
-    "qwen 3 coder": QWEN_CODER,
+    "qwen 3 coder": QWEN_CODER, "gemma 4": GEMMA4,
 }
 # A random model would never end its analysis, so none begins.
 BIAS = {}

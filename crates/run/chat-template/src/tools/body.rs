@@ -56,6 +56,7 @@ impl CallBody {
             Self::Named { id, before_arguments } => {
                 reader.named(id.as_ref(), before_arguments).map(|call| vec![call])
             }
+            Self::Mapping { quote } => reader.mapping(quote).map(|call| vec![call]),
             Self::Elements(marks) => reader.elements(marks, tail, tools).map(|call| vec![call]),
         };
         calls.map_or_else(|found| found, |calls| Found::Calls(calls, reader.at))
@@ -212,6 +213,51 @@ impl<'t> CallReader<'t> {
         }
         let (IgnoredAny, arguments) = self.value()?;
         Ok(ToolCall { id: own_id, name: name.to_owned(), arguments: arguments.to_owned() })
+    }
+
+    /// Reads a name, and an object whose keys have no quotes, and whose texts have this one.
+    fn mapping(&mut self, quote: &str) -> CallResult<ToolCall> {
+        const MARKS: [char; 6] = ['{', '}', '[', ']', ',', ':'];
+        let name = self.name()?;
+        if !self.rest().is_empty() && !self.rest().starts_with('{') {
+            return Err(Found::Nothing);
+        }
+        let (mut json, mut depth, mut last) = (String::new(), 0_usize, ' ');
+        loop {
+            self.skip_space();
+            if self.takes(quote)? {
+                json.push_str(&Value::from(self.until(quote)?).to_string());
+                continue;
+            }
+            let rest = self.rest();
+            let mark = rest.chars().next().ok_or(Found::Unfinished)?;
+            if MARKS.contains(&mark) {
+                self.skip(1);
+                json.push(mark);
+                last = mark;
+                match mark {
+                    '{' | '[' => depth = depth.saturating_add(1),
+                    '}' | ']' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                if depth == 0 {
+                    let arguments = serde_json::from_str::<Map<String, Value>>(&json);
+                    let arguments = Value::Object(arguments.map_err(|_| Found::Nothing)?).to_string();
+                    return Ok(ToolCall { id: None, name: name.to_owned(), arguments });
+                }
+                continue;
+            }
+            let len = rest.find(|c| MARKS.contains(&c)).ok_or(Found::Unfinished)?;
+            let word = rest.get(..len).unwrap_or_default().trim();
+            self.skip(len);
+            // A word before a colon is a key.
+            let is_key = last != ':' && self.rest().starts_with(':');
+            match word {
+                "None" if !is_key => json.push_str("null"),
+                word if !is_key && serde_json::from_str::<IgnoredAny>(word).is_ok() => json.push_str(word),
+                word => json.push_str(&Value::from(word).to_string()),
+            }
+        }
     }
 
     /// Reads a name, and the elements of the arguments after it.

@@ -44,6 +44,8 @@ pub enum CallBody {
     },
     /// The function's name, and an element for each argument.
     Elements(ElementMarks),
+    /// The function's name, and an object whose keys have no quotes, and whose texts have this one.
+    Mapping { quote: String },
 }
 
 /// Id of a call, after its name.
@@ -143,6 +145,7 @@ impl ToolSyntax {
                 marks.extend(id.as_ref().map(|id| id.before.as_str()));
                 marks.push(before_arguments);
             }
+            CallBody::Mapping { quote } => marks.push(quote),
             CallBody::Elements(elements) => {
                 let ElementMarks { after_name, before_key, after_key, after_value, .. } = elements;
                 marks.extend([after_name, before_key, after_key, after_value].map(String::as_str));
@@ -205,6 +208,9 @@ fn find_body(text: &str) -> Option<(CallBody, Range<usize>)> {
     if let Some((marks, after)) = element_marks(after_name) {
         return Some((CallBody::Elements(marks), start..text.len().checked_sub(after.len())?));
     }
+    if let Some((quote, after)) = mapping_quote(after_name) {
+        return Some((CallBody::Mapping { quote }, start..text.len().checked_sub(after.len())?));
+    }
     let (between, _) = after_name.split_once('{')?;
     let (arguments, after) = first_value(after_name.get(between.len()..)?)?;
     let call = start..text.len().checked_sub(after.len())?;
@@ -218,6 +224,14 @@ fn find_body(text: &str) -> Option<(CallBody, Range<usize>)> {
         (None, between.to_owned())
     };
     (arguments == probe_arguments()).then_some((CallBody::Named { id, before_arguments }, call))
+}
+
+/// Finds the quotes of texts in the object after a name, and returns the text after it.
+fn mapping_quote(after_name: &str) -> Option<(String, &str)> {
+    let rest = after_name.strip_prefix('{')?.strip_prefix(KEY)?.strip_prefix(':')?;
+    let (quote, rest) = rest.split_once(VALUE).filter(|(quote, _)| is_mark(quote))?;
+    let rest = rest.strip_prefix(quote)?.strip_prefix(',')?.strip_prefix(NUMBER_KEY)?.strip_prefix(':')?;
+    Some((quote.to_owned(), rest.strip_prefix(NUMBER)?.strip_prefix('}')?))
 }
 
 /// Finds the marks around the arguments after a name, and returns the text after them.

@@ -29,6 +29,8 @@ const FENCED: &str = r"{{ ('<calls>' if loop.first else '\n') ~ '<call>function<
 const INDEXED: &str = r"{{ ('<|calls|>' if loop.first else '') ~ '<|call|>functions.' ~ c.function.name ~ ':' ~ loop.index0 ~ '<|args|>' ~ c.function.arguments | tojson ~ '<|end_call|>' ~ ('<|end_calls|>' if loop.last else '') }}";
 /// Calls of Kimi K2 that have the ids of the conversation.
 const OWN_IDS: &str = r"{{ ('<|calls|>' if loop.first else '') ~ '<|call|>' ~ c.id ~ '<|args|>' ~ c.function.arguments | tojson ~ '<|end_call|>' ~ ('<|end_calls|>' if loop.last else '') }}";
+/// Calls of Gemma 4.
+const MAPPING: &str = r#"{{ '<|tool_call>call:' ~ c.function.name ~ '{' }}{% for k, v in c.function.arguments | items %}{{ ',' if not loop.first }}{{ k }}:{{ "<|'|>" ~ v ~ "<|'|>" if v is string else v }}{% endfor %}{{ '}<tool_call|>' }}"#;
 /// Calls of DeepSeek V3.2.
 const ATTRIBUTES: &str = r#"{{ ('\n\n<｜X｜calls>\n' if loop.first else '') ~ '<｜X｜invoke name="' ~ c.function.name ~ '">\n' }}{% for k, v in c.function.arguments | items %}{{ '<｜X｜parameter name="' ~ k ~ '" string="' ~ ('true' if v is string else 'false') ~ '">' ~ (v if v is string else v | tojson) ~ '</｜X｜parameter>\n' }}{% endfor %}{{ '</｜X｜invoke>\n' ~ ('</｜X｜calls>' if loop.last else '') }}"#;
 
@@ -244,6 +246,24 @@ fn calls_of_keys_and_values() {
         "<tool_call></tool_call>",
     ] {
         assert_eq!(pieces(KEYS, answer), [text(answer)]);
+    }
+}
+
+#[test]
+fn calls_whose_keys_have_no_quotes() {
+    let answer = "Hm.<|tool_call>call:f{a:<|'|>7, {\"x\"}\n<|'|>,n:-1.5e2,all:[<|'|>b<|'|>,true,{c:None}],word:Oslo}<tool_call|><|tool_call>call:g{}<tool_call|>";
+    let arguments =
+        "{\"a\":\"7, {\\\"x\\\"}\\n\",\"n\":-1.5e2,\"all\":[\"b\",true,{\"c\":null}],\"word\":\"Oslo\"}";
+    let parsed: serde_json::Value = serde_json::from_str(arguments).expect("JSON");
+    assert_eq!(pieces(MAPPING, answer), [text("Hm."), call("f", &parsed.to_string()), call("g", "{}")]);
+    for answer in [
+        "<|tool_call>call:f{a:<|'|>7",
+        "<|tool_call>call:f{a:1",
+        "<|tool_call>call:f{a 1}<tool_call|>",
+        "<|tool_call>call:f(a)<tool_call|>",
+        "<|tool_call>call:f{a:1]<tool_call|>",
+    ] {
+        assert_eq!(pieces(MAPPING, answer), [text(answer)]);
     }
 }
 

@@ -157,7 +157,6 @@ mod with {
         instead: Option<Value>,
     ) -> Result<String, String> {
         let mark = |mark: &str| marked(text, mark);
-        let quoted = |text: &str| Value::from(text).to_string();
         let (mut rules, mut names) = (Vec::new(), Vec::new());
         for (number, tool) in tools.iter().enumerate() {
             let arguments = || Ok::<_, String>(format!("%json {}", without_space(tool.parameters.clone())?));
@@ -176,8 +175,12 @@ mod with {
                     format!("{} {}", head.join(" "), arguments()?)
                 }
                 CallBody::Elements(marks) => {
-                    let name = format!("f{number}");
-                    format!("{} {}", quoted(&tool.name), elements(text, marks, tool, &name, &mut rules)?)
+                    let elements = elements(text, marks, tool, &format!("f{number}"), &mut rules)?;
+                    format!("{} {elements}", quoted(&tool.name))
+                }
+                CallBody::Mapping { quote } => {
+                    let mapping = mapping(text, quote, tool, &format!("f{number}"), &mut rules)?;
+                    format!("{} {mapping}", quoted(&tool.name))
                 }
                 _ => return Err("the form of this model's calls cannot be enforced".to_owned()),
             };
@@ -214,40 +217,96 @@ mod with {
         if marks.end_of_attributes.is_some() {
             return Err("this model writes attributes with arguments, which cannot be enforced".to_owned());
         }
-        let quoted = |text: &str| Value::from(text).to_string();
-        let after = marked(text, &marks.after_value);
-        let is_special = text.special_token(marks.after_value.trim()).is_some();
-        let properties = tool.parameters.get("properties").and_then(Value::as_object);
-        let required = tool.parameters.get("required").and_then(Value::as_array);
+        let (before, after) = (marked(text, &marks.before_key), marked(text, &marks.after_key));
+        let after_value = marked(text, &marks.after_value);
         let mut grammar = vec![marked(text, &marks.after_name)];
-        for (number, key) in properties.into_iter().flatten().map(|(key, _)| key).enumerate() {
+        for (number, (key, is_required)) in properties(tool).enumerate() {
             let rule = format!("{name}v{number}");
-            let schema =
-                tool.argument(key).ok_or_else(|| format!("the schema of `{key}` is not in the tool"))?;
-            let value = match texts_of_schema(schema) {
-                Some(Some(texts)) => {
-                    let texts: Vec<String> = texts.into_iter().map(quoted).collect();
-                    format!("{rule}: ({}) {after}\n", texts.join(" | "))
-                }
-                Some(None) if is_special => format!("{rule}: /(?s:.*)/ {after}\n"),
-                Some(None) => format!("{rule}[suffix={}]: /(?s:.*)/\n", quoted(&marks.after_value)),
-                None => {
-                    let mut schema = without_space(schema.clone())?;
-                    if let (Some(schema), Some(definitions)) =
-                        (schema.as_object_mut(), tool.parameters.get("$defs"))
-                    {
-                        schema.insert("$defs".to_owned(), definitions.clone());
-                    }
-                    format!("{rule}: %json {schema} {after}\n")
-                }
-            };
-            rules.push(value);
-            let (before, after) = (marked(text, &marks.before_key), marked(text, &marks.after_key));
-            let is_required = required.is_some_and(|all| all.iter().any(|required| required == key));
+            let (_, value) = argument(text, tool, key, &marks.after_value, &after_value)?;
+            rules.push(format!("{rule}{value}\n"));
             let optional = if is_required { "" } else { "?" };
             grammar.push(format!("({before} {} {after} {rule} /\\n?/){optional}", quoted(key)));
         }
         Ok(grammar.join(" "))
+    }
+
+    /// Returns the grammar of an object whose texts have a quote of their own, with the required arguments first.
+    fn mapping(
+        text: &TextModel,
+        quote: &str,
+        tool: &Tool,
+        name: &str,
+        rules: &mut Vec<String>,
+    ) -> Result<String, String> {
+        let mut entries = Vec::new();
+        for (number, (key, is_required)) in properties(tool).enumerate() {
+            let rule = format!("{name}v{number}");
+            let (is_text, value) = argument(text, tool, key, quote, "")?;
+            let schema = tool.argument(key).and_then(|schema| schema.get("type")).and_then(Value::as_str);
+            if !is_text && !matches!(schema, Some("integer" | "number" | "boolean")) {
+                return Err(format!(
+                    "`{key}` is neither a text nor a number, and this model has quotes of its own"
+                ));
+            }
+            rules.push(format!("{rule}{value}\n"));
+            let before = if is_text { marked(text, quote) } else { String::new() };
+            entries.push((!is_required, format!("{} {before} {rule}", quoted(&format!("{key}:")))));
+        }
+        entries.sort_by_key(|(is_optional, _)| *is_optional);
+        let mut all = String::new();
+        for (number, (is_optional, entry)) in entries.iter().enumerate() {
+            let entry = if number == 0 { entry.clone() } else { format!("\",\" {entry}") };
+            all = if *is_optional && number > 0 {
+                format!("{all} ({entry})?")
+            } else {
+                format!("{all} {entry}")
+            };
+        }
+        if entries.first().is_some_and(|(is_optional, _)| *is_optional) {
+            all = format!("({all})?");
+        }
+        Ok(format!("\"{{\" {all} \"}}\""))
+    }
+
+    /// Returns the arguments of a tool, and whether they are required.
+    fn properties(tool: &Tool) -> impl Iterator<Item = (&String, bool)> {
+        let required = tool.parameters.get("required").and_then(Value::as_array);
+        let is_required = move |key: &String| required.is_some_and(|all| all.iter().any(|name| name == key));
+        let properties = tool.parameters.get("properties").and_then(Value::as_object);
+        properties.into_iter().flatten().map(move |(key, _)| (key, is_required(key)))
+    }
+
+    /// Returns the rest of a rule for the value of an argument: a text up to `end`, which is part of it, or JSON and the grammar `json_end`. The
+    /// first part is true for a text.
+    fn argument(
+        text: &TextModel,
+        tool: &Tool,
+        key: &str,
+        end: &str,
+        json_end: &str,
+    ) -> Result<(bool, String), String> {
+        let schema = tool.argument(key).ok_or_else(|| format!("the schema of `{key}` is not in the tool"))?;
+        let Some(texts) = texts_of_schema(schema) else {
+            let mut schema = without_space(schema.clone())?;
+            if let (Some(schema), Some(definitions)) = (schema.as_object_mut(), tool.parameters.get("$defs"))
+            {
+                schema.insert("$defs".to_owned(), definitions.clone());
+            }
+            return Ok((false, format!(": %json {schema} {json_end}")));
+        };
+        let rule = match texts {
+            Some(texts) => {
+                let texts: Vec<String> = texts.into_iter().map(quoted).collect();
+                format!(": ({}) {}", texts.join(" | "), marked(text, end))
+            }
+            None if text.special_token(end.trim()).is_some() => format!(": /(?s:.*)/ {}", marked(text, end)),
+            None => format!("[suffix={}]: /(?s:.*)/", quoted(end)),
+        };
+        Ok((true, rule))
+    }
+
+    fn quoted(text: &str) -> String {
+        Value::from(text).to_string()
     }
 
     /// Returns the grammar of a mark, whose words may be special tokens.
