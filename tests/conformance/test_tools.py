@@ -32,10 +32,15 @@ GEMMA4 = (
     "{{ bos_token }}{% for m in messages %}{{ '<|turn>' + m.role + '\n' }}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '<|tool_call>call:' + c.function.name + '{' }}"
     "{% for key, value in c.function.arguments | dictsort %}{% if not loop.first %},{% endif %}{{ key }}:{% if value is string %}<|\"|>{{ value }}<|\"|>{% else %}{{ value }}{% endif %}"
     "{% endfor %}{{ '}<tool_call|>' }}{% endfor %}{{ '<turn|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|turn>model\n' }}{% endif %}")
+# As Apertus writes calls: a list of objects whose keys are the names.
+APERTUS = (
+    "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' }}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '<|tools_prefix|>[' if loop.first else ', ' }}"
+    "{{ '{\"' + c.function.name + '\": ' + c.function.arguments | tojson + '}' }}{{ ']<|tools_suffix|>' if loop.last }}{% endfor %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}")
 TEMPLATES = {
     "hermes": chat_cases.HERMES, "qwen 2.5": chat_cases.QWEN_TOOLS, "llama 3.1": chat_cases.LLAMA31, "mistral": chat_cases.MISTRAL, "mistral, named": MISTRAL_NAMED,
     "deepseek": DEEPSEEK, "kimi": chat_cases.KIMI, "gpt-oss": chat_cases.GPT_OSS, "glm": chat_cases.GLM,
-    "qwen 3 coder": QWEN_CODER, "gemma 4": GEMMA4,
+    "qwen 3 coder": QWEN_CODER, "gemma 4": GEMMA4, "apertus": APERTUS,
 }
 # A random model would never end its analysis, so none begins.
 BIAS = {}

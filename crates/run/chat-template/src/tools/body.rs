@@ -53,6 +53,7 @@ impl CallBody {
             Self::Object { name_key, arguments_key, .. } => {
                 reader.objects(|reader| reader.call(name_key, arguments_key))
             }
+            Self::Keyed { .. } => reader.objects(CallReader::keyed_call),
             Self::Named { id, before_arguments } => {
                 reader.named(id.as_ref(), before_arguments).map(|call| vec![call])
             }
@@ -179,6 +180,22 @@ impl<'t> CallReader<'t> {
             }
             self.expect(",")?;
         }
+    }
+
+    /// Reads an object whose only key is a name, with the arguments.
+    fn keyed_call(&mut self) -> CallResult<ToolCall> {
+        self.skip_space();
+        self.expect("{")?;
+        self.skip_space();
+        let (name, _) = self.value::<String>()?;
+        self.skip_space();
+        self.expect(":")?;
+        self.skip_space();
+        let (IgnoredAny, value) = self.value()?;
+        let arguments = arguments_of(value).ok_or(Found::Nothing)?;
+        self.skip_space();
+        self.expect("}")?;
+        Ok(ToolCall { id: None, name, arguments })
     }
 
     /// Reads the name of a function.

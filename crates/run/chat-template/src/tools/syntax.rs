@@ -36,6 +36,8 @@ pub enum CallBody {
         arguments_key: String,
         is_list: bool,
     },
+    /// JSON object whose only key is the function's name, with the arguments, or a list of such objects.
+    Keyed { is_list: bool },
     /// The function's name, a text, and the arguments as a JSON object.
     Named {
         id: Option<CallId>,
@@ -140,7 +142,7 @@ impl ToolSyntax {
         let mut marks: Vec<&str> =
             [&self.section_lead, &self.lead, &self.tail, &self.section_tail].map(String::as_str).to_vec();
         match &self.body {
-            CallBody::Object { .. } => {}
+            CallBody::Object { .. } | CallBody::Keyed { .. } => {}
             CallBody::Named { id, before_arguments } => {
                 marks.extend(id.as_ref().map(|id| id.before.as_str()));
                 marks.push(before_arguments);
@@ -335,12 +337,15 @@ fn object_body(text: &str) -> Option<(CallBody, &str)> {
     let key = |is_it: &dyn Fn(&Value) -> bool| {
         object.iter().find(|(_, value)| is_it(value)).map(|(key, _)| key.clone())
     };
-    let name_key = key(&|value| value == NAME)?;
     let is_arguments = |value: &Value| {
         let parsed = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
         parsed.as_ref().unwrap_or(value) == &probe_arguments()
     };
     let arguments_key = key(&is_arguments)?;
+    if arguments_key == NAME && object.len() == 1 {
+        return Some((CallBody::Keyed { is_list }, after));
+    }
+    let name_key = key(&|value| value == NAME)?;
     Some((CallBody::Object { name_key, arguments_key, is_list }, after))
 }
 

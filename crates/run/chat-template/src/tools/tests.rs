@@ -29,6 +29,8 @@ const FENCED: &str = r"{{ ('<calls>' if loop.first else '\n') ~ '<call>function<
 const INDEXED: &str = r"{{ ('<|calls|>' if loop.first else '') ~ '<|call|>functions.' ~ c.function.name ~ ':' ~ loop.index0 ~ '<|args|>' ~ c.function.arguments | tojson ~ '<|end_call|>' ~ ('<|end_calls|>' if loop.last else '') }}";
 /// Calls of Kimi K2 that have the ids of the conversation.
 const OWN_IDS: &str = r"{{ ('<|calls|>' if loop.first else '') ~ '<|call|>' ~ c.id ~ '<|args|>' ~ c.function.arguments | tojson ~ '<|end_call|>' ~ ('<|end_calls|>' if loop.last else '') }}";
+/// Calls of Apertus.
+const KEYED: &str = r#"{{ '<|tools_prefix|>[' if loop.first else ', ' }}{{ '{"' ~ c.function.name ~ '": ' ~ c.function.arguments | tojson ~ '}' }}{{ ']<|tools_suffix|>' if loop.last }}"#;
 /// Calls of Gemma 4.
 const MAPPING: &str = r#"{{ '<|tool_call>call:' ~ c.function.name ~ '{' }}{% for k, v in c.function.arguments | items %}{{ ',' if not loop.first }}{{ k }}:{{ "<|'|>" ~ v ~ "<|'|>" if v is string else v }}{% endfor %}{{ '}<tool_call|>' }}"#;
 /// Calls of DeepSeek V3.2.
@@ -264,6 +266,19 @@ fn calls_whose_keys_have_no_quotes() {
         "<|tool_call>call:f{a:1]<tool_call|>",
     ] {
         assert_eq!(pieces(MAPPING, answer), [text(answer)]);
+    }
+}
+
+#[test]
+fn calls_with_their_names_as_keys() {
+    let answer = "Hm.<|tools_prefix|>[{\"f\": {\"n\": 1}}, {\"g\":{}}]<|tools_suffix|>";
+    assert_eq!(pieces(KEYED, answer), [text("Hm."), call("f", "{\"n\": 1}"), call("g", "{}")]);
+    for answer in [
+        "<|tools_prefix|>[{\"f\": 1}]",
+        "<|tools_prefix|>[{\"f\": {}, \"g\": {}}]",
+        "<|tools_prefix|>[{\"f\"",
+    ] {
+        assert_eq!(pieces(KEYED, answer), [text(answer)]);
     }
 }
 

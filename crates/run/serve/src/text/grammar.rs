@@ -166,6 +166,9 @@ mod with {
                     let head = format!("{{{}: {name}, {}: ", quoted(name_key), quoted(arguments_key));
                     format!("{} {} \"}}\"", quoted(&head), arguments()?)
                 }
+                CallBody::Keyed { .. } => {
+                    format!("{} {} \"}}\"", quoted(&format!("{{{}: ", quoted(&tool.name))), arguments()?)
+                }
                 CallBody::Named { id, before_arguments } => {
                     let id = id.as_ref().map(|CallId { before, prefix, .. }| {
                         let form = if prefix.is_some() { "[0-9]{1,3}" } else { "[a-zA-Z0-9]{9}" };
@@ -188,10 +191,11 @@ mod with {
             rules.push(format!("f{number}: {call}\n"));
         }
         let (lead, tail) = (mark(&syntax.lead), mark(&syntax.tail));
-        let is_list = matches!(syntax.body, CallBody::Object { is_list: true, .. });
+        let is_list =
+            matches!(syntax.body, CallBody::Object { is_list: true, .. } | CallBody::Keyed { is_list: true });
         let between = match &syntax.body {
             _ if is_list => "\", \"",
-            CallBody::Object { .. } => "\"\\n\"",
+            CallBody::Object { .. } | CallBody::Keyed { .. } => "\"\\n\"",
             _ => "",
         };
         let one = if is_list { "call".to_owned() } else { format!("{lead} call {tail}") };
