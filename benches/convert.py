@@ -2,7 +2,7 @@
 """Times the conversion of a checkpoint, and programs that read or write as many bytes: openssl, cp, and PyTorch.
 
     convert.py FILE [--binary target/release/torch2carton] [--torch PYTHON] [--rounds 5] [--output DIR]
-    convert.py FILE --tiers
+    convert.py FILE --tiers [--without-sha PROGRAM]
     convert.py FILE --statement
     convert.py FILE --against OTHER [--binary target/release/torch2carton] [--rounds 5] [--output DIR]
 
@@ -11,7 +11,7 @@ PYTHON is one that has PyTorch; its script loads the file mapped, and saves its 
 the SHA-256 and the zip around it that make a carton. With --against, only the two binaries take turns, and each round is
 one pair: the medians of the ratios are what a change costs, also on a busy machine. With --tiers, torch2carton and openssl also run
 without SHA extensions, and openssl without AVX2 as well. ring, which hashes without SHA extensions, uses them where the processor has
-them, so its row shows their absence only on one that has none. With --statement, the conversion also runs with one, which `verify` then
+them; PROGRAM, which without_sha.py builds, does not. With --statement, the conversion also runs with one, which `verify` then
 repeats. Needs Python's standard library, and openssl.
 """
 
@@ -69,6 +69,7 @@ def main():
     arguments.add_argument("--output", metavar="DIR", help="where to write [default: next to FILE]")
     arguments.add_argument("--against", metavar="OTHER", help="another binary of torch2carton: time only the two")
     arguments.add_argument("--tiers", action="store_true", help="also without extensions of the processor")
+    arguments.add_argument("--without-sha", metavar="PROGRAM", type=Path, help="torch2carton for the row without SHA extensions [default: that of --binary]")
     arguments.add_argument("--statement", action="store_true", help="also with a statement, and its verification")
     options = arguments.parse_args()
     describe(options.binary)
@@ -89,7 +90,7 @@ def main():
         if options.tiers:
             commands["openssl without SHA"] = (commands["openssl dgst -sha256"][0], WITHOUT_SHA)
             commands["openssl without SHA, AVX2"] = (commands["openssl dgst -sha256"][0], WITHOUT_AVX2)
-            commands["torch2carton without SHA"] = (commands["torch2carton"][0], WITHOUT_SHA)
+            commands["torch2carton without SHA"] = ([str(options.without_sha or options.binary), *commands["torch2carton"][0][1:]], WITHOUT_SHA)
         if options.statement:
             kept, said = f"{folder}/kept.carton", f"{folder}/kept.json"
             subprocess.run([options.binary, options.file, "-q", "-o", kept, "--statement", said], check=True)
