@@ -154,7 +154,11 @@ impl<'a> Config<'a> {
         let aliases = &self.class.aliases;
         let alias = aliases.get(key).map(String::as_str);
         let others = aliases.iter().filter(move |(_, real)| *real == key).map(|(alias, _)| alias.as_str());
-        older.into_iter().chain(std::iter::once(key)).chain(alias).chain(others)
+        // What is no field of the class is set after the fields, and replaces them.
+        let is_field = |name: &&str| self.class.values.contains_key(*name);
+        let all = std::iter::once(key).chain(alias).chain(others);
+        let fields = all.clone().filter(move |name| is_field(name));
+        older.into_iter().chain(all.filter(move |name| !is_field(name))).chain(fields)
     }
 
     /// Returns the value that the file gives, under one of its names.

@@ -6,6 +6,7 @@ use crate::architecture::Architecture;
 use crate::block::{Block, HeadNormScope};
 use crate::config_defaults::{ConfigDefaults, DEFAULTS};
 use crate::documents::config::ConfigJson;
+use crate::documents::rope_config::ORIGINAL_CONTEXT_KEY;
 use crate::feed_forward::{Activation, FeedForwardKind};
 use crate::hyperparameters::{Biases, Hyperparameters};
 use crate::rope::{Llama3, Rope, RopeScaling};
@@ -34,7 +35,9 @@ fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hy
     let rope = if config.rope_object()?.is_some() {
         base.rope
     } else {
-        let scaling = Some(RopeScaling::Llama3(Llama3::with_factor(8.0)));
+        let usual = Llama3::with_factor(8.0);
+        let old = config.number(ORIGINAL_CONTEXT_KEY)?.unwrap_or(usual.old);
+        let scaling = Some(RopeScaling::Llama3(Llama3 { old, ..usual }));
         Rope { theta: ARCHITECTURE.config_defaults.theta, scaling }
     };
     let block =

@@ -12,7 +12,7 @@ use crate::rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
 use crate::{HyperparameterKind, Problem, Result};
 
 /// Key of [`Llama3::old`] in `config.json`.
-const ORIGINAL_CONTEXT_KEY: &str = "original_max_position_embeddings";
+pub(crate) const ORIGINAL_CONTEXT_KEY: &str = "original_max_position_embeddings";
 
 impl ConfigJson {
     /// Reads the rotary embedding that all layers share: `rope_scaling`, or else `rope_parameters`; `rope_theta` is in that
