@@ -26,6 +26,7 @@ REFUSED = [
     r"`rope_scaling\.type` is .*, because `transformers` ignores `type` here",  # older versions applied it
     r"`partial_rotary_factor` is \d*[13579] numbers of a head",  # `transformers` rotates one more
     r"`attention_bias` changes the result",  # Phi-3 has no biases, and `transformers` ignores the key
+    r"`short_factor` is a list of \d+, expected one factor for each of \d+ pairs",  # of GPT-NeoX' `rotary_pct`, not `partial_rotary_factor`
     r"`use_sliding_window` is false, expected true, since layer_types",  # some ways to compute attention have the window
 ]
 # How far logits may be from exact ones, in proportion to the largest of them.

@@ -48,7 +48,8 @@ const OWN_KEYS: &[&str] = &[
 
 fn read_hyperparameters(config: &ConfigJson, base: Hyperparameters) -> Result<Hyperparameters> {
     let experts = Experts {
-        count: config.size("num_local_experts")?.unwrap_or(256),
+        // `num_experts` is another name of the class for it, and replaces it.
+        count: config.size("num_experts")?.or(config.size("num_local_experts")?).unwrap_or(256),
         per_token: config.size("num_experts_per_tok")?.unwrap_or(8),
         hidden: base.hidden.unwrap_or(1536),
         router: Router::Sigmoid { groups: 1, chosen_groups: 1, factor: 1.0 },
