@@ -335,18 +335,13 @@ mod tests {
         DeltaSizes { layers: 6, channels: 7, taps: 8, heads: 9, key_dim: 10, value_dim: 11 };
 
     const WINDOW: CacheLayers = CacheLayers { layers: 12, kv_heads: 13, head_dim: 14 };
+    const SIZES: PortSizes =
+        PortSizes { layers: 2, kv_heads: 3, head_dim: 4, vocab: 5, window: Some(WINDOW), delta: Some(DELTA) };
 
     #[test]
     fn states_are_ports_of_models_that_have_them() {
         use PortDim::Size;
-        let sizes = PortSizes {
-            layers: 2,
-            kv_heads: 3,
-            head_dim: 4,
-            vocab: 5,
-            window: Some(WINDOW),
-            delta: Some(DELTA),
-        };
+        let sizes = SIZES;
         let plain = PortSizes { window: None, delta: None, ..sizes };
         let names = |ports: Vec<DecoderPort>| ports.into_iter().map(DecoderPort::name).collect::<Vec<_>>();
         assert_eq!(
@@ -376,14 +371,7 @@ mod tests {
     #[test]
     fn ports_have_the_properties_of_the_interface() {
         use PortDim::{Size, Symbol};
-        let sizes = PortSizes {
-            layers: 2,
-            kv_heads: 3,
-            head_dim: 4,
-            vocab: 5,
-            window: Some(WINDOW),
-            delta: Some(DELTA),
-        };
+        let sizes = SIZES;
         let cache = |tokens| vec![Size(2), Symbol("batch"), Symbol(tokens), Size(3), Size(4)];
         let logits = vec![Symbol("batch"), Symbol("seq"), Size(5)];
         let switch = (Dtype::Int64, Vec::new(), "optional switch");

@@ -154,7 +154,7 @@ impl<'a> Config<'a> {
         let aliases = &self.class.aliases;
         let alias = aliases.get(key).map(String::as_str);
         let others = aliases.iter().filter(move |(_, real)| *real == key).map(|(alias, _)| alias.as_str());
-        // What is no field of the class is set after the fields, and replaces them.
+        // The class sets its fields first and other names after them, so those win.
         let is_field = |name: &&str| self.class.values.contains_key(*name);
         let all = std::iter::once(key).chain(alias).chain(others);
         let fields = all.clone().filter(move |name| is_field(name));

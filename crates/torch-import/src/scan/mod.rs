@@ -34,6 +34,7 @@ mod scanner;
 mod script;
 mod script_tokens;
 mod tar;
+mod text_encoding;
 mod unread;
 mod zip_detection;
 

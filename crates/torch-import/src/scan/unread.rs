@@ -6,7 +6,7 @@
 //! Facts: the signatures in the specifications of the formats; `PyTorch`'s and `TensorFlow`'s loaders of the models.
 
 use super::compressed::detect_compression;
-use super::documents::decode_text;
+use super::text_encoding::decode_text;
 use super::zip_detection;
 use crate::container::{sniff, tar_members};
 

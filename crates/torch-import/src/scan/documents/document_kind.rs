@@ -60,7 +60,7 @@ impl DocumentKind {
         let base = name.rsplit('/').next().unwrap_or_default();
         let of_content = || {
             let start = start();
-            let decoded = super::decode_text(&start);
+            let decoded = crate::scan::text_encoding::decode_text(&start);
             match decoded.trim_ascii_start() {
                 // What follows is not known.
                 [] if !start.is_empty() => Some(Self::Json),

@@ -9,7 +9,7 @@ use super::value_texts::shown;
 
 /// Reads a configuration: each section is a map under the last part of its name.
 pub(super) fn read(bytes: &[u8], judge: &mut Judge<'_>) {
-    let text = super::decode_text(bytes);
+    let text = crate::scan::text_encoding::decode_text(bytes);
     let text = String::from_utf8_lossy(&text);
     judge.open(true);
     let (mut has_section, mut at) = (false, 0_u64);

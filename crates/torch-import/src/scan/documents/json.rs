@@ -9,7 +9,7 @@ use super::judge::Judge;
 
 /// Reads a document, or several in a row, as in JSON Lines. Returns false if Python's reader refuses one.
 pub(super) fn read(bytes: &[u8], judge: &mut Judge<'_>) -> bool {
-    let text = super::decode_text(bytes);
+    let text = crate::scan::text_encoding::decode_text(bytes);
     let mut reader = Reader { text: &text, at: 0 };
     let (mut levels, mut documents) = (Vec::<bool>::new(), 0_usize);
     loop {

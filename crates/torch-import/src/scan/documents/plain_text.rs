@@ -6,7 +6,8 @@
 use super::found::Found;
 use super::judge::Judge;
 use super::value_texts::is_pipe;
-use super::{decode_text, json, yaml};
+use super::{json, yaml};
+use crate::scan::text_encoding::decode_text;
 
 /// Extensions of programs' sources and of prose, which shows code, and of data in lines.
 const OTHERS: &str = "bat c cc cpp css cu cuh go h hpp htm html ipynb java jl js jsonl lua m md mdx ndjson org pl ps1 py pyi pyx r rb rmd rs rst sh svg swift tex ts vue xml";

@@ -19,7 +19,7 @@ const MUCH_ANCHORED: &str = "its anchors have too much text";
 /// # Errors
 /// The reason for which a part was not read as `PyYAML` may read it.
 pub(super) fn read(bytes: &[u8], judge: &mut Judge<'_>) -> Result<(), String> {
-    let bytes = super::decode_text(bytes);
+    let bytes = crate::scan::text_encoding::decode_text(bytes);
     let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8".to_owned())?;
     if text.contains(OLD_BREAKS) {
         return Err("it has line breaks that readers of YAML disagree on".to_owned());
