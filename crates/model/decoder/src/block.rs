@@ -214,6 +214,20 @@ impl Block {
         self.delta_net.as_ref().is_some_and(|delta_net| delta_net.has(layer))
     }
 
+    /// Returns true if attention is of the only kind that may have heads of two sizes.
+    pub(crate) fn has_plain_heads(&self) -> bool {
+        let Self { head_norm, head_norm_last, fused_heads, qkv_limit, query_scale, scores, .. } = self;
+        *head_norm == Some(HeadNormScope::Head)
+            && self.norm == NormKind::Rms
+            && self.norms == NormPlace::Both
+            && !(*head_norm_last || *fused_heads || self.gated_attention)
+            && !(self.parallel || self.adds_to_norms || scores.sinks)
+            && qkv_limit.is_none()
+            && query_scale.is_none()
+            && self.delta_net.is_none()
+            && self.alibi.is_none()
+    }
+
     /// Returns true if the layer has a dense feed-forward layer.
     pub fn has_dense(&self, layer: u64) -> bool {
         !self.has_experts(layer) || self.has_experts_beside_dense()

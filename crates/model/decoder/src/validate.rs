@@ -7,6 +7,7 @@ use crate::block::{Block, Experts, HeadNormScope, NormKind, NormPlace};
 use crate::feed_forward::Activation;
 use crate::hyperparameters::{AttentionWindows, WindowedLayers};
 use crate::layout::SizeKeys;
+use crate::mixed_heads::MixedHeads;
 use crate::param_error::{MakeParamError, check_positive};
 use crate::rope::{Llama3, LongRope, Rope, RopeScaling, Yarn};
 use crate::router::Router;
@@ -59,7 +60,7 @@ impl HyperparameterCheck<'_> {
             return Err(wrong(self.keys.head_dim, &self.head_dim, format!("at most {ROTATED_MAX}")));
         }
         // Before the frequencies, of which these heads may have most.
-        self.block.mixed_heads.map_or(Ok(()), |mixed| mixed.check(wrong, self))?;
+        self.block.mixed_heads.map_or(Ok(()), |mixed| self.check_mixed_heads(wrong, &mixed))?;
         for rope in self.ropes {
             self.check_rope(wrong, rope)?;
             self.check_frequencies(wrong, rope)?;
@@ -82,6 +83,44 @@ impl HyperparameterCheck<'_> {
             self.check_layer_list(wrong, "layer_types", listed.len())?;
         }
         self.check_block(wrong)
+    }
+
+    fn check_mixed_heads(&self, wrong: MakeParamError<'_>, mixed: &MixedHeads) -> Result<()> {
+        mixed.check(wrong, self.keys.n_heads, self.n_heads)?;
+        let has_window = |layer: &u64| self.windows.window_of(*layer).is_some();
+        let own = |window: bool| (0..mixed.first_shared).any(|layer| has_window(&layer) == window);
+        let shared =
+            |window: bool| (mixed.first_shared..self.n_layers).any(|layer| has_window(&layer) == window);
+        if mixed.first_shared > self.n_layers || [true, false].iter().any(|kind| shared(*kind) && !own(*kind))
+        {
+            let found = self.n_layers.saturating_sub(mixed.first_shared);
+            let expected =
+                "a number that leaves a layer of each kind with keys and values of its own".to_owned();
+            return Err(wrong("num_kv_shared_layers", &found, expected));
+        }
+        if self.n_layers.checked_sub(1).is_none_or(|last| has_window(&last)) {
+            let expected = "\"full_attention\" in the last layer".to_owned();
+            return Err(wrong("layer_types", &"\"sliding_attention\"", expected));
+        }
+        if self.block.has_plain_heads() && self.has_rope_of_each_kind() {
+            return Ok(());
+        }
+        let expected =
+            "attention with norms of each head, and a rotary embedding of whole heads for each kind of layer";
+        Err(wrong("layer_types", &"attention of another kind", expected.to_owned()))
+    }
+
+    /// Returns true if the first rotary embedding is that of layers without a window, and the second one that of the others.
+    fn has_rope_of_each_kind(&self) -> bool {
+        let is_of_kind = |(layer, rope): (u64, &Option<usize>)| {
+            *rope == Some(usize::from(self.windows.window_of(layer).is_some()))
+        };
+        let of_layers = self.rope_of_layer.unwrap_or_default();
+        of_layers.len() as u64 == self.n_layers
+            && (0..).zip(of_layers).all(is_of_kind)
+            && self.ropes.len() == 2
+            && self.rotated == self.head_dim
+            && !self.ropes.iter().any(Rope::depends_on_length)
     }
 
     fn check_layer_list(&self, wrong: MakeParamError<'_>, key: &str, len: usize) -> Result<()> {

@@ -17,6 +17,7 @@ use crate::alibi::ScoreBias;
 use crate::cache::{BLOCK, Head};
 use crate::kernel::Pool;
 use crate::memory::checked_product;
+use crate::mixed_heads::HeadSizes;
 use crate::number::Real;
 use crate::sharing::PARALLEL_ELEMENTS_MIN;
 use crate::vector::{Scale, VectorProduct};
@@ -40,6 +41,12 @@ pub(crate) struct Queries {
 }
 
 impl Queries {
+    /// Returns the same rows with heads of other sizes.
+    pub(crate) fn with_heads(self, heads: HeadSizes) -> Self {
+        let HeadSizes { kv_heads, group, head_dim } = heads;
+        Self { kv_heads, group, head_dim, ..self }
+    }
+
     /// Returns the number of tokens whose queries are computed together.
     fn tile_tokens(&self) -> usize {
         (QUERY_ROWS_MAX / self.group).clamp(1, self.count.max(1))

@@ -9,6 +9,7 @@ use crate::activation::LayerActivation;
 use crate::attention::{Queries, ScoreTransform};
 use crate::cache::{CachedTokens, Head};
 use crate::delta_net::DeltaNet;
+use crate::dims::DecoderDims;
 use crate::experts::Experts;
 use crate::feed_forward::{FeedForward, FeedForwardRows};
 use crate::kernel::Pool;
@@ -23,7 +24,6 @@ use crate::projections::Projections;
 use crate::query_scale::scale_queries;
 use crate::sharing::{PARALLEL_ELEMENTS_MIN, share_rows};
 use crate::vector::AddScaled;
-use crate::weights::DecoderDims;
 use crate::{Problem, Result};
 
 #[derive(Debug)]

@@ -2,30 +2,27 @@
 //!
 //! Facts: the formulas of [`decoder::LayerInputs`].
 
-use decoder::{LayerInputs, LayerPart, Weight};
-
+use crate::Result;
 use crate::activation::{Gate, LayerActivation};
 use crate::kernel::{Matrix, Pool};
 use crate::linear::Linear;
-use crate::memory::{checked_product, size_in_memory, zeros};
+use crate::memory::{checked_product, zeros};
 use crate::norm::Norm;
 use crate::number::Real;
 use crate::sharing::share_rows;
 use crate::vector::{AddScaled, Scale};
-use crate::weights::WeightLookup;
-use crate::{Error, Result};
 
 /// What makes the inputs of all layers from tokens and their embeddings.
 #[derive(Debug)]
 pub(crate) struct InputTable<T> {
     /// Matrix of shape [vocab, layers × width].
-    embedding: Matrix,
-    projection: Linear<T>,
-    norm: Norm<T>,
+    pub(crate) embedding: Matrix,
+    pub(crate) projection: Linear<T>,
+    pub(crate) norm: Norm<T>,
     /// Factors of the embeddings and of the projection.
-    factors: [T; 2],
+    pub(crate) factors: [T; 2],
     /// Size of the inputs of all layers.
-    width: usize,
+    pub(crate) width: usize,
 }
 
 /// Inputs of the rows of a call.
@@ -42,12 +39,12 @@ pub(crate) struct InputRows<T> {
 /// What a layer makes of its input.
 #[derive(Debug)]
 pub(crate) struct LayerInput<T> {
-    gate: Linear<T>,
-    output: Linear<T>,
-    norm: Norm<T>,
+    pub(crate) gate: Linear<T>,
+    pub(crate) output: Linear<T>,
+    pub(crate) norm: Norm<T>,
     /// Number of the first of its inputs among those of all layers.
-    first: usize,
-    width: usize,
+    pub(crate) first: usize,
+    pub(crate) width: usize,
 }
 
 impl<T: Real> InputTable<T> {
@@ -105,45 +102,5 @@ impl<T: Real> LayerInput<T> {
         self.norm.apply(pool, self.norm.part, added);
         T::run(AddScaled { x: h, y: added, factor: T::ONE });
         Ok(())
-    }
-}
-
-impl WeightLookup<'_> {
-    /// Returns what makes the inputs of all layers, if they have any.
-    ///
-    /// # Errors
-    /// When a weight is missing, has another shape or dtype, or cannot be read.
-    pub(crate) fn input_table<T: Real>(&self) -> Result<Option<InputTable<T>>> {
-        let make = |inputs: LayerInputs| {
-            let width = size_in_memory(inputs.width)?;
-            let factors = [inputs.embedding_factor(), LayerInputs::projection_factor(self.decoder.dim())];
-            Ok::<_, Error>(InputTable {
-                embedding: self.matrix(Weight::LayerEmbedding)?,
-                projection: self.linear(Weight::LayerProjection, None)?,
-                norm: self.norm(&[Weight::LayerProjectionNorm], None, width)?,
-                factors: factors.map(T::from_f64),
-                width: checked_product(&[width, self.dims.n_layers])?,
-            })
-        };
-        self.decoder.block().layer_inputs.map(make).transpose()
-    }
-
-    /// Returns what a layer makes of its input, if it has one.
-    ///
-    /// # Errors
-    /// When a weight is missing, has another shape or dtype, or cannot be read.
-    pub(crate) fn layer_input<T: Real>(&self, layer: u64) -> Result<Option<LayerInput<T>>> {
-        let make = |inputs: LayerInputs| {
-            let width = size_in_memory(inputs.width)?;
-            let norm = Weight::Layer { layer, part: LayerPart::LayerInputNorm };
-            Ok::<_, Error>(LayerInput {
-                gate: self.layer_linear(layer, LayerPart::LayerInputGate)?,
-                output: self.layer_linear(layer, LayerPart::LayerInputOutput)?,
-                norm: self.norm(&[norm], None, self.dims.dim)?,
-                first: checked_product(&[width, size_in_memory(layer)?])?,
-                width,
-            })
-        };
-        self.decoder.block().layer_inputs.map(make).transpose()
     }
 }

@@ -10,6 +10,7 @@ use tensor::{Dtype, Tensor, Tensors};
 use crate::attention::Queries;
 use crate::block::{BatchPart, LayerState};
 use crate::cache::{BLOCK, CacheSizes, CachedTokens, KvCache, TypedCache};
+use crate::dims::DecoderDims;
 use crate::kernel::{self, Pool};
 use crate::linear::Linear;
 use crate::memory::{checked_product, zeros};
@@ -20,7 +21,7 @@ use crate::positions::Frequencies;
 use crate::sequence_part::SequencePart;
 use crate::sharing::share_rows;
 use crate::vector::Scale;
-use crate::weights::{DecoderDims, Weights, assigned_nbytes};
+use crate::weights::{Weights, assigned_nbytes};
 use crate::{Error, Problem, Result};
 
 /// Options for running a model.
