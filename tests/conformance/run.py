@@ -26,7 +26,7 @@ import environments  # noqa: E402  (after the line above, so that no __pycache__
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
 FAST = [HERE / f"test_{name}.py" for name in (
-    "chat chat_templates check cli clients comfy container corpus diff differential forward gguf gguf_out inspect inspect_values judged_uses megatron merge merge_bases merge_layouts mlx mutate names newest_torch openai ordinary parts "
+    "chat chat_templates check cli clients comfy container corpus diff differential every_model forward gguf gguf_out inspect inspect_values judged_uses megatron merge merge_bases merge_layouts mlx mutate names newest_torch openai ordinary parts "
     "payloads pickled pipelines proof pt2 random_models right_or_refused run safetensors_out scan scan_documents scan_loaders scan_nested scan_policy scan_sequences serve serve_cartons sums tools trainers zero").split()]
 # Files of one pytest: it starts the programs of its environments once, and the last one should not run alone for long.
 FILES = 3
