@@ -303,7 +303,9 @@ impl HyperparameterCheck<'_> {
         if *hidden == 0 || shared.is_some_and(|shared| shared.hidden == 0) {
             return Err(wrong("moe_intermediate_size", &0, "at least 1".to_owned()));
         }
-        experts.router.check(wrong, *count, *per_token)?;
+        if layers.contains(&true) {
+            experts.router.check(wrong, *count, *per_token)?;
+        }
         let is_scaled = experts.router == Router::Scaled;
         if is_scaled || experts.beside_dense {
             let has_four_norms = self.block.norms == NormPlace::Both && self.block.norm == NormKind::Rms;

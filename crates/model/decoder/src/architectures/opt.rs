@@ -18,7 +18,8 @@ pub(super) static ARCHITECTURE: Architecture = Architecture {
     config_defaults: &ConfigDefaults {
         own_keys: OWN_KEYS,
         aliases: &[("intermediate_size", "ffn_dim")],
-        norm_eps: ("layer_norm_eps", 1e-5),
+        // The class has no key for it: its layers have the value of PyTorch. This one is of `--norm-eps`.
+        norm_eps: ("norm_eps", 1e-5),
         tied: true,
         activation: ("activation_function", Activation::Relu),
         ..DEFAULTS
