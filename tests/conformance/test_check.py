@@ -27,7 +27,6 @@ def names(rows):
     return [row["name"] for row in rows]
 
 
-@pytest.mark.sample(4)
 @pytest.mark.parametrize("model_type, number", checked.chosen())
 def test_what_transformers_writes_is_whole_and_what_is_taken_is_found(newest, tmp_path, model_type, number):
     folders = {layout: tmp_path / layout for layout in ("released", "modules")}

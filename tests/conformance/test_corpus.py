@@ -112,6 +112,7 @@ needs_corpus = pytest.mark.skipif(not corpus(), reason="there is no ../shared/co
 
 
 @needs_corpus
+@pytest.mark.whole
 @pytest.mark.parametrize("row", corpus(), ids=lambda row: row["file"])
 def test_real_files(row, newest):
     path, expected = CORPUS / row["file"], expectation(row["file"])

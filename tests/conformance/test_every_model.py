@@ -22,7 +22,6 @@ def random_model(kind):
 
 
 @pytest.mark.parametrize("kind", models.HUGGING_FACE)
-@pytest.mark.sample(4)
 def test_adapter(kind, tmp_path):
     if why := os.environ.get("T2C_MISSING_PEFT"):
         pytest.skip(why)
@@ -36,7 +35,6 @@ def test_adapter(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", LINEAR)
-@pytest.mark.sample(4)
 def test_quantized(kind, tmp_path):
     """With int8 codes and a scale for each row, as compressed-tensors writes them."""
     base, folder = random_model(kind).to(torch.bfloat16), tmp_path / "base"

@@ -45,7 +45,6 @@ def close(logits):
     return 1e-4 * max(1, float(numpy.abs(logits).max()) / 10)
 
 
-@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", models.DTYPES)
 @pytest.mark.parametrize("kind", models.KINDS)
 def test_logits_are_as_exact_as_those_of_the_reference(kind, dtype, newest, made, reference, tokens, forward, tmp_path, table):

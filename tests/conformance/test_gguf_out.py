@@ -65,7 +65,6 @@ def compare(package, folder, tmp_path, outtype, *more, flags=(), pre=PRE):
     assert package.ask("compare", ours=str(ours), theirs=str(theirs)) == []
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float16"])
 def test_each_architecture(converter, tmp_path, kind, dtype):
@@ -78,7 +77,6 @@ def test_each_architecture(converter, tmp_path, kind, dtype):
 PARTS = [kind for kind in WHOLE if kind.startswith("qwen") and kind != "qwen3_vl_moe square"]
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", PARTS)
 def test_text_models_of_models_with_images(converter, tmp_path, kind):
     """Both ways. The text model of Qwen 2 VL and 3 VL becomes one without images."""
@@ -108,7 +106,6 @@ LOADED = ["llama linear", "llama dynamic", "llama yarn", "llama gqa", "llama rop
           "granite", "granitemoe", "olmo2", "stablelm", "cohere tied", "glm4", "glm4_moe", "exaone4 no window", "apertus", "starcoder2", "bloom"]
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", LOADED)
 def test_llama_cpp_computes_what_transformers_does(converter, llama_cpp, tmp_path, kind):
     folder, path = tmp_path / "m", tmp_path / "x.gguf"
@@ -355,7 +352,6 @@ def same_dtypes(found):
 BACK = [kind for kind in KINDS if kind not in ("llama longrope", "llama dynamic", "phi3 longrope")]
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", BACK)
 def test_the_way_back(converter, tmp_path, kind):
     folder, path, back = tmp_path / "m", tmp_path / "x.gguf", tmp_path / "back"
@@ -427,7 +423,6 @@ def test_a_carton_of_blocks_has_the_numbers_of_the_file(converter, tmp_path, kin
     assert len(blocks) > 8 and {name: ours[name] for name in blocks} == {name: theirs[name] for name in blocks}
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("without", ["", "avx512", "avx512,avx2"])
 @pytest.mark.parametrize("kind", ["llama gqa", "mixtral", "qwen3_moe", "phi3", "gemma2", "gpt2"])
 def test_weights_of_eight_bits_run_in_place(converter, tmp_path, kind, without):

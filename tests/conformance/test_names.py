@@ -113,7 +113,6 @@ def test_frequencies_of_any_dtype_are_made_again(newest, tmp_path):
         assert newest.ask("differences", one=str(source), other=str(source / "back")) == []
 
 
-@pytest.mark.sample(4)
 @pytest.mark.parametrize("model_type, number", checked.chosen())
 def test_names_in_memory_are_those_of_transformers_and_come_back(families, tmp_path, model_type, number):
     released, modules = tmp_path / "released", tmp_path / "modules"

@@ -166,7 +166,6 @@ def python_of(key):
     return os.environ[f"T2C_{key}"]
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("key", ["NEWEST", "OLD"])
 @pytest.mark.parametrize("name", ATTACKS)
 def test_what_a_loader_runs_is_found(name, key, tmp_path):
@@ -187,7 +186,6 @@ def test_what_a_loader_runs_is_found(name, key, tmp_path):
 SAVED = "import sys, torch, torch.distributed.checkpoint as d; d.save({'a': torch.ones(3), 'b': 'text'}, checkpoint_id=sys.argv[1], no_dist=True)"
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("name, start", [("__0_0.distcp", 7), ("notes.txt", 3), ("../notes.txt", 3), ("other/notes.txt", 3)])
 def test_parts_that_are_no_archives_are_found(name, start, tmp_path):
     python, folder, work = python_of("NEWEST"), tmp_path / "folder", tmp_path / "work"

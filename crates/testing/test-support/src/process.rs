@@ -8,7 +8,7 @@ use std::process::Command;
 /// Environment variable that names the case of a child process.
 const CASE: &str = "TEST_SUPPORT_CASE";
 
-/// Runs each case in a process of its own: starts the test program again with the test `test`, which calls this function
+/// Runs each case in a process of its own, two at a time: starts the test program again with the test `test`, which calls this function
 /// again, and runs `run` for one case there. Prints the output of each case.
 ///
 /// `test` is the path of the calling test in its program, such as `memory::memory_is_bounded_by_the_pickle`.
@@ -22,13 +22,21 @@ pub fn each_in_own_process<'c>(test: &str, cases: impl IntoIterator<Item = &'c s
         return;
     }
     let program = std::env::current_exe().expect("a test has a program");
-    for case in cases {
-        let output = run_case(&program, test, case);
-        let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{case}: {printed}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(printed.contains("1 passed"), "{case}: the program has no test {test}");
-        println!("{case}: {printed}");
-    }
+    let cases: Vec<&str> = cases.into_iter().collect();
+    let (first, second) = cases.split_at(cases.len() / 2);
+    std::thread::scope(|scope| {
+        for half in [first, second] {
+            scope.spawn(|| half.iter().for_each(|case| check_case(&program, test, case)));
+        }
+    });
+}
+
+fn check_case(program: &Path, test: &str, case: &str) {
+    let output = run_case(program, test, case);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{case}: {printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("1 passed"), "{case}: the program has no test {test}");
+    println!("{case}: {printed}");
 }
 
 fn run_case(program: &Path, test: &str, case: &str) -> std::process::Output {

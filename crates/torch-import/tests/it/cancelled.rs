@@ -22,7 +22,7 @@ impl Observer for CancelAt {
 type Open = fn(Arc<dyn Source>, &dyn Observer) -> Result<Container>;
 type Work<'w> = dyn Fn(Arc<dyn Source>, &dyn Observer) -> Result<()> + 'w;
 
-/// Returns how often the observer was asked during the work on a file. Each time stops the work, of which at most 100 are tried.
+/// Returns how often the observer was asked during the work on a file. Each time stops the work, of which at most 24 are tried.
 fn stops(bytes: &[u8], is_remote: bool, work: &Work<'_>) -> u32 {
     let work_until = |times: u32| {
         let source: Arc<dyn Source> = if is_remote {
@@ -35,7 +35,7 @@ fn stops(bytes: &[u8], is_remote: bool, work: &Work<'_>) -> u32 {
     };
     let (done, asked) = work_until(u32::MAX);
     done.expect("it is sound");
-    for times in (1..=asked).step_by(asked.div_ceil(100).max(1) as usize) {
+    for times in (1..=asked).step_by(asked.div_ceil(24).max(1) as usize) {
         let (stopped, _) = work_until(times);
         assert!(
             stopped.as_ref().is_err_and(torch_import::Error::is_cancelled),
