@@ -22,8 +22,9 @@ TYPES = {"auto": "auto", "f32": "float32", "f16": "float16", "bf16": "bfloat16",
 PRE = "llama-bpe"
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 # What the converter does not convert: soft caps that are null, norms of each head, layers without experts, an output of its own,
-# one head of keys in Falcon, and Hunyuan's lengths here.
-REFUSED = ["gemma2 no caps", "stablelm parallel", "qwen3_moe dense", "ministral", "cohere", "phi norms", "falcon 7b", "falcon rw", "hunyuan", "qwen3_next dense"]
+# one head of keys in Falcon, and Hunyuan's lengths here. It leaves out the factor of proportional embeddings.
+REFUSED = ["gemma2 no caps", "stablelm parallel", "qwen3_moe dense", "ministral", "cohere", "phi norms", "falcon 7b", "falcon rw", "hunyuan", "qwen3_next dense",
+           "gemma4 keys as values"]
 # Keys that the converter reads, and that transformers leaves out when it saves a model.
 OLDER = {"gpt_neox": {"rotary_pct": 0.5}, "gpt_neox serial": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 2048}, "gpt2 untied": {"n_ctx": 2048},
          "cohere2": {"rotary_pct": 1.0},
@@ -33,14 +34,16 @@ GLM = ["<|user|>", "[gMASK]", "<|observation|>"]
 WRITTEN = ["llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi3", "granite", "olmo2", "smollm3",
            "stablelm", "gpt_oss", "arcee", "seed_oss", "olmoe", "exaone4", "starcoder2", "phi", "cohere", "olmo3", "cohere2", "ernie4_5", "glm4",
            "glm4_moe", "hunyuan_v1_dense", "minimax_m2", "gpt_neox", "bloom", "falcon", "gpt2", "granitemoe", "granitemoeshared", "apertus", "phimoe",
-           "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"]
+           "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "gemma4_text"]
 MORE = ["llama gqa", "llama rope x8", "llama biases", "llama tied", "mistral", "qwen2 window"]
 KINDS = [kind for kind in [*models.SAVED, *MORE] if models.HUGGING_FACE[kind][0] in WRITTEN and kind not in REFUSED]
 
 
 def tokenizer(package, folder, kind, **settings):
     """Gives a model the kind of tokenizer that its class reads."""
-    if kind.startswith(("gemma", "phi3", "phimoe", "mistral", "ernie")) and not kind.startswith("gemma3"):
+    if kind.startswith("gemma4"):
+        package.ask("fallback", folder=str(folder), **settings)
+    elif kind.startswith(("gemma", "phi3", "phimoe", "mistral", "ernie")) and not kind.startswith("gemma3"):
         package.ask("spm", folder=str(folder), added={"<extra>": 350}, **settings)
     else:
         package.ask("bpe", folder=str(folder), template=kind != "qwen3", added=["<tool>", " x", *GLM], **settings)
@@ -74,7 +77,7 @@ def test_each_architecture(converter, tmp_path, kind, dtype):
         compare(converter, folder, tmp_path, outtype, *(["--no-mtp"] if kind.startswith(ALONE) else []))
 
 
-PARTS = [kind for kind in WHOLE if kind.startswith("qwen") and kind != "qwen3_vl_moe square"]
+PARTS = [kind for kind in WHOLE if kind.startswith(("qwen", "gemma4")) and kind != "qwen3_vl_moe square"]
 
 
 @pytest.mark.parametrize("kind", PARTS)
@@ -82,7 +85,7 @@ def test_text_models_of_models_with_images(converter, tmp_path, kind):
     """Both ways. The text model of Qwen 2 VL and 3 VL becomes one without images."""
     folder, back, again = tmp_path / "m", tmp_path / "back", tmp_path / "again.gguf"
     converter.ask("model", folder=str(folder), kind=kind, dtype="bfloat16", config=WHOLE[kind])
-    tokenizer(converter, folder, "qwen3")
+    tokenizer(converter, folder, kind if kind.startswith("gemma4") else "qwen3")
     succeed(folder, "-o", tmp_path / "saved.gguf", "--pre-tokenizer", PRE)
     if kind == "qwen3_vl_moe":
         converter.ask("publish", folder=str(folder))
@@ -100,21 +103,53 @@ def test_text_models_of_models_with_images(converter, tmp_path, kind):
 # llama.cpp wants heads of keys and values of one size, and sections that fit them.
 SMALL = {"linear_value_head_dim": 16, "rope_parameters": {
     "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25, "mrope_interleaved": True, "mrope_section": [1, 1, 1]}}
-# It also wants other sizes of some, and computes what no key says in its own way.
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0}
+OTHERWISE = {
+    **{kind: {"vocab_size_per_layer_input": 400} for kind in models.SAVED if kind.startswith("gemma4")},
+    "gpt_oss": {"rope_parameters": models.ROPE | YARN | {"truncate": True}},
+    "gpt_neox": {"rotary_emb_base": 10000.0},
+    "cohere2": {"num_hidden_layers": 4, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
+}
+# It also wants other sizes of some.
 LOADED = ["llama linear", "llama dynamic", "llama yarn", "llama gqa", "llama rope x8", "llama biases", "llama tied", "mistral", "mixtral", "qwen2 window",
           "qwen2_moe", "qwen3_moe", "qwen3_next", "qwen3_5", "qwen3_5 reversed", "qwen3_5_moe", "qwen2_vl", "qwen2_vl flat", "qwen3_vl tied", "phi3",
-          "granite", "granitemoe", "olmo2", "stablelm", "cohere tied", "glm4", "glm4_moe", "exaone4 no window", "apertus", "starcoder2", "bloom"]
+          "granite", "granitemoe", "olmo2", "stablelm", "cohere tied", "glm4", "glm4_moe", "exaone4 no window", "apertus", "starcoder2", "bloom",
+          "gemma4", "gemma4 keys as values", "gemma4 experts", "gpt_oss", "gpt_neox", "cohere2"]
 
 
 @pytest.mark.parametrize("kind", LOADED)
 def test_llama_cpp_computes_what_transformers_does(converter, llama_cpp, tmp_path, kind):
-    folder, path = tmp_path / "m", tmp_path / "x.gguf"
     config = {"config": WHOLE[kind]} if "_vl" in kind else {}
-    model(converter, folder, kind, "float32", **config, **(SMALL if kind.startswith(ALONE) else {}))
+    changes = OTHERWISE.get(kind, SMALL if kind.startswith(ALONE) else {})
+    # Its GELU is a table of float16.
+    assert next(distances(converter, llama_cpp, tmp_path, kind, **config, **changes)) < (5e-3 if kind.startswith("gemma4") else 1e-3)
+
+
+def distances(converter, llama_cpp, tmp_path, kind, **changes):
+    """How far the logits of llama.cpp lie from those of transformers, with our file and with the converter's."""
+    folder, path = tmp_path / "m", tmp_path / "x.gguf"
+    model(converter, folder, kind, "float32", **changes)
     succeed(folder, "-o", path, "--dtype", "float32", "--pre-tokenizer", PRE)
     tokens = [5 + number * 7 % 200 for number in range(10)]  # fewer than any window
-    ours, theirs = llama_cpp.ask("logits", path=str(path), tokens=tokens, count=400), converter.ask("logits", folder=str(folder), tokens=tokens)
-    assert max(abs(a - b) for a, b in zip(ours, theirs)) < 1e-3
+    exact = converter.ask("logits", folder=str(folder), tokens=tokens)
+
+    def distance(path):
+        found = llama_cpp.ask("logits", path=str(path), tokens=tokens, count=400)
+        return max(abs(a - b) for a, b in zip(found, exact))
+
+    yield distance(path)
+    converter.ask("convert", folder=str(folder), out=str(tmp_path / "theirs.gguf"), outtype="f32", pre=PRE)
+    yield distance(tmp_path / "theirs.gguf")
+
+
+# Settings that no key has: truncated lengths of YaRN, the base of rotary embeddings, and layers with a window.
+UNSAID = {"gpt_oss": 0.13, "gpt_neox": 0.07, "cohere2": 0.03}
+
+
+@pytest.mark.parametrize("kind", UNSAID)
+def test_what_no_key_says_llama_cpp_computes_in_its_own_way(converter, llama_cpp, tmp_path, kind):
+    ours, theirs = distances(converter, llama_cpp, tmp_path, kind)
+    assert ours == theirs and UNSAID[kind] / 2 < ours < UNSAID[kind]
 
 
 @pytest.mark.parametrize("kind", ["q4_0", "q4_1", "q5_0", "q5_1"])
@@ -151,6 +186,15 @@ SETTINGS = {
     "lines of Windows": ("llama mha", {"jinja": b"{{ a }}\r\n{{ b }}\r"}),
     "an empty template": ("llama mha", {"jinja": b""}),
     "templates in files": ("llama mha", {"jinja": b"a", "named": b"b\r\n"}),
+    "fallback": ("gemma4", {"added": ["<n1>", "x y"], "settings": {"pad_token": "<pad>", "soc_token": "<|channel>", "extra_special_tokens": ["<n2>", "<n1>"]}}),
+    "fallback of llama": ("llama mha", {"class_name": "LlamaTokenizer", "added": ["<n1>"], "settings": {"pad_token": "<p>"}}),
+    "fallback without a class": ("llama mha", {"class_name": "PreTrainedTokenizerFast", "settings": {"unk_token": None}}),
+    "a class of bytes": ("cohere tied", {"settings": {"tokenizer_class": "CohereTokenizer"}}),
+    "no class of bytes": ("cohere tied", {"settings": {"tokenizer_class": "PreTrainedTokenizerFast"}}),
+    **{f"{name} of {kind}": (kind, {"settings": {"tokenizer_class": name}, "special": ["<|begin|>", "<|end|>", "<|pad|>"]}) for kind, name in [
+        ("llama mha", "Qwen2Tokenizer"), ("llama mha", "LlamaTokenizer"), ("starcoder2", "GPT2Tokenizer"), ("olmoe", "GPTNeoXTokenizer"),
+        ("qwen2", "PreTrainedTokenizerFast"), ("qwen3_moe", None), ("phi", None), ("cohere tied", None)]},
+    "a class with more": ("llama mha", {"class_name": "CodeLlamaTokenizer", "settings": {"suffix_token": None, "middle_token": "<m>"}}),
     "turns": ("gemma", {"settings": {"eos_token": "<|im_end|>", "unk_token": None}}),
 }
 
@@ -162,7 +206,8 @@ def test_tokenizers(converter, tmp_path, name):
     told = {key: value for key, value in settings.items() if key not in files.values()}
     folder = tmp_path / "m"
     converter.ask("model", folder=str(folder), kind=kind, dtype="bfloat16")
-    converter.ask("spm" if kind == "gemma" else "bpe", folder=str(folder), **told)
+    made = "spm" if kind == "gemma" else "fallback" if kind == "gemma4" or "class_name" in told else "bpe"
+    converter.ask(made, folder=str(folder), **told, **({"fill": False} if made == "fallback" else {}))
     for file in [file for file, key in files.items() if key in settings]:
         (folder / file).parent.mkdir(exist_ok=True)
         (folder / file).write_bytes(settings[files[file]])
@@ -380,6 +425,23 @@ def test_blocks_get_names_as_numbers(converter, tmp_path):
     assert {name: row["shape"] for name, row in found.items()} == {name: row["shape"] for name, row in expected.items()}
 
 
+def answer_alike(tokens, *made):
+    """Checks that models divide texts alike, and give the same answers."""
+    for text in [text for text in TEXTS if text]:
+        answers = [json.loads(succeed("run", "--json", model, "--max-tokens", tokens, "--", text).stdout) for model in made]
+        assert all(answer["prompt_tokens"] == answers[0]["prompt_tokens"] for answer in answers), text
+        assert all(answer["text"] == answers[0]["text"] for answer in answers), text
+
+
+def test_a_file_of_gemma_4_answers_texts_as_the_folder_does(converter, tmp_path):
+    folder, back, path, carton = tmp_path / "m", tmp_path / "back", tmp_path / "m.gguf", tmp_path / "m.carton"
+    model(converter, folder, "gemma4", "float32", vocab_size_per_layer_input=400)
+    succeed(folder, "-o", path, "--dtype", "float32")
+    succeed(path, "--names", "hf", "--to", "safetensors", "-o", f"{back}/")
+    succeed(path, "-o", carton)
+    answer_alike(4, folder, path, back, carton)
+
+
 @pytest.mark.parametrize("kind, pre", [("byte level", "llama-bpe"), ("gpt2", "qwen2"), ("pieces", None)])
 def test_a_file_answers_texts_as_the_folder_does(kind, pre, reference, pieces, tmp_path):
     """The tokens of texts, the answers, and those of what the way back writes."""
@@ -402,10 +464,7 @@ def test_a_file_answers_texts_as_the_folder_does(kind, pre, reference, pieces, t
     succeed(folder, "-o", path, "--dtype", "float32", *(["--pre-tokenizer", pre] if pre else []))
     succeed(path, "--names", "hf", "--to", "safetensors", "-o", f"{back}/")
     assert "whole" in succeed("check", path).stdout
-    for text in [text for text in TEXTS if text]:
-        answers = [json.loads(succeed("run", "--json", model, "--max-tokens", 8, "--", text).stdout) for model in (folder, path, back)]
-        assert answers[0]["prompt_tokens"] == answers[1]["prompt_tokens"] == answers[2]["prompt_tokens"], text
-        assert answers[0]["text"] == answers[1]["text"] == answers[2]["text"], text
+    answer_alike(8, folder, path, back)
 
 
 @pytest.mark.parametrize("kind", ["llama gqa", "mixtral", "qwen3_moe", "phi3", "gemma2", "gpt2"])

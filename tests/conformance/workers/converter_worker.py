@@ -43,21 +43,20 @@ def logits(folder, tokens):
     config = json.loads((Path(folder) / "config.json").read_text())
     text = config.get("text_config", config)
     whole = transformers.AutoModelForImageTextToText if "text_config" in config else transformers.AutoModelForCausalLM
-    dtype = torch.float32 if text.get("num_experts_per_tok") else torch.float64
+    dtype = torch.float32 if text.get("num_experts_per_tok") or text.get("top_k_experts") else torch.float64
     with contextlib.redirect_stdout(sys.stderr), torch.no_grad():
         found = whole.from_pretrained(folder, dtype=dtype)(torch.tensor([tokens])).logits[0, -1]
     return torch.log_softmax(found.double(), -1).tolist()
 
 
-def bpe(folder, template=True, added=(), settings=None, model="BPE"):
+def bpe(folder, template=True, added=(), settings=None, special=("<|begin|>", "<|end|>", "<|pad|>", "<|endoftext|>")):
     """Writes a tokenizer of bytes, as transformers saves it."""
     from tokenizers import Tokenizer, decoders, models as kinds, pre_tokenizers, processors, trainers
 
     tokenizer = Tokenizer(kinds.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    special = ["<|begin|>", "<|end|>", "<|pad|>", "<|endoftext|>"]  # the class of Qwen2 adds the last one
-    trainer = trainers.BpeTrainer(vocab_size=VOCAB - 20, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=VOCAB - 20, special_tokens=list(special), initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(TEXTS, trainer)
     tokenizer.add_tokens(list(added))
     if template:
@@ -93,6 +92,34 @@ def spm(folder, settings=None, added=None):
     (folder / "tokenizer_config.json").write_text(json.dumps(config | (settings or {})))
     if added:
         (folder / "added_tokens.json").write_text(json.dumps(added))
+
+
+def fallback(folder, settings=None, added=(), fill=True, class_name="GemmaTokenizer"):
+    """Writes a tokenizer of characters that falls back to bytes, as that of Gemma and the older LLaMA, with a token for each row."""
+    from tokenizers import Tokenizer, decoders, models as kinds, normalizers, pre_tokenizers, processors, trainers
+
+    ends = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"] if class_name == "GemmaTokenizer" else ["<unk>", "<s>", "</s>"]
+    named = dict(zip(["unk_token", "bos_token", "eos_token"], ["<unk>", "<bos>", "<eos>"] if len(ends) == 5 else ends))
+    trained = Tokenizer(kinds.BPE(unk_token="<unk>"))
+    trained.normalizer = normalizers.Replace(" ", "▁")
+    trainer = trainers.BpeTrainer(vocab_size=VOCAB - 20, special_tokens=[*ends, "<|channel>", *(f"<0x{byte:02X}>" for byte in range(256))])
+    trained.train_from_iterator(TEXTS, trainer)
+    model = json.loads(trained.to_str())["model"]
+    tokenizer = Tokenizer(kinds.BPE(vocab=model["vocab"], merges=[tuple(pair) for pair in model["merges"]], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern=" ", behavior="merged_with_previous", invert=False)
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    begin = named["bos_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{begin} $A", pair=f"{begin} $A {begin} $B:1", special_tokens=[(begin, tokenizer.token_to_id(begin))])
+    tokenizer.add_special_tokens([*ends, "<|channel>"])
+    tokenizer.add_tokens(list(added))
+    if fill:
+        tokenizer.add_tokens([f"<extra{number}>" for number in range(VOCAB - tokenizer.get_vocab_size())])
+    made = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
+    made.chat_template = CHAT
+    made.save_pretrained(folder)
+    file = Path(folder) / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"tokenizer_class": class_name} | (settings or {})))
 
 
 def fp8(folder):
@@ -241,13 +268,16 @@ def is_same(name, ours, theirs):
 READ = ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "layer_norm_eps",
         "vocab_size", "tie_word_embeddings", "num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size",
         "shared_expert_intermediate_size", "attention_bias", "mlp_bias", "use_qkv_bias", "qk_layernorm", "final_logit_softcapping",
-        "attn_logit_softcapping", "embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling", "model_type", "architectures"]
+        "attn_logit_softcapping", "embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling", "attention_k_eq_v",
+        "num_kv_shared_layers", "use_double_wide_mlp", "hidden_size_per_layer_input", "top_k_experts", "model_type", "architectures"]
 
 
 def config(ours, theirs):
     """What a file says of the model, and another configuration says differently, a line for each difference."""
     pair = [transformers.AutoConfig.from_pretrained(folder) for folder in (ours, theirs)]
-    found = [(key, *(getattr(one, key, None) for one in pair)) for key in READ]
+    for one in pair:
+        one.allow_global_per_layer_attribute_access = True  # Gemma 4's heads have other sizes in some layers
+    found = [(key, *(getattr(one, key, None) for one in pair)) for key in READ] + [("layers", *(one.to_dict().get("per_layer_config") for one in pair))]
     return [f"{key}: {ours}, {theirs}" for key, ours, theirs in found if ours and ours != theirs]
 
 
@@ -264,4 +294,4 @@ def hash_of(folder):
 
 
 if __name__ == "__main__":
-    serve({"model": model, "bpe": bpe, "spm": spm, "fp8": fp8, "mtp": mtp, "publish": publish, "logits": logits, "mxfp4": mxfp4, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})
+    serve({"model": model, "bpe": bpe, "spm": spm, "fallback": fallback, "fp8": fp8, "mtp": mtp, "publish": publish, "logits": logits, "mxfp4": mxfp4, "convert": convert, "quantize": quantize, "compare": compare, "bytes": all_bytes, "keys": all_keys, "config": config, "hash": hash_of})

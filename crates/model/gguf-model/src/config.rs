@@ -225,6 +225,10 @@ fn default_rope(model_type: &str) -> Map<String, Value> {
             "beta_slow": 1.0,
             "original_max_position_embeddings": 4096,
         }),
+        "gemma4_text" => json!({
+            "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1_000_000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+        }),
         "ministral3" => json!({
             "type": "yarn",
             "rope_theta": 1_000_000.0,

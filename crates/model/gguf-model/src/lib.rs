@@ -27,6 +27,7 @@ mod encode;
 mod error;
 mod file_type;
 mod from_gguf;
+mod gemma4;
 mod hyperparameters;
 mod keys;
 mod mapped;
@@ -90,8 +91,11 @@ pub fn gguf_model(tensors: &[(String, Tensor)], files: &ModelFiles<'_>) -> Resul
     let documents = files.documents;
     let config = GgufConfig::from_json(&documents.text("config.json")?.ok_or(Problem::NoConfig)?, tensors)?;
     let file_type = files.file_type.unwrap_or_else(|| FileType::of(tensors.iter().map(|(_, tensor)| tensor)));
-    let tokens =
-        if config.architecture.name == "gemma3" { vocabulary::json_tokens(documents)? } else { None };
+    let tokens = if ["gemma3", "gemma4"].contains(&config.architecture.name) {
+        vocabulary::json_tokens(documents)?
+    } else {
+        None
+    };
     let placed = tensors::place(tensors, &config, file_type, tokens)?;
     let file_type = file_type.of_file(&placed);
     let mut keys = Keys::new(config.architecture.name);

@@ -100,8 +100,8 @@ pub(crate) fn qwen_mtp(name: &str, layers: u64) -> Option<String> {
 /// Returns the end of the name of a parameter of its module, which has none in `transformers`, in llama.cpp.
 pub(crate) fn bare_end(known: &str) -> Option<&'static str> {
     match known {
-        "ssm_a" => Some(""),
-        "attn_sinks" => Some(".weight"),
+        "ssm_a" | "ffn_gate_inp.scale" | "ffn_down_exps.scale" => Some(""),
+        "attn_sinks" | "layer_output_scale" => Some(".weight"),
         "exp_probs_b" | "ssm_dt" => Some(".bias"),
         _ => None,
     }

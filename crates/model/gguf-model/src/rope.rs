@@ -11,7 +11,7 @@ use crate::config::{GgufConfig, invalid};
 use crate::hyperparameters::phi3_rotated;
 
 /// Largest number of factors: those of the largest heads.
-const FACTORS_MAX: u64 = 1 << 12;
+pub(crate) const FACTORS_MAX: u64 = 1 << 12;
 
 /// Returns the tensors that come first.
 pub(crate) fn extra_tensors(config: &GgufConfig) -> Result<Vec<(String, Tensor)>> {
@@ -27,7 +27,7 @@ pub(crate) fn extra_tensors(config: &GgufConfig) -> Result<Vec<(String, Tensor)>
     Ok(Vec::new())
 }
 
-fn vector(numbers: &[f32]) -> Result<Tensor> {
+pub(crate) fn vector(numbers: &[f32]) -> Result<Tensor> {
     let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     Ok(Tensor::new(Dtype::Float32, vec![numbers.len() as u64], vec![1], 0, Storage::owned(bytes))?)
 }

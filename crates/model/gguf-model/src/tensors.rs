@@ -16,6 +16,7 @@ use crate::config::GgufConfig;
 use crate::delta_net::DeltaNetHeads;
 use crate::encode::encode_blocks;
 use crate::file_type::FileType;
+use crate::gemma4;
 use crate::mapped::{mapped, single};
 use crate::mxfp4::packed_experts;
 use crate::names::{ModuleNames, SplitName, bare_end, language_name, numbered_mtp};
@@ -48,7 +49,9 @@ pub(crate) fn place(
         parts: BTreeMap::new(),
         placed: Vec::new(),
     };
-    for (name, tensor) in extra_tensors(config)? {
+    let is_gemma4 = config.architecture.name == "gemma4";
+    let extra = if is_gemma4 { gemma4::extra_tensors(config)? } else { extra_tensors(config)? };
+    for (name, tensor) in extra {
         placing.put(&name, name.clone(), &tensor)?;
     }
     let is_gpt_oss = config.architecture.name == "gpt-oss";

@@ -58,6 +58,7 @@ pub(crate) enum KeyRule {
     Gemma,
     Gemma2,
     Gemma3,
+    Gemma4,
     Glm4,
     Glm4Moe,
     Gpt2,
@@ -106,6 +107,8 @@ pub(crate) enum TokenizerRule {
     Gemma2,
     /// tokenizer.model, else tokenizer.json.
     Gemma3,
+    /// tokenizer.json that was a `SentencePiece` model, with its merges.
+    Gemma4,
     /// tokenizer.model with the added tokens of tokenizer.json, or tokenizer.json alone.
     Phi3,
     /// tokenizer.model, with or without a space before a text.

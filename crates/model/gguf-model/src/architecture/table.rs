@@ -38,6 +38,24 @@ const OF_GRANITE: &[JoinedTensor] = &[
     JoinedTensor { module: "shared_mlp.output_linear", parts: &["ffn_down_shexp"] },
 ];
 
+const OF_GEMMA4: &[JoinedTensor] = &[
+    JoinedTensor { module: "experts.gate_up_proj", parts: &["ffn_gate_up_exps"] },
+    JoinedTensor { module: "experts.down_proj", parts: DOWN_EXPERTS },
+];
+/// What layers of Gemma 4 may have besides those of Gemma 3.
+const GEMMA4_PARTS: &[&str] = &[
+    "ffn_gate_inp",
+    "ffn_gate_up_exps",
+    "ffn_down_exps",
+    "pre_ffw_norm_2",
+    "post_ffw_norm_1",
+    "post_ffw_norm_2",
+    "layer_output_scale",
+    "inp_gate",
+    "proj",
+    "post_norm",
+];
+
 const BASE: Architecture = Architecture {
     name: "",
     classes: &[],
@@ -281,6 +299,16 @@ pub(super) static ARCHITECTURES: &[Architecture] = &[
         keys: KeyRule::Gemma3,
         tokenizer: TokenizerRule::Gemma3,
         shifts_norms: true,
+        ..BASE
+    },
+    Architecture {
+        name: "gemma4",
+        classes: &["Gemma4", "Gemma4ForConditionalGeneration"],
+        model_type: "gemma4_text",
+        has: &[NORMS, DENSE, LATER_NORMS, HEAD_NORMS, GEMMA4_PARTS],
+        keys: KeyRule::Gemma4,
+        tokenizer: TokenizerRule::Gemma4,
+        joined: OF_GEMMA4,
         ..BASE
     },
     Architecture {

@@ -24,7 +24,7 @@ const KEYS: &[(&str, &[&str])] = &[
     (".rope.freq_base", &["rope_theta"]),
     (".rope.freq_base_swa", &["rope_local_base_freq"]),
     (".expert_count", &["num_experts", "num_local_experts", "n_routed_experts"]),
-    (".expert_used_count", &["num_experts_per_tok"]),
+    (".expert_used_count", &["num_experts_per_tok", "top_k_experts"]),
     (".expert_group_count", &["n_group"]),
     (".expert_group_used_count", &["topk_group"]),
     (".expert_feed_forward_length", &["moe_intermediate_size"]),

@@ -17,6 +17,7 @@ use tensor::Tensor;
 use crate::Problem;
 use crate::architecture::{Architecture, JoinedTensor, of_name};
 use crate::delta_net::DeltaNetHeads;
+use crate::gemma4;
 use crate::keys::GgufKeys;
 use crate::mapped::mapped;
 use crate::names::{ModuleNames, bare_end, numbered_mtp, qwen_mtp};
@@ -72,6 +73,9 @@ pub fn hugging_face_model(keys: &GgufKeys, tensors: &[(String, Tensor)]) -> Resu
     let mut config = config(keys, architecture, class);
     let by_name: ByName<'_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     set_sizes(&mut config, architecture.model_type, &by_name);
+    if architecture.name == "gemma4" {
+        gemma4::set_config(&mut config, keys, &by_name)?;
+    }
     let names = ModuleNames::of(architecture);
     let delta_net = DeltaNetHeads::read(architecture, |key| size(&config, key))?;
     let mut back = Back { architecture, names, config, delta_net, tensors: Vec::new(), places: Vec::new() };
@@ -161,6 +165,8 @@ impl Back {
         let no_name =
             || Problem::NoOtherName { tensor: name.to_owned(), architecture: self.architecture.name };
         match name {
+            // The configuration has them.
+            "rope_freqs.weight" if self.architecture.name == "gemma4" => return Ok(()),
             "rope_freqs.weight" => return self.set_llama3(tensor),
             "rope_factors_long.weight" | "rope_factors_short.weight" => {
                 let key = if name.contains("long") { "long_factor" } else { "short_factor" };
@@ -270,7 +276,7 @@ impl Back {
     ) -> Result<()> {
         let is_gpt_oss = self.architecture.name == "gpt-oss";
         let module_end = match end {
-            _ if !is_gpt_oss => end,
+            _ if !joined.module.contains("experts.") => end,
             ".bias" => "_bias",
             _ => "",
         };

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::architecture::KeyRule;
 use crate::config::{GgufConfig, invalid};
+use crate::gemma4::set_keys as set_gemma4_keys;
 use crate::keys::Keys;
 use own::{bloom, falcon, gpt_neox, gpt2, phi2, phi3, phimoe, qwen3_next, qwen3_vl, stablelm};
 
@@ -28,6 +29,7 @@ pub(crate) fn set_keys(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> 
         KeyRule::Gemma => gemma,
         KeyRule::Gemma2 => gemma2,
         KeyRule::Gemma3 => gemma3,
+        KeyRule::Gemma4 => gemma4,
         KeyRule::Glm4 => glm4,
         KeyRule::Glm4Moe => glm4_moe,
         KeyRule::Gpt2 => gpt2,
@@ -307,6 +309,11 @@ fn gemma3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
         return Ok(());
     }
     keys.needed(".attention.sliding_window", config, "sliding_window")
+}
+
+fn gemma4(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
+    gemma3(keys, config, file_type)?;
+    set_gemma4_keys(keys, config)
 }
 
 fn cohere(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {

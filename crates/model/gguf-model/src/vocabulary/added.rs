@@ -12,6 +12,7 @@ use super::damaged;
 use super::special::KINDS;
 use super::tokenizer_json::AddedToken;
 use crate::Documents;
+use crate::config::GgufConfig;
 
 /// Keys of lists of special tokens, or of objects with names. The first is the older one.
 const EXTRA: [&str; 2] = ["additional_special_tokens", "extra_special_tokens"];
@@ -24,6 +25,117 @@ pub(super) struct NamedToken {
     pub(super) is_special: bool,
     /// True if it changes nothing in a token that was added before.
     pub(super) is_only_new: bool,
+}
+
+/// Tokens that classes of tokenizers have unless `tokenizer_config.json` gives others.
+const OF_CLASSES: &[(&[&str], Named)] = &[
+    (&["LlamaTokenizer", CODE_LLAMA], OF_LLAMA),
+    (&["Qwen2Tokenizer", "Qwen3_5Tokenizer"], &[("unk_token", END), ("eos_token", END), ("pad_token", END)]),
+    (&["GPT2Tokenizer"], &[("unk_token", END), ("bos_token", END), ("eos_token", END)]),
+    (
+        &["GPTNeoXTokenizer"],
+        &[("unk_token", END), ("bos_token", END), ("eos_token", END), ("pad_token", "<|padding|>")],
+    ),
+    (
+        &["CohereTokenizer"],
+        &[
+            ("unk_token", "<UNK>"),
+            ("bos_token", "<BOS_TOKEN>"),
+            ("eos_token", "<|END_OF_TURN_TOKEN|>"),
+            ("pad_token", "<PAD>"),
+            ("cls_token", "<CLS>"),
+            ("sep_token", "<SEP>"),
+            ("mask_token", "<MASK_TOKEN>"),
+        ],
+    ),
+    (
+        &["GemmaTokenizer"],
+        &[
+            ("unk_token", "<unk>"),
+            ("bos_token", "<bos>"),
+            ("eos_token", "<eos>"),
+            ("pad_token", "<pad>"),
+            ("mask_token", "<mask>"),
+        ],
+    ),
+];
+const END: &str = "<|endoftext|>";
+const CODE_LLAMA: &str = "CodeLlamaTokenizer";
+/// Models whose tokenizers are of a class, whatever `tokenizer_config.json` says.
+const OF_ONE_CLASS: [&str; 4] = ["qwen2", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text"];
+/// Texts of tokens, by the keys for them.
+type Named = &'static [(&'static str, &'static str)];
+const OF_LLAMA: Named = &[("unk_token", "<unk>"), ("bos_token", "<s>"), ("eos_token", "</s>")];
+/// Tokens that `CodeLlamaTokenizer` adds to those that are listed.
+const OF_CODE_LLAMA: [(&str, &str); 5] = [
+    ("prefix_token", "▁<PRE>"),
+    ("middle_token", "▁<MID>"),
+    ("suffix_token", "▁<SUF>"),
+    ("eot_token", "▁<EOT>"),
+    ("fill_token", "<FILL_ME>"),
+];
+
+/// Returns the class of the tokenizer, by `AutoTokenizer`.
+fn class_of<'s>(settings: &'s Map<String, Value>, config: &GgufConfig) -> &'s str {
+    let named = settings.get("tokenizer_class").and_then(Value::as_str);
+    let of_model = match config.architecture.model_type {
+        "cohere" | "cohere2" => "CohereTokenizer",
+        "gemma3_text" => "GemmaTokenizer",
+        "gpt2" | "phi" | "starcoder2" => "GPT2Tokenizer",
+        "gpt_neox" | "olmoe" => "GPTNeoXTokenizer",
+        qwen if qwen.starts_with("qwen") => "Qwen2Tokenizer",
+        _ => "",
+    };
+    let model_type = config.written.get("model_type").and_then(Value::as_str).unwrap_or_default();
+    let named = named.filter(|_| !OF_ONE_CLASS.contains(&model_type));
+    named.map_or(of_model, |class| class.strip_suffix("Fast").unwrap_or(class))
+}
+
+/// Adds the tokens of the class of a tokenizer to the contents of `tokenizer_config.json`. That of LLaMA is not the class of one of bytes.
+pub(super) fn with_tokens_of_class(
+    settings: &Map<String, Value>,
+    config: &GgufConfig,
+    is_of_bytes: bool,
+) -> Map<String, Value> {
+    let class = Some(class_of(settings, config)).filter(|class| !is_of_bytes || *class != "LlamaTokenizer");
+    let class = class.unwrap_or_default();
+    let mut all = settings.clone();
+    let rows = OF_CLASSES.iter().filter(|(known, _)| known.contains(&class));
+    for (key, text) in rows.flat_map(|(_, tokens)| *tokens) {
+        all.entry(*key).or_insert_with(|| (*text).into());
+    }
+    if class == CODE_LLAMA {
+        let is_own = |key: &str| OF_CODE_LLAMA.iter().any(|(own, _)| *own == key);
+        all = all.into_iter().filter(|(key, _)| !is_own(key)).collect();
+        let mut listed = Vec::new();
+        for (key, text) in OF_CODE_LLAMA {
+            match settings.get(key) {
+                Some(Value::Null) => continue,
+                given => all.insert(key.to_owned(), given.cloned().unwrap_or_else(|| text.into())),
+            };
+            listed.push(Value::from(text));
+        }
+        let [older, _] = EXTRA;
+        if let Value::Array(list) = all.entry(older).or_insert_with(|| Value::Array(Vec::new())) {
+            list.extend(listed);
+        }
+    }
+    all
+}
+
+/// Returns the texts of special tokens.
+///
+/// # Errors
+/// When a document has another form.
+pub(super) fn special_texts(
+    settings: &Map<String, Value>,
+    documents: &Documents<'_>,
+) -> Result<HashSet<String>> {
+    let mut all = settings.clone();
+    if !settings.contains_key(LISTED) {
+        all.extend(documents.object("special_tokens_map.json")?.unwrap_or_default());
+    }
+    Ok(texts(kinds(&all).chain(others(&all)).chain(EXTRA.iter().flat_map(|key| list(&all, key)))).collect())
 }
 
 /// Returns the tokens that `tokenizer_config.json` lists with their ids.

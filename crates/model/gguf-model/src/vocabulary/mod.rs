@@ -9,7 +9,7 @@ mod special;
 mod splits;
 mod tokenizer_json;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 
 use byte_source::Result;
@@ -25,7 +25,7 @@ use crate::architecture::TokenizerRule;
 use crate::config::GgufConfig;
 use crate::keys::Keys;
 use crate::{Documents, Problem};
-use added::{NamedToken, listed_tokens, named_tokens};
+use added::{NamedToken, listed_tokens, named_tokens, special_texts, with_tokens_of_class};
 use special::Special;
 use tokenizer_json::{AddedToken, TokenizerJson};
 
@@ -41,6 +41,17 @@ const GLM4_TOKENS: &[(&str, &str)] =
     &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("bos", "<|endoftext|>")];
 const GLM4_MOE_TOKENS: &[(&str, &str)] =
     &[("bos", "[gMASK]"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("eom", "<|observation|>")];
+
+/// Control tokens of Gemma 4 that llama.cpp shows, because they are around what its parser of chats reads.
+const GEMMA4_SHOWN: [&str; 7] = [
+    "<|channel>",
+    "<channel|>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|tool_response>",
+    "<tool_response|>",
+    "<|\"|>",
+];
 
 pub(crate) fn damaged(file: &str, reason: impl Display) -> byte_source::Error {
     Problem::Tokenizer { file: file.to_owned(), reason: reason.to_string() }.into()
@@ -103,6 +114,7 @@ pub(crate) fn set_keys(
             }
             Ok(())
         }
+        TokenizerRule::Gemma4 => tokenizer.gemma4(),
         TokenizerRule::Phi3 => match tokenizer.settings.get("tokenizer_class").and_then(Value::as_str) {
             Some("GPT2Tokenizer") => tokenizer.json(&[]),
             _ => tokenizer.pieces(true),
@@ -132,11 +144,9 @@ impl Tokenizer<'_, '_> {
             self.pieces(false)?;
         } else {
             let (bytes, tokenizer) = self.read_json()?;
-            let is_sequence =
-                tokenizer.decoder.as_ref().is_some_and(|it| it.get("type") == Some(&"Sequence".into()));
-            let model = &tokenizer.model;
-            if model.kind == "BPE" && model.byte_fallback && is_sequence {
-                self.byte_fallback(&tokenizer)?;
+            if tokenizer.falls_back_to_bytes() {
+                let tokens = self.fallback_tokens(&tokenizer)?;
+                self.finish_pieces(&tokens, Some(&tokenizer))?;
             } else {
                 self.byte_level(&bytes, tokenizer, &[])?;
             }
@@ -164,6 +174,29 @@ impl Tokenizer<'_, '_> {
         self.pieces(false)?;
         self.keys.number(TURN_KEY, GEMMA_TURN);
         self.keys.flag("tokenizer.ggml.add_space_prefix", false);
+        Ok(())
+    }
+
+    fn gemma4(&mut self) -> Result<()> {
+        let (_, mut tokenizer) = self.read_json()?;
+        if !tokenizer.falls_back_to_bytes() {
+            return Err(damaged(
+                "tokenizer.json",
+                "expected BPE with `byte_fallback` and a decoder of several",
+            ));
+        }
+        let mut tokens = self.fallback_tokens(&tokenizer)?;
+        for token in &mut tokens.0 {
+            if GEMMA4_SHOWN.iter().any(|shown| token.text == *shown) {
+                token.kind = PieceKind::UserDefined;
+            }
+        }
+        self.keys.text("tokenizer.ggml.model", "gemma4");
+        tokens.set_keys(self.keys, true);
+        self.keys.texts("tokenizer.ggml.merges", self.merges(&mut tokenizer)?);
+        Special::read(self.documents, Some(&tokenizer), None)?.set_keys(self.keys);
+        self.keys.flag("tokenizer.ggml.add_space_prefix", false);
+        self.keys.flag("tokenizer.ggml.add_bos_token", true);
         Ok(())
     }
 
@@ -219,7 +252,8 @@ impl Tokenizer<'_, '_> {
             special.set(kind, Some(added.ok_or_else(missing)?.id));
         }
         let mut tokens = Tokens::padded(self.config.vocabulary()?);
-        let named = named_tokens(&self.settings, self.documents, &tokenizer.added_tokens)?;
+        let settings = with_tokens_of_class(&self.settings, self.config, true);
+        let named = named_tokens(&settings, self.documents, &tokenizer.added_tokens)?;
         let mut ids: HashMap<&str, KnownToken> =
             named.iter().map(|token| (token.text.as_str(), KnownToken::default())).collect();
         let mut next = tokenizer.model.vocab.0.len() as u64;
@@ -275,13 +309,11 @@ impl Tokenizer<'_, '_> {
         Ok(pairs.collect())
     }
 
-    /// Sets the keys of a vocabulary that was a `SentencePiece` model, whose scores are lost.
-    fn byte_fallback(&mut self, tokenizer: &TokenizerJson) -> Result<()> {
+    /// Returns the tokens of a vocabulary that was a `SentencePiece` model, whose scores are lost.
+    fn fallback_tokens(&self, tokenizer: &TokenizerJson) -> Result<Tokens> {
         let base = &tokenizer.model.vocab.0;
-        let special = |text: &str| {
-            let mut added = tokenizer.added_tokens.iter();
-            added.any(|added| added.special && added.content == text)
-        };
+        let settings = with_tokens_of_class(&self.settings, self.config, false);
+        let special = special_texts(&settings, self.documents)?;
         let last =
             base.iter().map(|(_, id)| *id).chain(tokenizer.added_tokens.iter().map(|added| added.id)).max();
         let count = usize::try_from(last.map_or(0, |last| last.saturating_add(1))).unwrap_or(usize::MAX);
@@ -297,7 +329,7 @@ impl Tokenizer<'_, '_> {
                     .is_some_and(|hex| hex.chars().all(|c| c.is_ascii_hexdigit()));
             let kind = if is_byte {
                 PieceKind::Byte
-            } else if special(text) {
+            } else if special.contains(text) {
                 PieceKind::Control
             } else {
                 PieceKind::Normal
@@ -306,11 +338,17 @@ impl Tokenizer<'_, '_> {
         }
         for added in &tokenizer.added_tokens {
             if tokens.is_padding(added.id) {
-                let kind = if added.special { PieceKind::Control } else { PieceKind::UserDefined };
+                let kind = added_kind(&added.content, &special);
                 tokens.place(added.id, added.content.clone().into(), ADDED_SCORE, kind)?;
             }
         }
-        self.finish_pieces(&tokens, Some(tokenizer))
+        let added = tokenizer.added_tokens.iter().map(|added| added.content.as_str());
+        let mut known: HashSet<&str> = base.iter().map(|(text, _)| text.as_str()).chain(added).collect();
+        let named = named_tokens(&settings, self.documents, &tokenizer.added_tokens)?;
+        for NamedToken { text, .. } in named.iter().filter(|token| known.insert(&token.text)) {
+            tokens.0.push(Piece::new(text.clone(), ADDED_SCORE, added_kind(text, &special)));
+        }
+        Ok(tokens)
     }
 
     /// Sets the keys of a `SentencePiece` model. With `adds_json`, the added tokens of tokenizer.json replace its own.
@@ -430,6 +468,10 @@ impl Tokens {
         let kinds = GgufArray::from_int32(self.0.iter().map(|token| token.kind as i32));
         keys.set("tokenizer.ggml.token_type", GgufValue::Array(kinds));
     }
+}
+
+fn added_kind(text: &str, special: &HashSet<String>) -> PieceKind {
+    if special.contains(text) { PieceKind::Control } else { PieceKind::UserDefined }
 }
 
 /// Returns true for a text that is a control token, whatever the document says.

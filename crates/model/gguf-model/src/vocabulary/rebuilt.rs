@@ -47,6 +47,17 @@ pub fn key_documents(keys: &GgufKeys) -> KeyDocuments {
     found
 }
 
+/// What a `tokenizer.json` has besides the keys of a file.
+struct Form {
+    normalizer: Value,
+    pre_tokenizer: Value,
+    decoder: Value,
+    unknown: Option<String>,
+    /// True if what is no token becomes tokens of its bytes.
+    falls_back: bool,
+    ignores_merges: bool,
+}
+
 /// The tokens of a file, and the keys about them.
 struct Vocabulary<'k> {
     keys: &'k GgufKeys,
@@ -101,7 +112,7 @@ impl<'k> Vocabulary<'k> {
     /// Returns true for the beginning and the end if they are added to a text.
     fn added_ends(&self) -> [bool; 2] {
         let begins = match self.text("model").as_deref() {
-            Some("llama") => true,
+            Some("llama" | "gemma4") => true,
             _ => self.row().is_some_and(|row| row.adds_begin),
         };
         [self.flag("add_bos_token").unwrap_or(begins), self.flag("add_eos_token").unwrap_or_default()]
@@ -188,6 +199,7 @@ impl<'k> Vocabulary<'k> {
                 let row = self.row().ok_or_else(|| format!("it is not known how {pre} splits a text"))?;
                 Ok(("tokenizer.json", self.json(row)?.to_string().into_bytes()))
             }
+            Some("gemma4") => Ok(("tokenizer.json", self.fallback_json()?.to_string().into_bytes())),
             kind => Err(format!("a tokenizer {:?} is not read", kind.unwrap_or_default())),
         }
     }
@@ -227,6 +239,32 @@ impl<'k> Vocabulary<'k> {
     }
 
     fn json(&self, row: &PreTokenizerRow) -> Result<Value, String> {
+        self.json_of(&Form {
+            normalizer: if row.composes { json!({"type": "NFC"}) } else { Value::Null },
+            pre_tokenizer: row.split_json(),
+            decoder: byte_level(true),
+            unknown: None,
+            falls_back: false,
+            ignores_merges: row.ignores_merges,
+        })
+    }
+
+    /// Returns a tokenizer as `GemmaTokenizer` of `transformers` makes it, which merges characters, and not bytes.
+    fn fallback_json(&self) -> Result<Value, String> {
+        let replace =
+            |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
+        let decoders = [replace("\u{2581}", " "), json!({"type": "ByteFallback"}), json!({"type": "Fuse"})];
+        self.json_of(&Form {
+            normalizer: replace(" ", "\u{2581}"),
+            pre_tokenizer: json!({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false}),
+            decoder: json!({"type": "Sequence", "decoders": decoders}),
+            unknown: self.special("unknown").map(|(_, text)| text),
+            falls_back: true,
+            ignores_merges: false,
+        })
+    }
+
+    fn json_of(&self, form: &Form) -> Result<Value, String> {
         let mut vocabulary = Map::new();
         for (id, (token, _)) in self
             .tokens
@@ -248,13 +286,13 @@ impl<'k> Vocabulary<'k> {
             json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": is_special})
         });
         let added: Vec<Value> = added.collect();
-        let normalizer = if row.composes { json!({"type": "NFC"}) } else { Value::Null };
         Ok(json!({
-            "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": normalizer,
-            "pre_tokenizer": row.split_json(), "post_processor": self.ends(), "decoder": byte_level(true),
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": form.normalizer,
+            "pre_tokenizer": form.pre_tokenizer, "post_processor": self.ends(), "decoder": form.decoder,
             "model": {
-                "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null,
-                "fuse_unk": false, "byte_fallback": false, "ignore_merges": row.ignores_merges, "vocab": vocabulary, "merges": merges
+                "type": "BPE", "dropout": null, "unk_token": form.unknown, "continuing_subword_prefix": null, "end_of_word_suffix": null,
+                "fuse_unk": form.falls_back, "byte_fallback": form.falls_back, "ignore_merges": form.ignores_merges,
+                "vocab": vocabulary, "merges": merges
             }
         }))
     }

@@ -56,6 +56,12 @@ impl TokenizerJson {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
         serde_json::from_slice(bytes).map_err(|error| damaged("tokenizer.json", error))
     }
+
+    /// Returns true for what was a `SentencePiece` model: tokens that other texts are merged to, else those of their bytes.
+    pub(crate) fn falls_back_to_bytes(&self) -> bool {
+        let decoder = self.decoder.as_ref().and_then(|decoder| decoder.get("type")?.as_str());
+        self.model.kind == "BPE" && self.model.byte_fallback && decoder == Some("Sequence")
+    }
 }
 
 impl<'de> Deserialize<'de> for Vocabulary {
