@@ -442,6 +442,20 @@ def test_a_file_of_gemma_4_answers_texts_as_the_folder_does(converter, tmp_path)
     answer_alike(4, folder, path, back, carton)
 
 
+@pytest.mark.parametrize("kind", ["llama gqa", "qwen3_5", "qwen3_5_moe", "gemma4 experts", "gpt_oss"])
+def test_blocks_of_a_file_stay_in_another(converter, tmp_path, kind):
+    folder, first, second = tmp_path / "m", tmp_path / "1.gguf", tmp_path / "2.gguf"
+    model(converter, folder, kind, "bfloat16", **(SMALL if kind.startswith("qwen") else {}))
+    succeed(folder, "-o", first, "--dtype", "q8_0", "--pre-tokenizer", PRE)
+    assert "--dequantize" in refuse(first, "-o", second).stderr
+    succeed(first, "-o", second, "--dequantize", "--dtype", "q8_0")
+    assert converter.ask("bytes", path=str(second)) == converter.ask("bytes", path=str(first))
+    before, after = (converter.ask("keys", path=str(path)) for path in (first, second))
+    # Documents of the keys say what a tokenizer.json leaves out.
+    unlike = {key for key in before | after if before.get(key) != after.get(key)} - {f"tokenizer.ggml.add_{kind}_token" for kind in ("eos", "sep")}
+    assert unlike - {"qwen35moe.feed_forward_length"} == set()
+
+
 @pytest.mark.parametrize("kind, pre", [("byte level", "llama-bpe"), ("gpt2", "qwen2"), ("pieces", None)])
 def test_a_file_answers_texts_as_the_folder_does(kind, pre, reference, pieces, tmp_path):
     """The tokens of texts, the answers, and those of what the way back writes."""

@@ -142,6 +142,13 @@ impl<'k> Vocabulary<'k> {
             (id.to_string(), json!({"content": text, "special": is_special, "normalized": false}))
         });
         settings.insert("added_tokens_decoder".to_owned(), added.collect());
+        if self.text("model").as_deref() == Some("gemma4") {
+            let named: Vec<&Value> = settings.values().collect();
+            let special =
+                self.added().filter(|(_, _, is_special)| *is_special).map(|(_, text, _)| json!(text));
+            let more: Vec<Value> = special.filter(|text| !named.contains(&text)).collect();
+            settings.insert("additional_special_tokens".to_owned(), more.into());
+        }
         let templates = self.keys.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix("tokenizer.chat_template")?;
             let name = if name.is_empty() { "default" } else { name.strip_prefix('.')? };
@@ -265,13 +272,16 @@ impl<'k> Vocabulary<'k> {
     }
 
     fn json_of(&self, form: &Form) -> Result<Value, String> {
+        // Tokens that were added to the vocabulary follow it.
+        let is_added = |kind: &PieceKind| form.falls_back && *kind == PieceKind::UserDefined;
+        let last = self.kinds.iter().rposition(|kind| !is_added(kind));
         let mut vocabulary = Map::new();
         for (id, (token, _)) in self
             .tokens
             .iter()
             .zip(&self.kinds)
             .enumerate()
-            .filter(|(_, (_, kind))| **kind != PieceKind::Unused)
+            .filter(|(id, (_, kind))| **kind != PieceKind::Unused && Some(*id) <= last)
         {
             let text = std::str::from_utf8(token).map_err(|_| format!("token {id} is not UTF-8"))?;
             vocabulary.insert(text.to_owned(), id.into());
