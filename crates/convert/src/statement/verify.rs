@@ -181,25 +181,52 @@ fn repeat(
 }
 
 impl Compared {
-    /// Adds the files in the folder of an output that were not made.
+    /// Adds what is in the folder of an output and was not made.
     fn add_others(&mut self, folder: &Location, output: &Location, statement: &Location) -> Result<()> {
         if !folder.is_folder() {
             return Ok(());
         }
-        let below = folder.files_below().map_err(|error| at(folder, error.into()))?;
-        for name in below {
-            let file = folder.join(&name);
-            let is_statement =
-                file.is_local() && same_file::is_same_file(file.path(), statement.path()).unwrap_or(false);
+        let others = if folder.is_local() {
+            self.others_below(folder.path())
+        } else {
+            let below = folder.files_below();
+            below.map(|names| names.iter().map(|name| folder.join(name).path().to_owned()).collect())
+        };
+        for path in others.map_err(|error| at(folder, error.into()))? {
+            let is_statement = folder.is_local()
+                && path.is_file()
+                && same_file::is_same_file(&path, statement.path()).unwrap_or(false);
             // Where the filesystem has no extended attributes, this file marks the outputs.
-            let is_record = output::file_name(file.path()) == RECORDS_NAME;
-            if !(is_statement || is_record || self.made.contains(file.path())) {
-                let name = file.path().strip_prefix(output.path()).unwrap_or(file.path());
+            let is_record = output::file_name(&path) == RECORDS_NAME;
+            if !(is_statement || is_record || self.made.contains(&path)) {
+                let name = path.strip_prefix(output.path()).unwrap_or(&path);
                 let name = name.to_string_lossy().replace('\\', "/");
                 self.findings.push(StatementFinding::new(name, "is not part of the output"));
             }
         }
         Ok(())
+    }
+
+    /// Returns all that is below a folder of this machine, whatever it is and is called, but the folders. A link to a folder is one only
+    /// if something was made in it.
+    fn others_below(&self, folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+        let (mut folders, mut others) = (vec![folder.to_owned()], Vec::new());
+        while let Some(folder) = folders.pop() {
+            for entry in folder.read_dir()? {
+                let entry = entry?;
+                let path = entry.path();
+                let has_made =
+                    || self.made.range(path.clone()..).next().is_some_and(|made| made.starts_with(&path));
+                let kind = entry.file_type()?;
+                if kind.is_dir() || (kind.is_symlink() && path.is_dir() && has_made()) {
+                    folders.push(path);
+                } else {
+                    others.push(path);
+                }
+            }
+        }
+        others.sort_unstable();
+        Ok(others)
     }
 }
 

@@ -218,6 +218,28 @@ fn every_change_of_the_output_is_found() {
     assert_eq!(made.findings().len(), 2);
 }
 
+/// What no program of this kind writes is found, too, without an end in folders that lead to themselves.
+#[cfg(target_os = "linux")]
+#[test]
+fn links_and_special_files_are_not_part_of_an_output() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    let made = Made::new();
+    symlink("nowhere", made.at("out/dangling")).expect("a link");
+    symlink(".", made.at("out/loop")).expect("a link");
+    symlink("..", made.at("out/up")).expect("a link");
+    fs::write(made.at("out").join(OsStr::from_bytes(b"\xff.py")), b"").expect("a temporary folder");
+    let status = std::process::Command::new("mkfifo").arg(made.at("out/pipe")).status();
+    assert!(status.expect("each Linux has it").success());
+    let names = ["dangling", "loop", "pipe", "up", "\u{fffd}.py"];
+    assert_eq!(
+        made.findings(),
+        names.map(|name| (name.to_owned(), None, "is not part of the output".to_owned()))
+    );
+}
+
 #[test]
 fn every_change_of_a_statement_is_found() {
     type Tampering = (&'static str, fn(&mut Json));
