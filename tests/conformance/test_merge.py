@@ -124,7 +124,7 @@ def check(ours, exact, peft):
         assert (error <= theirs + slack).all(), f"{name}: further from the sum than peft"
 
 
-@pytest.mark.parametrize(("model", "variant"), CASES, ids=lambda value: str(value))
+@pytest.mark.parametrize("model, variant", CASES, ids=lambda value: str(value))
 def test_numbers(tmp_path, model, variant):
     number = CASES.index((model, variant))
     dtype = (torch.float32, torch.bfloat16, torch.float16)[number % 3]

@@ -18,7 +18,7 @@ MORE = ALWAYS | set("scikit_learn pandas_and_scipy timm_models torchvision_model
                     "transformers_arguments whisper_models boosters sympy_objects torch_scripts torch_exports hugging_face_folders".split())
 
 
-@pytest.mark.parametrize(("key", "makers", "least"), [("NEWEST", ALWAYS, 170), ("OLD", ALWAYS, 50), ("ORDINARY", MORE, 350)])
+@pytest.mark.parametrize("key, makers, least", [("NEWEST", ALWAYS, 170), ("OLD", ALWAYS, 50), ("ORDINARY", MORE, 350)])
 def test_ordinary_files_are_clean(key, makers, least, tmp_path, table):
     if why := os.environ.get(f"T2C_MISSING_{key}"):
         pytest.skip(why)
