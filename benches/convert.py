@@ -3,7 +3,7 @@
 
     convert.py FILE [--binary target/release/torch2carton] [--torch PYTHON] [--rounds 5] [--output DIR]
     convert.py FILE --tiers [--without-sha PROGRAM]
-    convert.py FILE --statement
+    convert.py FILE --statement [--to EXTENSION]
     convert.py FILE --against OTHER [--binary target/release/torch2carton] [--rounds 5] [--output DIR]
 
 All take turns, so that other load on the machine affects all of them. Compare the ratios: the seconds depend on the machine.
@@ -12,7 +12,7 @@ the SHA-256 and the zip around it that make a carton. With --against, only the t
 one pair: the medians of the ratios are what a change costs, also on a busy machine. With --tiers, torch2carton and openssl also run
 without SHA extensions, and openssl without AVX2 as well. ring, which hashes without SHA extensions, uses them where the processor has
 them; PROGRAM, which without_sha.py builds, does not. With --statement, the conversion also runs with one, which `verify` then
-repeats. Needs Python's standard library, and openssl.
+repeats, and `digest` hashes the tensors alone. Needs Python's standard library, and openssl.
 """
 
 import argparse
@@ -70,12 +70,13 @@ def main():
     arguments.add_argument("--against", metavar="OTHER", help="another binary of torch2carton: time only the two")
     arguments.add_argument("--tiers", action="store_true", help="also without extensions of the processor")
     arguments.add_argument("--without-sha", metavar="PROGRAM", type=Path, help="torch2carton for the row without SHA extensions [default: that of --binary]")
+    arguments.add_argument("--to", metavar="EXTENSION", default="carton", help="extension of the outputs [default: carton]")
     arguments.add_argument("--statement", action="store_true", help="also with a statement, and its verification")
     options = arguments.parse_args()
     describe(options.binary)
 
     with tempfile.TemporaryDirectory(dir=options.output or Path(options.file).resolve().parent) as folder:
-        out = f"{folder}/out"
+        out = f"{folder}/out.{options.to}"
         commands = {
             "openssl dgst -sha256": ["openssl", "dgst", "-sha256", options.file],
             "torch2carton": [str(options.binary), options.file, "-q", "-o", out],
@@ -92,9 +93,10 @@ def main():
             commands["openssl without SHA, AVX2"] = (commands["openssl dgst -sha256"][0], WITHOUT_AVX2)
             commands["torch2carton without SHA"] = ([str(options.without_sha or options.binary), *commands["torch2carton"][0][1:]], WITHOUT_SHA)
         if options.statement:
-            kept, said = f"{folder}/kept.carton", f"{folder}/kept.json"
-            subprocess.run([options.binary, options.file, "-q", "-o", kept, "--statement", said], check=True)
+            kept, said = f"{folder}/kept.{options.to}", f"{folder}/kept.json"
+            subprocess.run([*commands["torch2carton"][0][:-1], kept, "--statement", said], check=True)
             commands["torch2carton --statement"] = ([*commands["torch2carton"][0], "--statement", f"{folder}/said"], {})
+            commands["torch2carton digest"] = ([str(options.binary), "digest", "-q", options.file], {})
             commands["verify --statement"] = ([str(options.binary), "verify", "-q", "--statement", said, "--input", str(Path(options.file).parent), kept], {})
         runs = {name: [] for name in commands}
         for turn in range(options.rounds + 1):  # the first one warms the page cache
