@@ -138,6 +138,9 @@ def test_ctrl_c_ends_the_answer_only(model):
             terminal.send(b"\x03")
             terminal.until(b"\n" + PROMPT)
             assert terminal.process.poll() is None
+            terminal.ask("/clear")
+        terminal.send(b"half a line\x03")
+        assert b"Ctrl-D leaves" in terminal.until(b"\n" + PROMPT)
         terminal.send(b"\x04")
         assert terminal.ends() == 0
 

@@ -4,6 +4,8 @@ use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow};
 use byte_source::Observer;
@@ -43,7 +45,15 @@ pub(crate) fn chat(args: &Chat, quiet: bool) -> Result<ExitCode> {
     progress.clear();
     let mut read = |name: &str| runnable.misc(name, DOCUMENT_MAX).map_err(anyhow::Error::from);
     let template = ChatTemplate::from_documents(&mut read)?.ok_or_else(no_template)?;
-    let interruption = signals::catch_ctrl_c()?;
+    let is_waiting = Arc::new(AtomicBool::new(false));
+    let waits = Arc::clone(&is_waiting);
+    let interruption = signals::catch_ctrl_c(move || {
+        // The terminal has forgotten what was typed of the line.
+        if waits.load(Ordering::Relaxed) {
+            terminal::summary("\nCtrl-D leaves");
+            prompt().ok();
+        }
+    })?;
     let words = Detokenizer::required(&runnable)?;
     let mut talk = Talk {
         session: runnable.session()?,
@@ -52,6 +62,7 @@ pub(crate) fn chat(args: &Chat, quiet: bool) -> Result<ExitCode> {
         template,
         words,
         interruption,
+        is_waiting,
         fed: Vec::new(),
         messages: Vec::new(),
         system: args.system.clone(),
@@ -147,6 +158,8 @@ struct Talk<'r> {
     words: Detokenizer,
     stops: Vec<u32>,
     interruption: Interruption,
+    /// True while a person types.
+    is_waiting: Arc<AtomicBool>,
     session: Session,
     /// Tokens that the session has read.
     fed: Vec<u32>,
@@ -165,10 +178,12 @@ impl Talk<'_> {
         }
         loop {
             if is_person {
-                let mut out = io::stderr().lock();
-                write!(out, ">>> ").and_then(|()| out.flush())?;
+                prompt()?;
             }
-            let Some(line) = read_line()? else {
+            self.is_waiting.store(is_person, Ordering::Relaxed);
+            let line = read_line()?;
+            self.is_waiting.store(false, Ordering::Relaxed);
+            let Some(line) = line else {
                 if is_person {
                     terminal::summary("");
                 }
@@ -284,6 +299,11 @@ impl Talk<'_> {
         output.end()?;
         Ok(answer)
     }
+}
+
+fn prompt() -> io::Result<()> {
+    let mut out = io::stderr().lock();
+    write!(out, ">>> ").and_then(|()| out.flush())
 }
 
 /// Reads a line from standard input; `None` at its end.

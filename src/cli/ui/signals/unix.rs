@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+#[cfg(feature = "tokenizer")]
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -60,12 +62,19 @@ pub(crate) fn watch_ctrl_c() -> Result<Interruption> {
     Ok(Interruption(flag))
 }
 
-/// Installs a handler for Ctrl-C that only sets the returned flag, each time. If the caller ignores Ctrl-C, it stays ignored.
+/// Installs a handler for Ctrl-C that sets the returned flag and runs `act`, each time. If the caller ignores Ctrl-C, it stays ignored.
 #[cfg(feature = "tokenizer")]
-pub(crate) fn catch_ctrl_c() -> Result<Interruption> {
+pub(crate) fn catch_ctrl_c(act: impl Fn() + Send + 'static) -> Result<Interruption> {
     let flag = Arc::new(AtomicBool::new(false));
     if !ignores_ctrl_c() {
-        signal_hook::flag::register(SIGINT, Arc::clone(&flag)).context("cannot watch for signals")?;
+        let set = Arc::clone(&flag);
+        let mut signals = Signals::new([SIGINT]).context("cannot watch for signals")?;
+        spawn_watcher(move || {
+            for _ in signals.forever() {
+                set.store(true, Ordering::Relaxed);
+                act();
+            }
+        })?;
     }
     Ok(Interruption(flag))
 }

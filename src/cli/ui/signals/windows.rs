@@ -43,12 +43,16 @@ pub(crate) fn watch_ctrl_c() -> Result<Interruption> {
     Ok(Interruption(flag))
 }
 
-/// Installs a handler for Ctrl-C that only sets the returned flag, each time.
+/// Installs a handler for Ctrl-C that sets the returned flag and runs `act`, each time.
 #[cfg(feature = "tokenizer")]
-pub(crate) fn catch_ctrl_c() -> Result<Interruption> {
+pub(crate) fn catch_ctrl_c(act: impl Fn() + Send + 'static) -> Result<Interruption> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);
-    ctrlc::set_handler(move || set.store(true, Ordering::Relaxed)).context("cannot watch for Ctrl-C")?;
+    let handler = move || {
+        set.store(true, Ordering::Relaxed);
+        act();
+    };
+    ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")?;
     Ok(Interruption(flag))
 }
 
