@@ -7,10 +7,11 @@
 #![expect(clippy::arithmetic_side_effects, reason = "numbers are floats, and lengths those of a tensor")]
 
 use std::io;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use gguf_format::GgmlType;
-use kernels::vectorize;
+use kernels::{Loops, Simd, run_f32, to_f16};
 use tensor::{Compute, Dtype, Inputs, Storage, Tensor, contiguous_strides};
 
 use crate::Problem;
@@ -24,21 +25,44 @@ const BLOCKS_MAX: usize = 512;
 type Encode = fn(&[u8], &mut [u8], usize);
 
 static ENCODERS: &[(&str, Encode)] = &[
-    ("Q8_0", |numbers, blocks, size| encode_all(numbers, blocks, size, q8_0)),
-    ("Q4_0", |numbers, blocks, size| encode_all(numbers, blocks, size, q4_0)),
-    ("Q4_1", |numbers, blocks, size| encode_all(numbers, blocks, size, q4_1)),
-    ("Q5_0", |numbers, blocks, size| encode_all(numbers, blocks, size, q5_0)),
-    ("Q5_1", |numbers, blocks, size| encode_all(numbers, blocks, size, q5_1)),
+    ("Q8_0", encode_all::<Q8_0>),
+    ("Q4_0", encode_all::<Q4_0>),
+    ("Q4_1", encode_all::<Q4_1>),
+    ("Q5_0", encode_all::<Q5_0>),
+    ("Q5_1", encode_all::<Q5_1>),
 ];
 
-/// Encodes blocks with the instructions of this processor, for which `encode` has to be known when this is compiled.
-fn encode_all(bytes: &[u8], blocks: &mut [u8], size: usize, encode: impl Fn(&[f32; LEN], &mut [u8])) {
-    vectorize(|| {
-        let numbers = bytes.as_chunks::<4>().0.as_chunks::<LEN>().0;
-        for (numbers, block) in numbers.iter().zip(blocks.chunks_exact_mut(size)) {
-            encode(&numbers.map(f32::from_le_bytes), block);
+/// A type of blocks. A closure or a function as a value would be too large to become part of a function for the processor's
+/// instructions.
+trait Encoding {
+    /// Encodes the numbers of a block, which has the length of the type. Implementations are `#[inline(always)]`.
+    fn encode(numbers: &[f32; LEN], block: &mut [u8]);
+}
+
+fn encode_all<E: Encoding>(bytes: &[u8], blocks: &mut [u8], size: usize) {
+    run_f32(AllBlocks::<E> { bytes, blocks, size, encoding: PhantomData });
+}
+
+struct AllBlocks<'b, E> {
+    bytes: &'b [u8],
+    blocks: &'b mut [u8],
+    /// Length of a block in bytes.
+    size: usize,
+    encoding: PhantomData<E>,
+}
+
+impl<E: Encoding> Loops<f32> for AllBlocks<'_, E> {
+    #[inline(always)]
+    fn run<S: Simd<f32, N>, const N: usize>(self, _: S) {
+        let all = self.bytes.as_chunks::<4>().0.as_chunks::<LEN>().0;
+        for (bytes, block) in all.iter().zip(self.blocks.chunks_exact_mut(self.size)) {
+            let mut numbers = [0.0; LEN];
+            for (number, bytes) in numbers.iter_mut().zip(bytes) {
+                *number = f32::from_le_bytes(*bytes);
+            }
+            E::encode(&numbers, block);
         }
-    });
+    }
 }
 
 /// Returns the blocks of a type as a tensor of bytes, which are computed whenever they are read. Numbers of blocks of `Q8_0` have the same
@@ -151,7 +175,7 @@ impl EncodedBlocks {
 #[inline(always)]
 fn put_half(number: f32, block: &mut [u8]) -> &mut [u8] {
     let (half, rest) = block.split_at_mut_checked(2).unwrap_or_default();
-    Dtype::Float16.encode_f32(&[number], half);
+    half.iter_mut().zip(to_f16(number).to_le_bytes()).for_each(|(byte, half)| *byte = half);
     rest
 }
 
@@ -172,29 +196,48 @@ fn inverse(scale: f32) -> f32 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "at most 127")]
-#[inline(always)]
-fn q8_0(numbers: &[f32; LEN], block: &mut [u8]) {
-    // As integers, absolute values are in their order, and what is not a number is above infinity.
-    let largest = numbers.iter().map(|number| number.abs().to_bits()).max().unwrap_or_default();
-    let largest = if largest > f32::INFINITY.to_bits() { f32::NAN } else { f32::from_bits(largest) };
-    let scale = largest / 127.0;
-    let inverse = inverse(scale);
-    for (code, number) in put_half(scale, block).iter_mut().zip(numbers) {
-        let scaled = number * inverse;
-        // The nearest integer, and of two the one that is farther from zero: `round` of a number of this size, without a call.
-        let rounded = (scaled + 0.5_f32.next_down().copysign(scaled)) as i32;
-        *code = if scaled.is_finite() { (rounded as i8).cast_unsigned() } else { 0 };
+struct Q8_0;
+
+impl Encoding for Q8_0 {
+    #[inline(always)]
+    fn encode(numbers: &[f32; LEN], block: &mut [u8]) {
+        // As integers, absolute values are in their order, and what is not a number is above infinity.
+        let largest = numbers.iter().map(|number| number.abs().to_bits()).max().unwrap_or_default();
+        let largest = if largest > f32::INFINITY.to_bits() { f32::NAN } else { f32::from_bits(largest) };
+        let scale = largest / 127.0;
+        let inverse = inverse(scale);
+        for (code, number) in put_half(scale, block).iter_mut().zip(numbers) {
+            let scaled = number * inverse;
+            let (nearest, even) = nearest(scaled);
+            // Of two integers, the one that is farther from zero.
+            let is_between = (scaled - nearest).to_bits() == 0.5_f32.copysign(scaled).to_bits();
+            let step = if scaled.is_sign_negative() { 255 } else { 1 };
+            let rounded = even.wrapping_add(if is_between { step } else { 0 });
+            *code = if scaled.is_finite() { rounded } else { 0 };
+        }
     }
 }
 
+/// Returns the nearest integer of a small number, of two the even one, and its lowest byte. There are vector instructions for this, and
+/// none for a conversion with bounds.
+#[expect(clippy::cast_possible_truncation, reason = "the lowest byte is wanted")]
+#[inline(always)]
+fn nearest(number: f32) -> (f32, u8) {
+    // Its last bits are units.
+    const UNITS: f32 = 12_582_912.0;
+    let shifted = number + UNITS;
+    (shifted - UNITS, shifted.to_bits() as u8)
+}
+
 /// Computes codes below `limit` of the numbers less `least`; `shift` rounds, and makes codes positive.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limited to a byte")]
 #[inline(always)]
 fn codes(numbers: &[f32; LEN], least: f32, inverse: f32, shift: f32, limit: u8) -> [u8; LEN] {
     numbers.map(|number| {
         let code = (number - least) * inverse + shift;
-        if code.is_finite() { (code as u8).min(limit) } else { 0 }
+        let positive = code.max(0.0);
+        let (nearest, whole) = nearest(positive);
+        let whole = if nearest > positive { whole.wrapping_sub(1) } else { whole };
+        if code.is_finite() { whole.min(limit) } else { 0 }
     })
 }
 
@@ -231,22 +274,38 @@ fn from_least(numbers: &[f32; LEN], limit: u8, block: &mut [u8]) {
     put_codes(&codes, limit > 15, block);
 }
 
-#[inline(always)]
-fn q4_0(numbers: &[f32; LEN], block: &mut [u8]) {
-    centred(numbers, 8.0, 15, block);
+struct Q4_0;
+
+impl Encoding for Q4_0 {
+    #[inline(always)]
+    fn encode(numbers: &[f32; LEN], block: &mut [u8]) {
+        centred(numbers, 8.0, 15, block);
+    }
 }
 
-#[inline(always)]
-fn q5_0(numbers: &[f32; LEN], block: &mut [u8]) {
-    centred(numbers, 16.0, 31, block);
+struct Q5_0;
+
+impl Encoding for Q5_0 {
+    #[inline(always)]
+    fn encode(numbers: &[f32; LEN], block: &mut [u8]) {
+        centred(numbers, 16.0, 31, block);
+    }
 }
 
-#[inline(always)]
-fn q4_1(numbers: &[f32; LEN], block: &mut [u8]) {
-    from_least(numbers, 15, block);
+struct Q4_1;
+
+impl Encoding for Q4_1 {
+    #[inline(always)]
+    fn encode(numbers: &[f32; LEN], block: &mut [u8]) {
+        from_least(numbers, 15, block);
+    }
 }
 
-#[inline(always)]
-fn q5_1(numbers: &[f32; LEN], block: &mut [u8]) {
-    from_least(numbers, 31, block);
+struct Q5_1;
+
+impl Encoding for Q5_1 {
+    #[inline(always)]
+    fn encode(numbers: &[f32; LEN], block: &mut [u8]) {
+        from_least(numbers, 31, block);
+    }
 }
