@@ -77,6 +77,19 @@ def test_each_architecture(converter, tmp_path, kind, dtype):
         compare(converter, folder, tmp_path, outtype, *(["--no-mtp"] if kind.startswith(ALONE) else []))
 
 
+def test_glm_has_the_numbers_of_its_configuration(converter, tmp_path):
+    """The converter writes a context, an epsilon and a base of its own. The tensors and the tokenizer are the same, and it goes back."""
+    folder, ours, theirs, back = (tmp_path / name for name in ("m", "ours.gguf", "theirs.gguf", "back"))
+    model(converter, folder, "glm", "bfloat16", rms_norm_eps=1.5625e-7)
+    converter.ask("convert", folder=str(folder), out=str(theirs), outtype="auto", pre=PRE, more=[])
+    succeed(folder, "-o", ours, "--pre-tokenizer", PRE)
+    differences = converter.ask("compare", ours=str(ours), theirs=str(theirs))
+    assert [line for line in differences if not line.startswith(("keys: ", "chatglm."))] == []
+    succeed(ours, "--names", "hf", "--dtype", "bfloat16", "-o", back, "--to", "safetensors")
+    assert hashes(folder) == hashes(back)
+    assert converter.ask("config", ours=str(back), theirs=str(folder)) == []
+
+
 PARTS = [kind for kind in WHOLE if kind.startswith(("qwen", "gemma4")) and kind != "qwen3_vl_moe square"]
 
 
@@ -113,7 +126,7 @@ OTHERWISE = {
 # It also wants other sizes of some.
 LOADED = ["llama linear", "llama dynamic", "llama yarn", "llama gqa", "llama rope x8", "llama biases", "llama tied", "mistral", "mixtral", "qwen2 window",
           "qwen2_moe", "qwen3_moe", "qwen3_next", "qwen3_5", "qwen3_5 reversed", "qwen3_5_moe", "qwen2_vl", "qwen2_vl flat", "qwen3_vl tied", "phi3",
-          "granite", "granitemoe", "olmo2", "stablelm", "cohere tied", "glm4", "glm4_moe", "exaone4 no window", "apertus", "starcoder2", "bloom",
+          "granite", "granitemoe", "olmo2", "stablelm", "cohere tied", "glm", "glm4", "glm4_moe", "exaone4 no window", "apertus", "starcoder2", "bloom",
           "gemma4", "gemma4 keys as values", "gemma4 experts", "gpt_oss", "gpt_neox", "cohere2"]
 
 

@@ -247,7 +247,7 @@ fn default_rope(model_type: &str) -> Map<String, Value> {
 /// Returns the part of a head that the layers of a class rotate.
 fn default_rotated(model_type: &str) -> Option<f64> {
     match model_type {
-        "glm4" | "glm4_moe" | "minimax_m2" | "phi" => Some(0.5),
+        "glm" | "glm4" | "glm4_moe" | "minimax_m2" | "phi" => Some(0.5),
         "gpt_neox" | "qwen3_next" | "qwen3_5_text" | "qwen3_5_moe_text" | "stablelm" => Some(0.25),
         _ => None,
     }

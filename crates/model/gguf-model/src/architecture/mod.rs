@@ -113,6 +113,8 @@ pub(crate) enum TokenizerRule {
     Phi3,
     /// tokenizer.model, with or without a space before a text.
     Ernie,
+    /// tokenizer.json with the tokens of the first GLM 4, and none before a text.
+    Glm,
     /// tokenizer.json with the tokens of GLM 4.
     Glm4,
     /// tokenizer.json with the tokens of GLM 4.5.

@@ -137,6 +137,15 @@ const GLM4: Architecture = Architecture {
     ..BASE
 };
 
+const GLM: Architecture = Architecture {
+    name: "chatglm",
+    classes: &["Glm"],
+    model_type: "glm",
+    has: &[NORMS, PLAIN],
+    tokenizer: TokenizerRule::Glm,
+    ..GLM4
+};
+
 /// A decoder with two norms, biases, and a feed-forward layer without a gate.
 const OLDER: Architecture = Architecture { has: &[NORMS, PLAIN], mixes_heads: true, ..BASE };
 
@@ -379,6 +388,7 @@ pub(super) static ARCHITECTURES: &[Architecture] = &[
         tokenizer: TokenizerRule::Ernie,
         ..BASE
     },
+    GLM,
     GLM4,
     Architecture {
         name: "glm4moe",

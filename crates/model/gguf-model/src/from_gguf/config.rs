@@ -171,7 +171,8 @@ pub(super) fn config(
     let rotated =
         get(".rope.dimension_count").and_then(|dims| dims.as_u64()).filter(|dims| Some(*dims) != whole);
     if let (Some(whole), Some(rotated)) = (whole, rotated) {
-        let is_part = ["glm4", "glm4_moe", "gpt_neox", "minimax_m2", "phi", "phi3", "phimoe", "stablelm"];
+        let is_part =
+            ["glm", "glm4", "glm4_moe", "gpt_neox", "minimax_m2", "phi", "phi3", "phimoe", "stablelm"];
         if is_part.contains(&architecture.model_type) || architecture.has_delta_net() {
             let whole = heads("head_dim").unwrap_or(whole);
             let key =

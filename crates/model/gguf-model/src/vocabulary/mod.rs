@@ -37,6 +37,8 @@ const CODE_LLAMA_TURN: u32 = 32010;
 const GEMMA_TURN: u32 = 107;
 const TURN_KEY: &str = "tokenizer.ggml.eot_token_id";
 /// Texts of special tokens, which count if no document gives another.
+const GLM_TOKENS: &[(&str, &str)] =
+    &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>")];
 const GLM4_TOKENS: &[(&str, &str)] =
     &[("eos", "<|endoftext|>"), ("eot", "<|user|>"), ("unk", "<|endoftext|>"), ("bos", "<|endoftext|>")];
 const GLM4_MOE_TOKENS: &[(&str, &str)] =
@@ -98,6 +100,10 @@ pub(crate) fn set_keys(
             tokenizer.pieces(false)?;
             tokenizer.space_prefix();
             Ok(())
+        }
+        TokenizerRule::Glm => {
+            tokenizer.keys.flag("tokenizer.ggml.add_bos_token", false);
+            tokenizer.json(GLM_TOKENS)
         }
         TokenizerRule::Glm4 => tokenizer.json(GLM4_TOKENS),
         TokenizerRule::Glm4Moe => tokenizer.json(GLM4_MOE_TOKENS),
