@@ -68,11 +68,15 @@ def compare(package, folder, tmp_path, outtype, *more, flags=(), pre=PRE):
     assert package.ask("compare", ours=str(ours), theirs=str(theirs)) == []
 
 
+# Settings that each kind may have.
+OTHERS = {"intermediate_size": 160, "num_key_value_heads": 1, "max_position_embeddings": 1024, "rope_theta": 5000.0}
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float16"])
-def test_each_architecture(converter, tmp_path, kind, dtype):
+@pytest.mark.parametrize("dtype, changes", [("bfloat16", {}), ("float32", {}), ("float16", OTHERS)])
+def test_each_architecture(converter, tmp_path, kind, dtype, changes):
     folder = tmp_path / "tiny-7B-Instruct"
-    model(converter, folder, kind, dtype)
+    model(converter, folder, kind, dtype, **changes)
     for outtype in TYPES:
         compare(converter, folder, tmp_path, outtype, *(["--no-mtp"] if kind.startswith(ALONE) else []))
 
