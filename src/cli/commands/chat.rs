@@ -177,10 +177,10 @@ impl Talk<'_> {
             terminal::summary("/help lists the commands; Ctrl-D leaves");
         }
         loop {
+            self.is_waiting.store(is_person, Ordering::Relaxed);
             if is_person {
                 prompt()?;
             }
-            self.is_waiting.store(is_person, Ordering::Relaxed);
             let line = read_line()?;
             self.is_waiting.store(false, Ordering::Relaxed);
             let Some(line) = line else {
