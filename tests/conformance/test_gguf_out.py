@@ -125,13 +125,20 @@ OTHERWISE = {
     **{kind: {"vocab_size_per_layer_input": 400} for kind in models.SAVED if kind.startswith("gemma4")},
     "gpt_oss": {"rope_parameters": models.ROPE | YARN | {"truncate": True}},
     "gpt_neox": {"rotary_emb_base": 10000.0},
+    **{kind: {"attention_bias": False, "mlp_bias": False, "use_bias": False} for kind in ("qwen3", "arcee", "ernie4_5")},
+    "seed_oss": {"attention_bias": True, "attention_out_bias": False, "mlp_bias": False},
+    "gpt2": {"n_inner": 256, "scale_attn_weights": True},
+    "olmoe": {"num_key_value_heads": 4, "norm_topk_prob": False, "clip_qkv": None},
+    "phi whole heads": {"intermediate_size": 256},
+    "starcoder2 no biases": {"use_bias": True},
     "cohere2": {"num_hidden_layers": 4, "layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
 }
 # It also wants other sizes of some.
 LOADED = ["llama linear", "llama dynamic", "llama yarn", "llama gqa", "llama rope x8", "llama biases", "llama tied", "mistral", "mixtral", "qwen2 window",
           "qwen2_moe", "qwen3_moe", "qwen3_next", "qwen3_5", "qwen3_5 reversed", "qwen3_5_moe", "qwen2_vl", "qwen2_vl flat", "qwen3_vl tied", "phi3",
           "granite", "granitemoe", "olmo2", "stablelm", "cohere tied", "glm", "glm4", "glm4_moe", "exaone4 no window", "apertus", "starcoder2", "bloom",
-          "gemma4", "gemma4 keys as values", "gemma4 experts", "gpt_oss", "gpt_neox", "cohere2"]
+          "gemma4", "gemma4 keys as values", "gemma4 experts", "gpt_oss", "gpt_neox", "cohere2", "qwen3", "qwen3 window", "arcee", "seed_oss", "ernie4_5", "gpt2", "olmoe", "phi whole heads", "gemma", "olmo3",
+          "starcoder2 no biases"]
 
 
 @pytest.mark.parametrize("kind", LOADED)
@@ -139,7 +146,7 @@ def test_llama_cpp_computes_what_transformers_does(converter, llama_cpp, tmp_pat
     config = {"config": WHOLE[kind]} if "_vl" in kind else {}
     changes = OTHERWISE.get(kind, SMALL if kind.startswith(ALONE) else {})
     # Its GELU is a table of float16.
-    assert next(distances(converter, llama_cpp, tmp_path, kind, **config, **changes)) < (5e-3 if kind.startswith("gemma4") else 1e-3)
+    assert next(distances(converter, llama_cpp, tmp_path, kind, **config, **changes)) < (5e-3 if kind.startswith(("gemma", "olmo3")) else 1e-3)
 
 
 def distances(converter, llama_cpp, tmp_path, kind, **changes):
