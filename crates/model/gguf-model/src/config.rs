@@ -187,6 +187,28 @@ impl GgufConfig {
     pub(crate) fn window_theta(&self) -> Option<&Value> {
         self.rope.get("sliding_attention")?.get("rope_theta")
     }
+
+    /// Returns the number of dimensions of a head that are rotated.
+    pub(crate) fn rotated_of_head(&self) -> Result<u64> {
+        let rotated = self.rotated(self.size("hidden_size")?)?;
+        Ok(rotated.checked_div(self.count("num_attention_heads")?).unwrap_or_default())
+    }
+
+    /// Returns how many of some dimensions are rotated.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "Python rounds it too"
+    )]
+    pub(crate) fn rotated(&self, dims: u64) -> Result<u64> {
+        let (name, rope) = ("partial_rotary_factor", self.rope());
+        match rope.get(name).map(Value::as_f64) {
+            None => Ok(dims),
+            Some(Some(part)) if (0.0..=1.0).contains(&part) => Ok((part * dims as f64) as u64),
+            Some(_) => Err(invalid(name, rope.get(name), "a number between 0 and 1")),
+        }
+    }
 }
 
 pub(crate) fn invalid(key: &str, found: Option<&Value>, expected: &'static str) -> byte_source::Error {

@@ -8,7 +8,6 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::Problem;
 use crate::config::{GgufConfig, invalid};
-use crate::hyperparameters::phi3_rotated;
 
 /// Largest number of factors: those of the largest heads.
 pub(crate) const FACTORS_MAX: u64 = 1 << 12;
@@ -103,7 +102,7 @@ fn long_rope(config: &GgufConfig) -> Result<Vec<(String, Tensor)>> {
     let list = |key| rope.get(key).and_then(Value::as_array).filter(|factors| !factors.is_empty());
     let Some(long) = list("long_factor") else { return Ok(Vec::new()) };
     let short = list("short_factor").ok_or_else(|| invalid("short_factor", None, "a list of numbers"))?;
-    let expected = phi3_rotated(config)? / 2;
+    let expected = config.rotated_of_head()? / 2;
     let tensor = |key: &str, factors: &[Value], name: &str| -> Result<(String, Tensor)> {
         #[expect(clippy::cast_possible_truncation, reason = "the format has float32")]
         let numbers: Option<Vec<f32>> =

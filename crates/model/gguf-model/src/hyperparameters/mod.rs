@@ -333,14 +333,14 @@ fn cohere2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     keys.needed(".attention.sliding_window", config, "sliding_window")?;
     keys.needed(".vocab_size", config, "vocab_size")?;
     let head_dim = config.size("hidden_size")?.checked_div(config.heads()?).unwrap_or_default();
-    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated(config, head_dim)?.into()))?;
+    keys.number_of(".rope.dimension_count", ("hidden_size", &config.rotated(head_dim)?.into()))?;
     keys.text(".rope.scaling.type", "none");
     Ok(())
 }
 
 fn glm4(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     common(keys, config, file_type)?;
-    keys.number_of(".rope.dimension_count", ("head_dim", &rotated(config, config.head_dim()?)?.into()))
+    keys.number_of(".rope.dimension_count", ("head_dim", &config.rotated(config.head_dim()?)?.into()))
 }
 
 fn glm4_moe(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
@@ -367,7 +367,7 @@ fn minimax_m2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()
     keys.needed(".expert_feed_forward_length", config, "intermediate_size")?;
     let rotated = match config.get("rotary_dim") {
         Some(dims) => dims.clone(),
-        None => rotated(config, config.head_dim()?)?.into(),
+        None => config.rotated(config.head_dim()?)?.into(),
     };
     keys.number_of(".rope.dimension_count", ("rotary_dim", &rotated))
 }
@@ -397,27 +397,6 @@ fn hunyuan(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Result<()> {
     keys.number(".rope.scaling.original_context_length", HUNYUAN_CONTEXT);
     keys.number(".context_length", HUNYUAN_CONTEXT);
     Ok(())
-}
-
-/// Returns the number of dimensions of a head of Phi-3 that are rotated.
-pub(crate) fn phi3_rotated(config: &GgufConfig) -> Result<u64> {
-    let rotated = rotated(config, config.size("hidden_size")?)?;
-    Ok(rotated.checked_div(config.count("num_attention_heads")?).unwrap_or_default())
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "Python rounds it too"
-)]
-fn rotated(config: &GgufConfig, dims: u64) -> Result<u64> {
-    let (name, rope) = ("partial_rotary_factor", config.rope());
-    match rope.get(name).map(Value::as_f64) {
-        None => Ok(dims),
-        Some(Some(part)) if (0.0..=1.0).contains(&part) => Ok((part * dims as f64) as u64),
-        Some(_) => Err(invalid(name, rope.get(name), "a number between 0 and 1")),
-    }
 }
 
 fn float(keys: &mut Keys, config: &GgufConfig, key: &str, name: &'static str) -> Result<()> {

@@ -4,7 +4,7 @@ use byte_source::Result;
 use gguf_format::{GgufArray, GgufValue};
 use serde_json::Value;
 
-use super::{FILE_TYPE, float, phi3_rotated, qwen_moe, rotated};
+use super::{FILE_TYPE, float, qwen_moe};
 use crate::config::{GgufConfig, invalid};
 use crate::keys::Keys;
 
@@ -70,7 +70,7 @@ fn neox_sizes(keys: &mut Keys, config: &GgufConfig) -> Result<()> {
 pub(super) fn gpt_neox(keys: &mut Keys, config: &GgufConfig, _: u32) -> Result<()> {
     neox_sizes(keys, config)?;
     let head_dim = config.size("hidden_size")?.checked_div(config.heads()?).unwrap_or_default();
-    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated(config, head_dim)?.into()))?;
+    keys.number_of(".rope.dimension_count", ("hidden_size", &config.rotated(head_dim)?.into()))?;
     keys.needed(".attention.head_count", config, "num_attention_heads")?;
     keys.flag(".use_parallel_residual", config.get("use_parallel_residual") != Some(&Value::Bool(false)));
     float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_eps")
@@ -85,7 +85,7 @@ pub(super) fn phi2(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Resu
     keys.needed(".attention.head_count", config, "num_attention_heads")?;
     keys.needed(".attention.head_count_kv", config, "num_attention_heads")?;
     float(keys, config, ".attention.layer_norm_epsilon", "layer_norm_eps")?;
-    let rotated = rotated(config, dim)?.checked_div(heads).unwrap_or_default();
+    let rotated = config.rotated(dim)?.checked_div(heads).unwrap_or_default();
     keys.number_of(".rope.dimension_count", ("hidden_size", &rotated.into()))?;
     keys.number(FILE_TYPE, file_type);
     keys.flag("tokenizer.ggml.add_bos_token", false);
@@ -107,7 +107,7 @@ pub(super) fn phi3(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> Resu
         keys.needed(key, config, name)?;
     }
     float(keys, config, ".attention.layer_norm_rms_epsilon", "rms_norm_eps")?;
-    keys.number_of(".rope.dimension_count", ("hidden_size", &phi3_rotated(config)?.into()))?;
+    keys.number_of(".rope.dimension_count", ("hidden_size", &config.rotated_of_head()?.into()))?;
     let theta = rope.get("rope_theta").ok_or_else(|| invalid("rope_theta", None, "a number"))?;
     keys.float_of(".rope.freq_base", ("rope_theta", theta))?;
     keys.number(FILE_TYPE, file_type);
@@ -157,7 +157,7 @@ pub(super) fn qwen3_next(keys: &mut Keys, config: &GgufConfig, file_type: u32) -
     // transformers replaces the interval by types, and the converter then writes its default.
     let interval = if types.is_some() { interval } else { FULL_ATTENTION_INTERVAL };
     keys.number_of(".full_attention_interval", ("full_attention_interval", &interval.into()))?;
-    keys.number_of(".rope.dimension_count", ("head_dim", &rotated(config, config.head_dim()?)?.into()))?;
+    keys.number_of(".rope.dimension_count", ("head_dim", &config.rotated(config.head_dim()?)?.into()))?;
     if config.architecture.name != "qwen3next" && !config.rope().contains_key("mrope_section") {
         let sections = GgufArray::from_int32(QWEN35_SECTIONS);
         keys.set(".rope.dimension_sections", GgufValue::Array(sections));
@@ -180,7 +180,7 @@ pub(super) fn stablelm(keys: &mut Keys, config: &GgufConfig, file_type: u32) -> 
     neox_sizes(keys, config)?;
     let heads = config.count("num_attention_heads")?;
     let head_dim = config.size("hidden_size")?.checked_div(heads).unwrap_or_default();
-    keys.number_of(".rope.dimension_count", ("hidden_size", &rotated(config, head_dim)?.into()))?;
+    keys.number_of(".rope.dimension_count", ("hidden_size", &config.rotated(head_dim)?.into()))?;
     keys.needed(".attention.head_count", config, "num_attention_heads")?;
     keys.needed(".attention.head_count_kv", config, "num_key_value_heads")?;
     keys.flag(".use_parallel_residual", config.get("use_parallel_residual") != Some(&Value::Bool(false)));
