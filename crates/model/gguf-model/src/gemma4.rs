@@ -12,13 +12,11 @@ use serde_json::{Map, Value, json};
 use tensor::Tensor;
 
 use crate::config::{GgufConfig, invalid};
-use crate::keys::{GgufKeys, Keys, json_of};
+use crate::keys::{GgufKeys, Keys, LAYERS_MAX, json_of};
 use crate::rope::{FACTORS_MAX, numbers, vector};
 
 /// Layers from one with full attention to the next, unless a configuration lists them.
 const INTERVAL: u64 = 6;
-/// Most layers of a model.
-const LAYERS_MAX: usize = 1 << 16;
 /// Factor of dimensions that are not rotated.
 const UNROTATED: f32 = 1e30;
 /// Settings of single layers, which `transformers` writes instead of those of all layers with full attention.

@@ -12,6 +12,9 @@ use crate::config::{GgufConfig, invalid};
 /// Keys of a file, by their names.
 pub type GgufKeys = BTreeMap<String, GgufValue>;
 
+/// Maximum number of layers that are read from a list of all layers.
+pub(crate) const LAYERS_MAX: usize = 1 << 16;
+
 /// Converts a number, in the shortest form of its digits.
 pub(crate) fn json_of(value: &GgufValue) -> Option<Value> {
     Some(match value {

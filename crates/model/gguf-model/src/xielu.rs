@@ -8,7 +8,7 @@ use tensor::{Dtype, Storage, Tensor};
 
 use crate::Problem;
 use crate::config::GgufConfig;
-use crate::keys::{GgufKeys, Keys};
+use crate::keys::{GgufKeys, Keys, LAYERS_MAX};
 use crate::rope::numbers;
 
 /// Key, name in a layer, and shape of each number.
@@ -18,9 +18,6 @@ const NUMBERS: &[(&str, &str, &[u64])] = &[
     ("xielu.beta", "mlp.act_fn.beta", &[]),
     ("xielu.eps", "mlp.act_fn.eps", &[]),
 ];
-
-/// Most layers of a model.
-const LAYERS_MAX: usize = 1 << 16;
 
 /// Returns true for a number of the activation.
 pub(crate) fn is_number(name: &str) -> bool {

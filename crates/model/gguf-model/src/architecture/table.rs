@@ -42,7 +42,7 @@ const OF_GEMMA4: &[JoinedTensor] = &[
     JoinedTensor { module: "experts.gate_up_proj", parts: &["ffn_gate_up_exps"] },
     JoinedTensor { module: "experts.down_proj", parts: DOWN_EXPERTS },
 ];
-/// What layers of Gemma 4 may have besides those of Gemma 3.
+/// Weights in layers of Gemma 4 that Gemma 3 does not have.
 const GEMMA4_PARTS: &[&str] = &[
     "ffn_gate_inp",
     "ffn_gate_up_exps",

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::ByName;
 use crate::architecture::Architecture;
-use crate::keys::{GgufKeys, json_of};
+use crate::keys::{GgufKeys, LAYERS_MAX, json_of};
 
 /// Numbers and flags: the key, and what configurations call it. The class of a model has one of the names, or the first.
 const KEYS: &[(&str, &[&str])] = &[
@@ -51,8 +51,6 @@ const KEYS: &[(&str, &[&str])] = &[
     ("tokenizer.ggml.eos_token_id", &["eos_token_id"]),
     ("tokenizer.ggml.padding_token_id", &["pad_token_id"]),
 ];
-/// Most layers of a model.
-const LAYERS_MAX: usize = 1 << 16;
 /// Settings of scaled rotary embeddings.
 const SCALING: &[(&str, &str)] = &[
     (".rope.scaling.type", "rope_type"),

@@ -53,7 +53,7 @@ struct Form {
     pre_tokenizer: Value,
     decoder: Value,
     unknown: Option<String>,
-    /// True if what is no token becomes tokens of its bytes.
+    /// True if a character without a token is split into tokens for its bytes.
     falls_back: bool,
     ignores_merges: bool,
 }
