@@ -188,7 +188,9 @@ impl<'a, 'o> Scanner<'a, 'o> {
                 self.scan_metadata(&record, bytes, bytes.len() as u64, 0);
                 self.has_extra_state = names_extra_state(bytes);
             }
-            ScanFormat::Msgpack => self.scan_msgpack(&PicklePlace::default(), bytes, 0),
+            ScanFormat::Msgpack => {
+                self.scan_msgpack(&PicklePlace(vec![PlaceStep::Part("model")]), bytes, 0);
+            }
             ScanFormat::Onnx => self.scan_onnx(&PicklePlace(vec![PlaceStep::Part("model")]), bytes),
             ScanFormat::Columns => self.scan_columns(bytes),
             ScanFormat::Header(_) | ScanFormat::Archive | ScanFormat::Flatbuffer | ScanFormat::Hdf5 => {}

@@ -58,9 +58,11 @@ fn byte_strings_of_msgpack_are_scanned() {
         (extension(5), "dangerous"),
         (b"\x82\xa2nd\xc3\xa4type\xa2|O".to_vec(), "missed"),
         (b"\x83\xa2nd\xc3\xa4kind\xa1V\xa4type\x91\x92\xa1a\xa1O".to_vec(), "missed"),
-        (b"\x82\xa2nd\xc3\xa4tags\x92\xa1O\xa1B".to_vec(), "clean"),
-        // An array of Flax, which has no pickles.
-        (extension(1), "clean"),
+        (b"\x82\xa2nd\xc3\xa4type\x82\xa5names\x91\xa1a\xa7formats\x91\xa1O".to_vec(), "missed"),
+        (b"\x81\xa4tags\x92\xa1O\xa1B".to_vec(), "clean"),
+        (b"\x81\xa1a\xc4\x02\xff\x01".to_vec(), "missed"),
+        (b"\x81\xa1a\xc7\x0c\x01\x93\x91\x02\xa4int8\xc4\x02\xff\xfe".to_vec(), "clean"),
+        (extension(1), "dangerous"),
         (b"\x82\xa1a\x01\xa1b\xa1N".to_vec(), "clean"),
         (b"\x82\xa1a\x01\xa1b\xa2N".to_vec(), "refused"),
     ] {
