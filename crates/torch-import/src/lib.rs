@@ -77,7 +77,7 @@ pub use rebuild::count_tensors;
 pub use risk::Risk;
 pub use scan::{
     CodeReference, DocumentKind, Finding, GlobalCall, GlobalUse, KIND_PEEK, NamedRange, OmittedCounts,
-    PicklePlace, PlaceStep, Scan, ScanDepth, ScannedPickle, is_foreign_model, unread_kind,
+    PicklePlace, PlaceStep, Scan, ScanDepth, ScannedPickle, UNKNOWN_KIND, is_foreign_model, unread_kind,
 };
 pub use shard_position::{MeshDimension, Placement, ShardPosition};
 pub use shards::{

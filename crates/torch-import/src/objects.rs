@@ -3,6 +3,7 @@
 //!
 //! Facts: the functions `persistent_load` in `torch/serialization.py` of PyTorch 2.15.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -113,6 +114,17 @@ impl PickledObjects {
     pub fn root(&self) -> ObjectId {
         let Pickle { heap, root, .. } = self.pickle.borrow_dependent();
         wrapper::unwrap_module(heap, *root).unwrap_or(*root)
+    }
+
+    /// Returns the key and the length in bytes of each storage that a persistent id describes.
+    pub fn storages(&self) -> HashSet<(String, u64)> {
+        let heap = self.heap();
+        let storages = heap.ids().filter_map(|id| {
+            heap.persistent(id)?;
+            let storage = StorageRef::read(heap, id).ok()?;
+            Some((storage.nbytes()?, storage.key.into_owned()))
+        });
+        storages.map(|(nbytes, key)| (key, nbytes)).collect()
     }
 
     /// Returns what the persistent object `id` stands for.

@@ -48,7 +48,7 @@ pub use self::report::{
     Finding, GlobalCall, GlobalUse, NamedRange, OmittedCounts, PicklePlace, PlaceStep, Scan, ScannedPickle,
 };
 use self::scanner::Scanner;
-pub use self::unread::{KIND_PEEK, is_foreign_model, unread_kind};
+pub use self::unread::{KIND_PEEK, UNKNOWN_KIND, is_foreign_model, unread_kind};
 use crate::Result;
 use crate::container::inflate;
 

@@ -94,6 +94,9 @@ const GIT_NAMES: [&str; 3] = ["index", "commit-graph", "multi-pack-index"];
 /// Digits of the shortest hash by which caches name files.
 const HASH_DIGITS: usize = 32;
 
+/// Kind of a binary file without a signature that is known.
+pub const UNKNOWN_KIND: &str = "a binary file of an unknown kind";
+
 /// Returns true for the name of a file that another loader may run and that is not read here.
 pub fn is_foreign_model(name: &str) -> bool {
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
@@ -123,7 +126,7 @@ pub fn unread_kind(name: &str, start: &[u8]) -> Option<&'static str> {
         || has_harmless_name(name) && HARMLESS.iter().any(|(at, magic)| has(*at, magic))
         || is_sentencepiece(start)
         || holds_numbers(name);
-    (!is_harmless).then_some("a binary file of an unknown kind")
+    (!is_harmless).then_some(UNKNOWN_KIND)
 }
 
 /// Returns true for the name of a picture, a sound, a page, or a file of git or macOS, and for a hash in the place of a name.
@@ -203,8 +206,8 @@ mod tests {
             ("ops.so", &b"\x7fELF\x02\x01"[..], "a program or a library"),
             ("README.md", b"\x7fELF\x02\x01", "a program or a library"),
             ("a", b"\xa7\x0d\r\n\0\0\0\0", "bytecode of Python"),
-            ("a.dat", b"\0\x01\x02", "a binary file of an unknown kind"),
-            ("a.bin", b"text\0", "a binary file of an unknown kind"),
+            ("a.dat", b"\0\x01\x02", UNKNOWN_KIND),
+            ("a.bin", b"text\0", UNKNOWN_KIND),
             (
                 "model.tflite",
                 b"\x1c\0\0\0TFL3",
@@ -219,18 +222,18 @@ mod tests {
             ("tokenizer.model", b"\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02", ""),
             ("model.onnx_data", b"\0\0\0", ""),
             ("model.ckpt.data-00000-of-00001", b"\0\0\0", ""),
-            ("model.ckpt.data-0000-of-00001", b"\0\0\0", "a binary file of an unknown kind"),
+            ("model.ckpt.data-0000-of-00001", b"\0\0\0", UNKNOWN_KIND),
             (".git/index", b"DIRC\0\0\0\x02", ""),
             ("blobs/0123456789abcdef0123456789abcdef01234567", b"\x89PNG\r\n\x1a\n\0\0", ""),
             ("._model.pkl", b"\0\x05\x16\x07", ""),
-            ("a.pdmodel", b"BM\0\0", "a binary file of an unknown kind"),
-            ("__model__", b"BM\0\0", "a binary file of an unknown kind"),
+            ("a.pdmodel", b"BM\0\0", UNKNOWN_KIND),
+            ("__model__", b"BM\0\0", UNKNOWN_KIND),
             (
                 "a.png",
                 b"\x89PNG\r\n\x1a\n\0\0\x08\0\0\0\0\0\xde\xc0\xef\xbe",
                 "a database, in which programs may keep pickles",
             ),
-            ("a.dat", b"\xff\xfe\0\x01\0\0a\0", "a binary file of an unknown kind"),
+            ("a.dat", b"\xff\xfe\0\x01\0\0a\0", UNKNOWN_KIND),
         ] {
             assert_eq!(kind(name, start), expected, "{name}");
         }

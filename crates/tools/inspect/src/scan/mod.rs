@@ -1,6 +1,7 @@
 //! Scan of files for code that Python's own unpickler would execute.
 
 pub(crate) mod custom_code;
+mod described_numbers;
 mod json;
 mod parts;
 pub(crate) mod policy;
@@ -14,9 +15,12 @@ use byte_source::{Location, Source, format_things};
 use open::Error;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use torch_import::{Risk, Scan, ScanDepth, is_checkpoint_extension, is_foreign_model, unread_kind};
+use torch_import::{
+    Risk, Scan, ScanDepth, UNKNOWN_KIND, is_checkpoint_extension, is_foreign_model, unread_kind,
+};
 
 use self::custom_code::{CustomClass, Neighbours, first_bytes, scan_document, scan_text};
+use self::described_numbers::DescribedNumbers;
 use self::policy::Policy;
 use crate::{Observer, Result};
 
@@ -89,6 +93,7 @@ pub fn scan(
         summary: ScanSummary::default(),
         packages: Vec::new(),
         neighbours: Neighbours::new(),
+        described: DescribedNumbers::default(),
     };
     let is_file = |input: &Location| input.is_local() && input.path().exists() && !input.path().is_dir();
     for inputs in options.inputs.chunk_by(|a, b| is_file(a) && is_file(b)) {
@@ -117,6 +122,7 @@ struct Scanner<'s> {
     /// Unpacked archives of `torch.package` among the scanned folders. Their Python modules may have any name.
     packages: Vec<PathBuf>,
     neighbours: Neighbours,
+    described: DescribedNumbers,
 }
 
 impl Scanner<'_> {
@@ -275,7 +281,9 @@ impl Scanner<'_> {
             }
             Err(error) => {
                 let kind = unread_kind(&path.to_string_lossy(), &first_bytes(file, source));
-                if let Some(kind) = kind.filter(|_| !holds_described_numbers(file)) {
+                let described = &mut self.described;
+                if let Some(kind) = kind.filter(|kind| *kind != UNKNOWN_KIND || !described.has(file, source))
+                {
                     return self.not_scanned(path, format!("{kind}, which nothing here reads"));
                 }
                 match scan_text(file, source, self.observer) {
@@ -382,14 +390,6 @@ fn is_named_as_checkpoint(file: &Path) -> bool {
         || extension.is_some_and(|extension| {
             EXTENSIONS.contains(&extension.as_str()) || is_checkpoint_extension(&extension)
         })
-}
-
-/// Returns true for a storage of an unpacked checkpoint and for a part of an array of zarr: the pickle or the document next to it says
-/// what it holds, and is scanned.
-fn holds_described_numbers(file: &Location) -> bool {
-    let folder = file.parent();
-    let is_storage = folder.path().ends_with("data") && folder.parent().join(Path::new("data.pkl")).is_file();
-    is_storage || folder.join(Path::new(".zarray")).is_file()
 }
 
 /// Adds what the scan of a file as a document found to the scan of the same file in another format.
