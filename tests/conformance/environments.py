@@ -182,8 +182,8 @@ LOADERS = Recipe(
     pythons=(),
     steps=(("--no-deps", "msgpack==1.2.4", "msgpack-numpy==0.4.8", "h5py==3.16.0", "lmdb", "kernels==0.17.2", "smolagents==1.26.0", "python-dotenv==1.2.4", "pillow", "requests", "urllib3",
             "certifi", "charset-normalizer", "gymnasium==1.4.0", "farama-notifications==0.0.6", "cloudpickle==3.1.3", "kaldiio==2.18.1",
-            "fiddle==0.3.1", "absl-py==2.5.1", "graphviz", "libcst"),),
-    imports="import torch, msgpack, msgpack_numpy, h5py, kernels, smolagents, lmdb, gymnasium, kaldiio, fiddle",
+            "fiddle==0.3.1", "absl-py==2.5.1", "graphviz", "libcst", "pyhocon==0.3.63", "pyparsing==3.3.3"),),
+    imports="import torch, msgpack, msgpack_numpy, h5py, kernels, smolagents, lmdb, gymnasium, kaldiio, fiddle, pyhocon",
     gigabytes=1,
     base="NEWEST",
 )

@@ -1,11 +1,12 @@
 //! Scan of the content of files that were compressed.
 
-use super::compressed::CompressionFormat;
+use super::compressed::{CompressionFormat, Decompressed};
 use super::nested::NestedBytes;
 use super::scan_format::ScanFormat;
 use super::scanner::{NESTING_DEPTH_MAX, Scanner};
 use super::unread::is_git_object;
 use super::{PicklePlace, PlaceStep};
+use crate::container::inflate::RecordBytes;
 
 impl Scanner<'_, '_> {
     /// Scans bytes, and reports them if no reader recognises them.
@@ -37,12 +38,8 @@ impl Scanner<'_, '_> {
         depth: usize,
         expected: bool,
     ) {
-        let unpacked = packed.decompress_up_to(bytes, self.unpack_budget);
-        let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
-        if let Some(cut) = unpacked.incomplete_reason {
-            self.add_missed(|| format!("{place}{cut}"));
-        }
-        let inner: &[u8] = &unpacked.content;
+        let content = self.decompress(record, packed, bytes);
+        let inner: &[u8] = &content;
         if is_git_object(inner) {
             return;
         }
@@ -58,11 +55,26 @@ impl Scanner<'_, '_> {
                 );
             }
         }
-        self.unpack_budget = self.unpack_budget.saturating_sub(inner.len() as u64);
-        self.budget.add(inner.len() as u64);
         let record = record.join_step(PlaceStep::Part(packed.name));
         let depth = depth.saturating_add(1);
         let expected = expected || matches!(ScanFormat::of_signature(inner), Some(ScanFormat::Pickles));
         self.scan_recognised(&record, inner, depth, expected);
+    }
+
+    /// Decompresses bytes within the limit, and reports what was not decompressed.
+    pub(super) fn decompress(
+        &mut self,
+        record: &PicklePlace,
+        packed: &CompressionFormat,
+        bytes: &[u8],
+    ) -> RecordBytes {
+        let Decompressed { content, incomplete_reason } = packed.decompress_up_to(bytes, self.unpack_budget);
+        let place = if record.0.is_empty() { String::new() } else { format!("{record}: ") };
+        if let Some(cut) = incomplete_reason {
+            self.add_missed(|| format!("{place}{cut}"));
+        }
+        self.unpack_budget = self.unpack_budget.saturating_sub(content.len() as u64);
+        self.budget.add(content.len() as u64);
+        content
     }
 }

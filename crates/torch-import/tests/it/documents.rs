@@ -46,36 +46,6 @@ pub(crate) fn found(name: &str, text: &[u8]) -> String {
     alone
 }
 
-/// spaCy's sections, and the text of protocol buffers, which Caffe and Triton read.
-#[test]
-fn sections_and_protocol_buffers_are_judged() {
-    for (text, expected) in [
-        ("[nlp]\nlang = \"en\"\npipeline = [\"ner\"]\n\n[components.ner]\nfactory = \"ner\"\n", "clean"),
-        ("[a.transformer_config]\ntrust_remote_code = true\n", "missed"),
-        ("[a]\ntransformer_config = {\"x_kwargs\": {\"trust_remote_code\": true}}\n", "missed"),
-        ("# a = {\n[a]\n_target_: os.system\n", "dangerous os.system"),
-        ("[a]\nx_kwargs = {\"a\": 1,\n\n  # b\n  \"trust_remote_code\": true}\n", "missed"),
-        ("[a]\nx = {\"a\": ${b.c}}\ny = ${b.c}\n", "missed"),
-        ("[a]\n  b = c\n  _target_ = os.system\n", "dangerous os.system"),
-    ] {
-        assert_eq!(found("spacy.cfg", text.as_bytes()), expected, "{text}");
-    }
-    for (text, expected) in [
-        ("name: \"net\"\nlayer { name: 'a' type: \"ReLU\" bottom: \"x\" }\ninput_dim: 1\n", "clean"),
-        ("layer { python_param { module: 'm' \"ine\" layer: \"L\" } }", "unknown _target_.mine"),
-        ("layer <hdf5_output_param: {file_name: \"a\"}>", "writes"),
-        (
-            "dims: [1, -1, 2.5e+3] x { a: 1 } [e.x]: 1 # }\nlayer { python_param { module: '\\x6d\\151ne' } }",
-            "unknown _target_.mine",
-        ),
-        ("parameters { key: \"EXECUTION_ENV_PATH\" value { string_value: \"a.tar.gz\" } }", "missed"),
-        ("dims: [ {a: 1}, {python_param: {module: \"mine\"}} ] }}}", "unknown _target_.mine"),
-        ("a: 'no end", "clean"),
-    ] {
-        assert_eq!(found("a.prototxt", text.as_bytes()), expected, "{text}");
-    }
-}
-
 #[test]
 fn callables_of_configurations_are_judged() {
     for (text, expected) in [

@@ -3,6 +3,7 @@
 mod bombs;
 mod cancelled;
 mod compressed_bombs;
+mod configurations;
 mod containers;
 mod documents;
 mod exported;

@@ -8,6 +8,9 @@ use crate::scan::unread::is_text;
 /// Bytes at the start of a GGUF file in which its metadata must end.
 pub(in crate::scan) const METADATA_MAX: usize = 32 << 20;
 
+/// Extensions of compressed files, before which a document has its own.
+const COMPRESSED: [&str; 6] = ["bz2", "gz", "lz4", "xz", "z", "zst"];
+
 /// Kind of a document, as its name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentKind {
@@ -22,6 +25,8 @@ pub enum DocumentKind {
     /// Protocol buffers as text: a network of Caffe, or the settings of a model in Triton.
     ProtobufText,
     Toml,
+    /// Superset of JSON that pyhocon and programs for the JVM read.
+    Hocon,
     /// Name of the module that `MLflow` imports in the place of `pickle`, or for a model of Keras.
     ModuleName,
     /// Text whose name does not say what it is.
@@ -36,7 +41,10 @@ impl DocumentKind {
             "keras_module.txt" | "pickle_module_info.txt" => return Some(Self::ModuleName),
             _ => {}
         }
-        let (_, extension) = name.rsplit_once('.')?;
+        let (stem, extension) = name.rsplit_once('.')?;
+        if COMPRESSED.iter().any(|known| extension.eq_ignore_ascii_case(known)) {
+            return Self::of(stem);
+        }
         let is = |known: &[&str]| known.iter().any(|known| extension.eq_ignore_ascii_case(known));
         if is(&["json", "json5", "jsonc", "zarray"]) {
             Some(Self::Json)
@@ -44,6 +52,8 @@ impl DocumentKind {
             Some(Self::Yaml)
         } else if is(&["toml"]) {
             Some(Self::Toml)
+        } else if is(&["conf", "hocon"]) {
+            Some(Self::Hocon)
         } else if is(&["cfg", "ini"]) {
             Some(Self::Sections)
         } else if is(&["onnxtxt", "pbtxt", "prototxt", "textproto", "txtpb"]) {
@@ -83,7 +93,15 @@ impl DocumentKind {
 
     /// Returns true if the reader of the kind accepts all bytes.
     pub(super) const fn is_lenient(self) -> bool {
-        matches!(self, Self::Template | Self::Sections | Self::ProtobufText | Self::ModuleName | Self::Text)
+        matches!(
+            self,
+            Self::Template
+                | Self::Hocon
+                | Self::Sections
+                | Self::ProtobufText
+                | Self::ModuleName
+                | Self::Text
+        )
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -95,6 +113,7 @@ impl DocumentKind {
             Self::Sections => "ini",
             Self::ProtobufText => "pbtxt",
             Self::Toml => "toml",
+            Self::Hocon => "hocon",
             Self::ModuleName | Self::Text => "text",
         }
     }

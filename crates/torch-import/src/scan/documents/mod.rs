@@ -9,6 +9,7 @@ pub(super) mod document_kind;
 mod expression;
 mod found;
 mod gguf;
+mod hocon;
 mod ini;
 mod interpolation;
 mod json;
@@ -33,7 +34,8 @@ use self::document_kind::METADATA_MAX;
 pub use self::found::CodeReference;
 pub(super) use self::judge::Judge;
 use self::python_records::PythonRecords;
-use super::scanner::Scanner;
+use super::compressed::detect_compression;
+use super::scanner::{NESTING_DEPTH_MAX, Scanner};
 use super::unread::{is_foreign_model, is_text};
 use super::{PicklePlace, PlaceStep, Scan};
 use crate::Result;
@@ -136,6 +138,14 @@ impl Scanner<'_, '_> {
             self.add_missed(|| format!("{record}: the limit on the work for one file was reached"));
             return Vec::new();
         }
+        if let Some(packed) = detect_compression(bytes).filter(|_| !is_text(bytes)) {
+            if depth >= NESTING_DEPTH_MAX {
+                self.add_missed(|| format!("{record}: it is nested deeper than {NESTING_DEPTH_MAX} levels"));
+                return Vec::new();
+            }
+            let content = self.decompress(record, packed, bytes);
+            return self.scan_document(record, kind, &content, depth.saturating_add(1), is_near);
+        }
         if kind.is_lenient() && !is_text(bytes) {
             // The name says that it is a text.
             self.report_unread(record, bytes);
@@ -163,6 +173,16 @@ impl Scanner<'_, '_> {
                     self.add_missed(|| format!("{record}: not read as TOML: {reason}"));
                 }
             }
+            DocumentKind::Hocon => match hocon::read(bytes, &mut judge) {
+                Ok(()) => {}
+                Err(hocon::NotRead::Refused) => {
+                    judge.restart();
+                    plain_text::read(bytes, &mut judge);
+                }
+                Err(hocon::NotRead::Unread(reason)) => {
+                    self.add_missed(|| format!("{record}: not read as HOCON: {reason}"));
+                }
+            },
             DocumentKind::Text => plain_text::read(bytes, &mut judge),
             DocumentKind::Sections => ini::read(bytes, &mut judge),
             DocumentKind::ProtobufText => protobuf_text::read(bytes, &mut judge),
