@@ -442,6 +442,90 @@ def toml_file(chosen):
     return file
 
 
+def hocon_file(chosen):
+    """A document whose `_target_` is called by Hydra, in the notations that HOCON has for keys, texts, objects and what is put together."""
+    target = chosen.choice(["os.system", "builtins.eval", "subprocess.getoutput", "pip.main", "torch.hub.load"])
+    at = chosen.randrange(1, len(target))
+    head, tail = target[:at], target[at:]
+    blank = chosen.choice(["", " ", "\t", "  "])
+    value = chosen.choice([target, f'"{target}"', f'"""{target}"""', f'"{head}""{tail}"', f'{head}"{tail}"', f'"{head}"{tail}', f'${{x}}"{tail}"', f'"{head}"${{y}}', "${z}", f"${{?none}}{target}",
+                           f'"""{head}"""{tail}', f"{target} // a", f"{target} # a", f"{target}{blank}"])
+    key = chosen.choice(["_target_", '"_target_"', '"""_target_"""', " _target_"])
+    separator = chosen.choice(["=", ":", " = ", " : ", "\n=\n", " # a\n: ", "=\n// b\n"])
+    entry = f"{key}{separator}{value}"
+    before = f"x = {head}\ny = \"{tail}\"\nz = {target}\n" if "$" in value else chosen.choice(["", "# a {\n", "// b\n", "a = [1, 2\n 3]\n", "a { b = 1, c : [] }\n", "a += 1\n", 'a = """b\n}"""\n', "a-b c = d e\n"])
+    body = before + chosen.choice([
+        f"m {{ {entry}\n}}\n", f"m = {{ {entry}\n}}\n", f"m.{key.strip()}{separator}{value}\n" if key.strip() == "_target_" else f"{entry}\n", f"m = [1, {{ {entry}\n }}]\n", f"{entry}\n",
+        f"m {{ a = 1 }}\nm {{ {entry}\n }}\n", f"m = {{ a = 1 }} {{ {entry}\n }}\n", f"m\n{{\n{entry}\n}}", f"a.b.c {{ d.e {{ {entry}\n }} }}\n", f"m : [ {{a : 1}} ] [ {{ {entry}\n }} ]\n"])
+    if not before and chosen.random() < 0.3:
+        body = "{" + body + "}"
+    file = File(body.replace("\n", chosen.choice(["\n", "\n", "\r\n"])).encode(chosen.choice(["utf-8"] * 4 + ["utf-8-sig"])), chosen.choice([".hocon", ".conf"]))
+    file.loader, file.steps = loads_hocon, [body]
+    return file
+
+
+def loads_hocon(path):
+    """Whether pyhocon finds something that is called."""
+    from pyhocon import ConfigFactory
+
+    try:
+        return has_target([ConfigFactory.parse_file(str(path)).as_plain_ordered_dict()])
+    except Exception:  # pyhocon and pyparsing have many
+        return False
+
+
+# Templates of chats: an attribute of the interpreter that a sandbox is asked for.
+
+
+def name_of_attribute(chosen, name):
+    """An expression of Jinja whose value is a name with underscores."""
+    escaped = "".join(chosen.choice([f"\\x{ord(c):02x}", f"\\u{ord(c):04x}", f"\\{ord(c):03o}"]) if chosen.random() < 0.3 else c for c in name)
+    at = chosen.randrange(1, len(name))
+    quote = chosen.choice("'\"")
+    return chosen.choice([f"{quote}{name}{quote}", f"{quote}{escaped}{quote}", f"'{name[:at]}' \"{name[at:]}\"", f"'{name[:at]}' ~ '{name[at:]}'", f"'{name[:at]}' + '{name[at:]}'",
+                          f"'_' * 2 ~ '{name[2:]}'", f"'%c%c{name[2:]}' % (95, 95)", f"'%c%c{name[2:]}'|format(95, 95)", f"['{name[:at]}', '{name[at:]}']|join", f"'{name.replace('_', '-')}'|replace('-', '_')",
+                          f"'{name[::-1]}'|reverse", f"('{name.upper()}')|lower"])
+
+
+def template_file(chosen):
+    name = chosen.choice(["__class__", "__init__", "__globals__", "__subclasses__", "__mro__"])
+    subject = chosen.choice(["messages", "cycler", "''", "messages[0]", "(1, 2)", "namespace", "x"])
+    blank = chosen.choice(["", " ", "\n"])
+    text = name_of_attribute(chosen, name)
+    use = chosen.choice([f"{subject}{blank}.{blank}{name}", f"{subject}{blank}[{blank}{text}{blank}]", f"{subject}{blank}|{blank}attr{blank}({blank}{text}{blank})", f"[{subject}]|map(attribute={text})|list",
+                         f"[{subject}]|selectattr({text})|list", f"[{subject}]|groupby({text})", f"[{subject}]|sum(attribute={text})", f"[{subject}]|sort(attribute={text})|list"])
+    opening = chosen.choice(["{{", "{{-", "{{+"])
+    code = chosen.choice([f"{opening} {use} }}}}", f"{{% set y = {use} %}}", f"{{%- if {use} %}}a{{% endif %}}", f"{{% for y in [{use}] %}}{{% endfor %}}", f"{{{{ 'a' if {use} else 'b' }}}}",
+                          f"{{% macro f() %}}{{{{ {use} }}}}{{% endmacro %}}{{{{ f() }}}}", f"{{% filter upper %}}{{{{ {use} }}}}{{% endfilter %}}"])
+    before = chosen.choice(["", "{% for m in messages %}{{ m['role'] }}{% endfor %}", "{# {{ ' #}", "{% raw -%}{{ ' {%- endraw %}", "{{ '}}' }}", "{{ \"{%\" }}", "{% raw %}{% if %}{% endraw %}", "{% set x = namespace(a=1) %}"])
+    suffix = chosen.choice([".jinja", ".json"])
+    text = before + code + chosen.choice(["", "\n", "{# a #}"])
+    file = File((text if suffix == ".jinja" else json.dumps({"chat_template": text})).encode(), suffix)
+    file.loader, file.steps = asks_for_hidden_attribute, [text]
+    return file
+
+
+def asks_for_hidden_attribute(path):
+    """Whether Jinja's sandbox is asked for an attribute with two underscores, as in `transformers`."""
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    asked = []
+
+    class Watched(ImmutableSandboxedEnvironment):
+        def is_safe_attribute(self, subject, attribute, value):
+            asked.append(str(attribute))
+            return super().is_safe_attribute(subject, attribute, value)
+
+    text = path.read_text()
+    environment = Watched(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    try:
+        template = environment.from_string(json.loads(text)["chat_template"] if path.suffix == ".json" else text)
+        template.render(messages=[{"role": "user", "content": "a"}])
+    except Exception:  # what the sandbox refuses, and what is not a template
+        pass
+    return any(name.startswith("__") for name in asked)
+
+
 # msgpack: maps with a pickle in them, with headers of any width.
 
 
@@ -464,7 +548,7 @@ def packed(chosen, value, file):
     if isinstance(value, (str, bytes)):
         data = value.encode() if isinstance(value, str) else value
         if chosen.random() < 0.1 and isinstance(value, bytes):
-            kind = chosen.choice([0xFF, 4, 5, 42, 127])
+            kind = chosen.choice([0xFF, 1, 2, 3, 4, 5, 42, 127])
             file.steps.append(f"extension {kind}")
             return head(None, 0, [(0xC7, 1), (0xC8, 2), (0xC9, 4)], len(data)) + bytes([kind]) + data
         if isinstance(value, str) or chosen.random() < 0.3:  # older packers write bytes as texts
@@ -483,7 +567,7 @@ def msgpack_file(chosen):
     bad = b"\x80\x02" + sink(chosen) + b"."
     array = {b"nd": True, b"type": "<f4", b"kind": b"", b"shape": [2], b"data": b"\0" * 8}
     inner = chosen.choice([
-        array | {b"kind": b"O", b"data": bad}, {"shims": [packed(chosen, {"config": {}, "state": bad}, file)]}, [1, bad], {"a": {"b": [{"c": bad}]}}, {bad: 1}, bad.decode("latin-1"),
+        array | {b"kind": b"O", b"data": bad}, array | {b"type": chosen.choice([[["a", "O"]], {"names": ["a"], "formats": ["O"]}, "|O", "i4,O"])}, array | {b"data": bad}, {"shims": [packed(chosen, {"config": {}, "state": bad}, file)]}, [1, bad], {"a": {"b": [{"c": bad}]}}, {bad: 1}, bad.decode("latin-1"),
         {"x": packed(chosen, [packed(chosen, {"y": bad}, file)], file)}, bad])
     value = {"params": {"w": array, "n": chosen.randrange(1000), "f": 1.5, "t": "text", "l": [None, True, 300]}, "state": inner}
     if chosen.random() < 0.2:
@@ -536,6 +620,7 @@ def unpickles_msgpack(path):
             work = list(unpacker)
         except Exception:  # msgpack has several, and texts that are not UTF-8
             continue
+        found |= makes_objects(path, raw)
         depth = {id(it): 0 for it in work}
         while work and not found:
             node = work.pop()
@@ -554,6 +639,30 @@ def unpickles_msgpack(path):
                     except Exception:
                         pass
     return found
+
+
+def makes_objects(path, raw):
+    """Whether msgpack-numpy makes an array of objects, for whose addresses it takes bytes."""
+    import msgpack
+    import msgpack_numpy
+    import numpy
+
+    found = []
+
+    def look(node):
+        described = {str(key, "latin-1") if isinstance(key, bytes) else key: value for key, value in node.items()}
+        if "nd" in described and "type" in described:
+            found.append(numpy.dtype(msgpack_numpy._unpack_dtype(described["type"])).hasobject)
+        return node
+
+    unpacker = msgpack.Unpacker(raw=raw, strict_map_key=False, object_hook=look)
+    unpacker.feed(path.read_bytes())
+    try:
+        for _ in unpacker:
+            pass
+    except Exception:  # msgpack and NumPy have several
+        pass
+    return any(found)
 
 
 # HDF5, which is not read: whatever h5py opens must not be clean.
@@ -609,9 +718,9 @@ def opens_hdf5(path):
 
 
 FORMATS = {"pickle": (pickle_file, None), "torchscript": (script_file, script_bases), "zip": (archive_file, archive_bases), "tar": (tar_file, None),
-           "json": (json_file, None), "yaml": (yaml_file, None), "toml": (toml_file, None), "msgpack": (msgpack_file, None), "hdf5": (hdf5_file, hdf5_bases)}
+           "json": (json_file, None), "yaml": (yaml_file, None), "toml": (toml_file, None), "hocon": (hocon_file, None), "template": (template_file, None), "msgpack": (msgpack_file, None), "hdf5": (hdf5_file, hdf5_bases)}
 # Those whose packages a Python with torch need not have.
-NEEDS = {"msgpack": "LOADERS", "hdf5": "LOADERS"}
+NEEDS = {"hocon": "LOADERS", "msgpack": "LOADERS", "hdf5": "LOADERS"}
 
 
 def scanned(binary, folder):

@@ -3,15 +3,40 @@
 //! Facts: `jinja2/lexer.py` and `jinja2/sandbox.py` of Jinja 3.1, in whose `ImmutableSandboxedEnvironment` `transformers` renders the
 //! template of a model.
 
-/// Filters and tests whose argument names an attribute.
-const ATTRIBUTE_FILTERS: [&str; 9] =
-    ["attr", "groupby", "map", "max", "min", "rejectattr", "selectattr", "sum", "unique"];
+/// Filters with an argument that names an attribute, and the place of that argument.
+const ATTRIBUTE_FILTERS: [(&str, usize); 11] = [
+    ("attr", 0),
+    ("groupby", 0),
+    ("join", 1),
+    ("map", 0),
+    ("max", 1),
+    ("min", 1),
+    ("rejectattr", 0),
+    ("selectattr", 0),
+    ("sort", 2),
+    ("sum", 0),
+    ("unique", 1),
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Name(String),
     Text(String),
     Symbol(char),
+}
+
+/// Words of Jinja before which there is a value, and after which one begins.
+const OPERATORS: [&str; 8] = ["and", "elif", "else", "if", "in", "is", "not", "or"];
+
+impl Token {
+    /// Returns true for the end of a value, whose item an index names.
+    fn is_value(&self) -> bool {
+        match self {
+            Self::Name(name) => !OPERATORS.contains(&name.as_str()),
+            Self::Text(_) => true,
+            Self::Symbol(symbol) => matches!(symbol, ')' | ']' | '}'),
+        }
+    }
 }
 
 /// Returns a name in the code of a template that no ordinary template has: an attribute with two underscores, or one that is
@@ -49,10 +74,13 @@ fn find_in_code(tokens: &[Token]) -> Option<String> {
     {
         return Some(statement.clone());
     }
-    let mut before = None;
+    let mut before: Option<&Token> = None;
     let mut rest = tokens;
     while let Some((token, after)) = rest.split_first() {
         match token {
+            Token::Symbol('[') if before.is_some_and(Token::is_value) && is_made_of_texts(after) => {
+                return Some("a name that is made of texts".to_owned());
+            }
             Token::Name(name) | Token::Text(name) if name.contains("__") && has_letter_after(name) => {
                 return Some(name.clone());
             }
@@ -61,8 +89,8 @@ fn find_in_code(tokens: &[Token]) -> Option<String> {
             }
             Token::Name(name)
                 if before == Some(&Token::Symbol('|'))
-                    && ATTRIBUTE_FILTERS.contains(&name.as_str())
-                    && !has_literal_argument(name, after) =>
+                    && attribute_place(name)
+                        .is_some_and(|place| !has_literal_argument(name, place, after)) =>
             {
                 return Some(format!("|{name}"));
             }
@@ -74,30 +102,75 @@ fn find_in_code(tokens: &[Token]) -> Option<String> {
     None
 }
 
+/// Returns true if the index before the next `]` is a text that an operator or a filter makes.
+fn is_made_of_texts(index: &[Token]) -> bool {
+    let mut depth = 1_usize;
+    let end = index.iter().position(|token| {
+        match token {
+            Token::Symbol('[') => depth = depth.saturating_add(1),
+            Token::Symbol(']') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    });
+    let index = index.get(..end.unwrap_or(index.len())).unwrap_or_default();
+    index.iter().any(|token| matches!(token, Token::Text(_)))
+        && index.iter().any(|token| matches!(token, Token::Symbol('~' | '+' | '%' | '*' | '|')))
+}
+
 /// Returns true if two underscores in a name have a letter after them, as in `__class__`.
 fn has_letter_after(name: &str) -> bool {
     name.split("__").skip(1).any(|part| part.starts_with(|first: char| first.is_alphabetic()))
         && (name.starts_with('_') || name.contains(".__") || name.ends_with("__"))
 }
 
-/// Returns true if the attribute that a filter takes is a plain text, or if it takes none.
-fn has_literal_argument(filter: &str, after: &[Token]) -> bool {
-    let [Token::Symbol('('), arguments @ ..] = after else { return filter != "attr" };
-    match arguments {
-        [Token::Text(_), Token::Symbol(',' | ')'), ..] | [Token::Symbol(')'), ..] => true,
-        [Token::Name(name), Token::Symbol('='), Token::Text(_), Token::Symbol(',' | ')'), ..] => {
-            name == "attribute"
-        }
-        [Token::Name(name), Token::Symbol('='), ..] => name != "attribute" && !names_attribute(arguments),
-        _ => false,
-    }
+fn attribute_place(filter: &str) -> Option<usize> {
+    ATTRIBUTE_FILTERS.iter().find(|(known, _)| *known == filter).map(|(_, place)| *place)
 }
 
-/// Returns true if a later argument is `attribute=`.
-fn names_attribute(arguments: &[Token]) -> bool {
-    let end = arguments.iter().position(|token| *token == Token::Symbol(')')).unwrap_or(arguments.len());
-    let mut arguments = arguments.iter().take(end);
-    arguments.any(|token| matches!(token, Token::Name(name) if name == "attribute"))
+/// Returns true if the attribute that a filter takes is a plain text, or if it takes none.
+fn has_literal_argument(filter: &str, place: usize, after: &[Token]) -> bool {
+    let [Token::Symbol('('), after @ ..] = after else { return filter != "attr" };
+    let is_literal = |value: &[Token]| match value {
+        [] | [Token::Text(_)] => true,
+        [Token::Name(name)] => name.starts_with(|first: char| first.is_ascii_digit()),
+        _ => false,
+    };
+    let arguments = arguments(after);
+    // `map('attr', …)` is another filter with its arguments.
+    let inner = arguments.first().and_then(|first| match first {
+        [Token::Text(inner)] if filter == "map" => attribute_place(inner),
+        _ => None,
+    });
+    arguments.iter().enumerate().all(|(at, argument)| match argument {
+        [Token::Name(name), Token::Symbol('='), value @ ..] if value.first() != Some(&Token::Symbol('=')) => {
+            name != "attribute" || is_literal(value)
+        }
+        [Token::Symbol('*'), ..] => false,
+        value => at != place && inner.is_none() || is_literal(value),
+    })
+}
+
+/// Splits the arguments of a call, up to its parenthesis.
+fn arguments(tokens: &[Token]) -> Vec<&[Token]> {
+    let (mut found, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            Token::Symbol('(' | '[' | '{') => depth = depth.saturating_add(1),
+            Token::Symbol(')') if depth == 0 => {
+                found.push(tokens.get(start..at).unwrap_or_default());
+                return found;
+            }
+            Token::Symbol(')' | ']' | '}') => depth = depth.saturating_sub(1),
+            Token::Symbol(',') if depth == 0 => {
+                found.push(tokens.get(start..at).unwrap_or_default());
+                start = at.saturating_add(1);
+            }
+            _ => {}
+        }
+    }
+    found.push(tokens.get(start..).unwrap_or_default());
+    found
 }
 
 /// Splits the code of a block, up to its end, and returns the text after it.
@@ -186,6 +259,8 @@ mod tests {
             "{%- if messages[0].role == 'system' -%}{{ messages|selectattr('role', 'equalto', 'user')|list }}{% endif %}",
             "{{ tools | map(attribute='function') | tojson(indent=4) }} __class__ is text {{ x|map('upper') }}",
             "{{ 'snake_case' ~ bos_token }}{{ namespace(is_first=true) }}{{ '<__start__>' }}",
+            "{{ m['a'][x ~ y][1:] }}{% if x in ['a' ~ b, 'c'] %}{{ [{'role': 'a' + b}] + x[i % 2] }}{% endif %}",
+            "{{ x|sort(true)|join(sep)|max(attribute='a') }}{{ x|join(', ', 'a')|sort(attribute='b', reverse=y) }}{{ x|selectattr('a', 'equalto', y == 1)|map('join', ',') }}",
             "{% set ns.is_tool = false %}{{- content.split('</think>')[-1].lstrip('\\n') }}{{ items|sum(start=0) }}",
         ] {
             assert_eq!(find_hidden_attribute(text), None, "{text}");
@@ -205,6 +280,15 @@ mod tests {
             "{{ x|map(attribute=y) }}",
             "{{ x[u ~ 'class' ~ '__'] }}",
             "{{ '_' * 2 }}",
+            "{{ x['%c%cclass%c%c' % (95, 95, 95, 95)] }}",
+            "{{ x.y[(['a', 'b'] | join)] }}",
+            "{{ x|sort(attribute=y) }}",
+            "{{ x|sort(false, false, y) }}",
+            "{{ x|join(',', y) }}",
+            "{{ x|map('attr', y) }}",
+            "{{ x|map('sum', attribute=y) }}",
+            "{{ x|map(*y) }}",
+            "{{ ''['A' ~ 'b'] }}",
             "{%- import 'a' as b %}",
             "{# {{ ' #}{{ x.__class__ }}",
             "{% raw -%}{{ ' {%- endraw %}{{ x.__class__ }}",
