@@ -29,20 +29,41 @@ QWEN_CODER = (
     "{{ '</function>\n</tool_call>' }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 # As Gemma 4 writes calls: keys without quotes, and texts in quotes of its own.
 GEMMA4 = (
+    "{%- macro write(v) %}{% if v is string %}<|\"|>{{ v }}<|\"|>{% elif v is mapping %}{{ '{' }}{% for k, w in v | dictsort %}{{ ',' if not loop.first }}{{ k }}:{{ write(w) }}{% endfor %}{{ '}' }}"
+    "{% elif v is sequence %}[{% for w in v %}{{ ',' if not loop.first }}{{ write(w) }}{% endfor %}]{% else %}{{ v | tojson }}{% endif %}{% endmacro -%}"
     "{{ bos_token }}{% for m in messages %}{{ '<|turn>' + m.role + '\n' }}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '<|tool_call>call:' + c.function.name + '{' }}"
-    "{% for key, value in c.function.arguments | dictsort %}{% if not loop.first %},{% endif %}{{ key }}:{% if value is string %}<|\"|>{{ value }}<|\"|>{% else %}{{ value }}{% endif %}"
+    "{% for key, value in c.function.arguments | dictsort %}{% if not loop.first %},{% endif %}{{ key }}:{{ write(value) }}"
     "{% endfor %}{{ '}<tool_call|>' }}{% endfor %}{{ '<turn|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|turn>model\n' }}{% endif %}")
 # As Apertus writes calls: a list of objects whose keys are the names.
 APERTUS = (
     "{{ bos_token }}{% for m in messages %}{{ '<|' + m.role + '|>' }}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '<|tools_prefix|>[' if loop.first else ', ' }}"
     "{{ '{\"' + c.function.name + '\": ' + c.function.arguments | tojson + '}' }}{{ ']<|tools_suffix|>' if loop.last }}{% endfor %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}")
+# As LFM2.5 writes calls: a list in Python's language.
+LFM2 = (
+    "{%- macro write(v) %}{% if v is string %}{{ \"'\" + v + \"'\" }}{% else %}{{ v | string }}{% endif %}{% endmacro -%}"
+    "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{{ m.content or '' }}"
+    "{% for c in m.tool_calls or [] %}{{ '<|tool_call_start|>[' if loop.first else ', ' }}{{ c.function.name + '(' }}{% for key, value in c.function.arguments | items %}"
+    "{{ ', ' if not loop.first }}{{ key + '=' + write(value) }}{% endfor %}{{ ')' }}{{ ']<|tool_call_end|>' if loop.last }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+# As Solar writes calls: an id before each name.
+SOLAR = (
+    "{% for m in messages %}{{ '<|begin|>' + m.role }}{% if m.tool_calls %}<|tool_calls|>{% for c in m.tool_calls %}"
+    "{{ '<|tool_call:begin|>' + c.id + '<|tool_call:name|>' + c.function.name + '<|tool_call:args|>' + c.function.arguments | tojson + '<|tool_call:end|>' }}{% endfor %}<|calls|>"
+    "{% else %}{{ '<|content|>' + m.content + '<|end|>' }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|begin|>assistant{% endif %}")
+# As DeepSeek V3.2 writes calls: elements with an attribute for texts.
+DEEPSEEK32 = (
+    "{% for m in messages %}{{ '<｜User｜>' if m.role == 'user' else '<｜Assistant｜>' }}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ '\n\n<｜DSML｜function_calls>\n' if loop.first }}"
+    "{{ '<｜DSML｜invoke name=\"' + c.function.name + '\">\n' }}{% for key, value in c.function.arguments | items %}{{ '<｜DSML｜parameter name=\"' + key + '\" string=\"' }}"
+    "{{ ('true\">' + value if value is string else 'false\">' + value | tojson) + '</｜DSML｜parameter>\n' }}{% endfor %}{{ '</｜DSML｜invoke>\n' }}"
+    "{{ '</｜DSML｜function_calls>' if loop.last }}{% endfor %}{% endfor %}{% if add_generation_prompt %}<｜Assistant｜>{% endif %}")
 TEMPLATES = {
     "hermes": chat_cases.HERMES, "qwen 2.5": chat_cases.QWEN_TOOLS, "llama 3.1": chat_cases.LLAMA31, "mistral": chat_cases.MISTRAL, "mistral, named": MISTRAL_NAMED,
     "deepseek": DEEPSEEK, "kimi": chat_cases.KIMI, "gpt-oss": chat_cases.GPT_OSS, "glm": chat_cases.GLM,
     "qwen 3 coder": QWEN_CODER, "gemma 4": GEMMA4, "apertus": APERTUS,
+    "lfm2": LFM2, "solar": SOLAR, "deepseek 3.2": DEEPSEEK32,
 }
-# A random model would never end its analysis, so none begins.
+# A random model would never end its analysis or its thought, so none begins.
 BIAS = {}
 # Marks that are special tokens of the tokenizer, by the tokens whose places they take.
 SPECIAL = {"<|begin|>": "[TOOL_CALLS]", "<|end|>": "[ARGS]"}
@@ -79,6 +100,10 @@ def server(request, model, tmp_path_factory):
     if request.param == "gpt-oss":
         vocab = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
         BIAS.update({str(number): -100 for token, number in vocab.items() if token.startswith("a")})
+    if request.param == "glm":
+        text = (folder / "tokenizer.json").read_text().replace("<|begin|>", "<think>")
+        (folder / "tokenizer.json").write_text(text)
+        BIAS.update({str(token["id"]): -100 for token in json.loads(text)["added_tokens"] if token["content"] == "<think>"})
     with Server(BINARY, "serve", "--quiet", "--port", "0", "--name", "m", folder) as server:
         yield server
 
@@ -124,6 +149,31 @@ def test_a_named_call(server, client):
     check(call["function"], ["news"])
     error = client.ask("refused", url=server.url, route="chat", body=body(tool_choice={"type": "function", "function": {"name": "x"}}))
     assert (error["class"], error["param"]) == ("BadRequestError", "tool_choice")
+
+
+NESTED = {
+    "type": "object", "additionalProperties": False, "required": ["stops", "by"],
+    "properties": {
+        "stops": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": ["Oslo", "北京", "it's"]}},
+        "by": {"type": "object", "additionalProperties": False, "required": ["fast"], "properties": {"fast": {"type": "boolean"}, "rest": {"$ref": "#/$defs/rest"}}},
+    },
+    "$defs": {"rest": {"type": ["integer", "null"], "minimum": 0, "maximum": 9}},
+}
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_lists_and_objects(server, client, seed):
+    tools = [{"type": "function", "function": {"name": "travel", "description": "d", "parameters": NESTED}}]
+    answer = client.ask("chat", url=server.url, body=body(tools=tools, temperature=1, seed=seed))
+    [call] = answer["choices"][0]["message"]["tool_calls"]
+    arguments = json.loads(call["function"]["arguments"])
+    assert call["function"]["name"] == "travel" and arguments.keys() == {"stops", "by"}
+    assert 1 <= len(arguments["stops"]) <= 3 and set(arguments["stops"]) <= {"Oslo", "北京", "it's"}
+    assert isinstance(arguments["by"]["fast"], bool) and arguments["by"].get("rest", None) in (None, *range(10))
+    message = answer["choices"][0]["message"]
+    told = {"role": "tool", "tool_call_id": call["id"], "content": "\"now\""}
+    later = client.ask("chat", url=server.url, body=body(messages=[*MESSAGES, message, told], tools=tools, tool_choice="auto", max_tokens=3))
+    assert later["usage"]["prompt_tokens"] > answer["usage"]["prompt_tokens"]
 
 
 def test_an_answer_without_a_call_is_a_text(server, client):

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, anyhow};
 use byte_source::Observer;
 use carton_format::Carton;
-use chat_template::{AnswerPiece, CHANNEL_MARKS, ChannelParser, ChatTemplate, Conversation, Message};
+use chat_template::{AnswerPiece, ChatTemplate, Conversation, Message};
 use generate::{GenerateOptions, TokenChoice};
 use runtime::{Runnable, Session};
 use serde_json::Value;
@@ -246,7 +246,8 @@ impl Talk<'_> {
     fn answer(&mut self) -> Result<String> {
         let system = self.system.iter().map(|text| message("system", text));
         let conversation = Conversation::new(system.chain(self.messages.iter().cloned()).collect());
-        let prompt = self.words.encode_rendered(&self.template.render(&conversation)?)?;
+        let rendered = self.template.render(&conversation)?;
+        let prompt = self.words.encode_rendered(&rendered)?;
         let context = self.runnable.max_positions().unwrap_or(DEFAULT_CONTEXT);
         let room = context.saturating_sub(prompt.len() as u64);
         if room == 0 || prompt.is_empty() {
@@ -268,13 +269,8 @@ impl Talk<'_> {
             self.fed.clear();
         }
         let rest = prompt.get(self.fed.len()..).unwrap_or_default();
-        let has_channels = self.template.has_channels();
-        let mut stream = self.words.stream_with(&prompt, if has_channels { &CHANNEL_MARKS } else { &[] })?;
-        let mut parser = has_channels.then(|| ChannelParser::new(false));
-        let mut pieces_of = |text: String| match &mut parser {
-            Some(parser) => parser.push(&text),
-            None => vec![AnswerPiece::Text(text)],
-        };
+        let mut stream = self.words.stream_with(&prompt, &self.template.answer_marks(false))?;
+        let mut parser = self.template.answer_parser(&rendered, None);
         let Self { session, fed, interruption, output, .. } = self;
         let mut model = |tokens: &[u32]| -> Result<Vec<f32>> {
             let logits = session.feed(tokens, &*interruption)?;
@@ -283,7 +279,7 @@ impl Talk<'_> {
         };
         let mut answer = String::new();
         let done = generate::generate(rest, &options, &mut model, &mut |token| {
-            output.write(&mut answer, pieces_of(stream.push(token)?))?;
+            output.write(&mut answer, parser.push(&stream.push(token)?))?;
             Ok(if interruption.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
         // Ctrl-C stops the model between two layers.
@@ -294,8 +290,8 @@ impl Talk<'_> {
             }
             _ => {}
         }
-        output.write(&mut answer, pieces_of(stream.finish()?))?;
-        output.write(&mut answer, parser.as_mut().map(ChannelParser::finish).unwrap_or_default())?;
+        output.write(&mut answer, parser.push(&stream.finish()?))?;
+        output.write(&mut answer, parser.finish())?;
         output.end()?;
         Ok(answer)
     }

@@ -51,7 +51,9 @@ mod with {
         pub(crate) fn stream_with(&self, prompt: &[u32], shown: &[&str]) -> Result<TokenStream<'_>> {
             let mut tokens = Vec::new();
             for word in shown {
-                if let [token] = *self.0.encode_rendered(word)? {
+                if let [token] = *self.0.encode_rendered(word)?
+                    && self.0.is_special(token)
+                {
                     tokens.push(token);
                 }
             }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::tools::add_text;
+use crate::answer::add_text;
 use crate::{AnswerPiece, ToolCall};
 
 const CHANNEL: &str = "<|channel|>";
@@ -17,11 +17,12 @@ const START: &str = "<|start|>";
 const HEADER_MAX: usize = 1 << 10;
 
 /// Marks in an answer, which are special tokens.
-pub const CHANNEL_MARKS: [&str; 7] = [START, CHANNEL, "<|constrain|>", MESSAGE, ENDS[0], ENDS[1], ENDS[2]];
+pub(crate) const CHANNEL_MARKS: [&str; 7] =
+    [START, CHANNEL, "<|constrain|>", MESSAGE, ENDS[0], ENDS[1], ENDS[2]];
 
 /// Parser of an answer in channels that arrives in pieces: what is for the user is text, the model's analysis is reasoning.
 #[derive(Clone, Debug)]
-pub struct ChannelParser {
+pub(crate) struct ChannelParser {
     has_tools: bool,
     /// Text that may belong to a mark, a header or a call.
     held: String,
@@ -39,12 +40,12 @@ enum ChannelState {
 
 impl ChannelParser {
     /// Creates a parser for an answer, which can have calls if the model was shown tools.
-    pub fn new(has_tools: bool) -> Self {
+    pub(crate) fn new(has_tools: bool) -> Self {
         Self { has_tools, held: String::new(), state: ChannelState::Header }
     }
 
     /// Adds a piece of the answer. Returns what is complete of texts, and whole calls.
-    pub fn push(&mut self, piece: &str) -> Vec<AnswerPiece> {
+    pub(crate) fn push(&mut self, piece: &str) -> Vec<AnswerPiece> {
         self.held.push_str(piece);
         let mut pieces = Vec::new();
         while self.advance(&mut pieces) {}
@@ -52,7 +53,7 @@ impl ChannelParser {
     }
 
     /// Returns the rest of the answer after its last piece.
-    pub fn finish(&mut self) -> Vec<AnswerPiece> {
+    pub(crate) fn finish(&mut self) -> Vec<AnswerPiece> {
         let mut pieces = Vec::new();
         let rest = std::mem::take(&mut self.held);
         match self.state {

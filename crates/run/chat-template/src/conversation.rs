@@ -1,10 +1,10 @@
 //! A conversation, as clients of chat models write it.
 //!
-//! Facts: `transformers` 5.23 leaves out members of messages that are null, and gives a message's reasoning the names that templates
-//! read. Clients of `OpenAI` send the arguments of a call as a text of JSON, and most templates take them as an object.
+//! Facts: `transformers` 5.23 leaves out members of messages that are null, and gives a message's reasoning the names that most templates
+//! read; Solar's reads a third. Clients of `OpenAI` send the arguments of a call as a text of JSON, and most templates take them as an object.
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Message of a conversation: its role, its content, calls of tools.
 pub type Message = Map<String, Value>;
@@ -72,6 +72,34 @@ impl From<Json> for Conversation {
 /// Names of a message's reasoning; templates read the first.
 const REASONING: &[&str] = &["reasoning_content", "thinking", "reasoning"];
 
+/// Returns the reasoning of a message.
+fn reasoning(message: &Message) -> Option<&Value> {
+    REASONING.iter().find_map(|name| message.get(*name).filter(|value| !value.is_null()))
+}
+
+/// Returns true if a message has reasoning.
+pub(crate) fn has_reasoning(message: &Message) -> bool {
+    reasoning(message).is_some()
+}
+
+/// Returns a message with its reasoning as a part of the content.
+pub(crate) fn with_parts(message: &Message) -> Message {
+    let Some(reasoning) = reasoning(message).and_then(Value::as_str) else { return message.clone() };
+    let mut parts = vec![json!({"type": "thinking", "thinking": reasoning})];
+    match message.get("content") {
+        Some(Value::Array(content)) => parts.extend(content.iter().cloned()),
+        Some(Value::String(text)) if !text.is_empty() => parts.push(json!({"type": "text", "text": text})),
+        _ => {}
+    }
+    let mut message: Message = message
+        .iter()
+        .filter(|(key, _)| !REASONING.contains(&&***key))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    message.insert("content".to_owned(), parts.into());
+    message
+}
+
 /// Form in which a template takes messages with calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallForm {
@@ -107,9 +135,11 @@ pub(crate) fn prepared(message: &Message, joins_parts: bool, form: CallForm) -> 
         .filter(|(_, value)| !value.is_null())
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    if let Some(reasoning) = REASONING.iter().find_map(|name| message.get(*name)).cloned() {
-        if !message.contains_key("thinking") {
-            message.shift_insert(0, "thinking".to_owned(), reasoning.clone());
+    if let Some(reasoning) = reasoning(&message).cloned() {
+        for name in ["thinking", "reasoning"] {
+            if !message.contains_key(name) {
+                message.shift_insert(0, name.to_owned(), reasoning.clone());
+            }
         }
         message.insert("reasoning_content".to_owned(), reasoning);
     }

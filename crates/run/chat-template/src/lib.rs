@@ -19,6 +19,7 @@
 //! `guards.rs` puts filters around what it does without counting the steps, and its fuel bounds the rest: time and memory are
 //! those of [`STEPS_MAX`] steps of 64 bytes. Nothing in a template can read a file or see another conversation.
 
+mod answer;
 mod channels;
 mod conversation;
 mod documents;
@@ -32,15 +33,16 @@ mod tag;
 mod template;
 #[cfg(test)]
 mod tests;
+mod thoughts;
 mod tools;
 
-pub use channels::{CHANNEL_MARKS, ChannelParser};
+pub use answer::{AnswerParser, AnswerPiece};
 pub use conversation::{Conversation, Message};
 pub use error::{Error, Result};
 pub use meta::ReadDocument;
 pub use renderer::STEPS_MAX;
 pub use template::ChatTemplate;
+pub use thoughts::{ThoughtMarks, ThoughtPlace};
 pub use tools::{
-    AnswerPiece, CallBody, CallId, ElementMarks, Tool, ToolCall, ToolParser, ToolSyntax, texts_of_schema,
-    words_of_mark,
+    Attributes, CallBody, CallId, ElementMarks, Tool, ToolCall, ToolSyntax, texts_of_schema, words_of_mark,
 };

@@ -4,11 +4,15 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::conversation::{CALL_FORMS, called_names, has_calls, prepared};
+use crate::answer::AnswerParts;
+use crate::channels::{CHANNEL_MARKS, ChannelParser};
+use crate::conversation::{CALL_FORMS, called_names, has_calls, has_reasoning, prepared, with_parts};
 use crate::documents::{DEFAULT, TOOL_USE, TemplateDocuments};
 use crate::meta::ReadDocument;
 use crate::renderer::Renderer;
-use crate::{Conversation, Error, Message, Result, ToolSyntax};
+use crate::thoughts::{ThoughtMarks, ThoughtParser};
+use crate::tools::ToolParser;
+use crate::{AnswerParser, Conversation, Error, Message, Result, Tool, ToolSyntax, words_of_mark};
 
 /// The chat templates of a model, compiled.
 #[derive(Debug)]
@@ -21,6 +25,7 @@ pub struct ChatTemplate {
     takes_parts: OnceLock<bool>,
     tool_syntax: OnceLock<Option<ToolSyntax>>,
     has_channels: OnceLock<bool>,
+    thoughts: OnceLock<Option<ThoughtMarks>>,
 }
 
 impl ChatTemplate {
@@ -35,8 +40,9 @@ impl ChatTemplate {
         let file = templates.first().map(|(_, file, _)| file.clone()).unwrap_or_default();
         let compile = |(name, file, text): (String, String, String)| Ok((name, Renderer::new(&file, &text)?));
         let renderers = templates.into_iter().map(compile).collect::<Result<_>>()?;
-        let (takes_parts, tool_syntax, has_channels) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Ok(Some(Self { renderers, file, tokens, takes_parts, tool_syntax, has_channels }))
+        let (takes_parts, tool_syntax) = (OnceLock::new(), OnceLock::new());
+        let (has_channels, thoughts) = (OnceLock::new(), OnceLock::new());
+        Ok(Some(Self { renderers, file, tokens, takes_parts, tool_syntax, has_channels, thoughts }))
     }
 
     /// Returns the name of the document that has the template.
@@ -50,6 +56,16 @@ impl ChatTemplate {
     /// # Errors
     /// Returns an error if there are no messages, or the template refuses the conversation, fails, or takes too many steps.
     pub fn render(&self, conversation: &Conversation) -> Result<String> {
+        let has_reasoning = conversation.messages.iter().any(has_reasoning);
+        if has_reasoning && self.thoughts().is_some_and(|marks| marks.in_parts) {
+            let messages = conversation.messages.iter().map(with_parts).collect();
+            return self.render_as_it_is(&Conversation { messages, ..conversation.clone() });
+        }
+        self.render_as_it_is(conversation)
+    }
+
+    /// Writes a conversation whose thoughts have the form that the template takes.
+    fn render_as_it_is(&self, conversation: &Conversation) -> Result<String> {
         if conversation.messages.is_empty() {
             return Err(Error::NoMessages);
         }
@@ -80,7 +96,44 @@ impl ChatTemplate {
         self.tool_syntax.get_or_init(|| ToolSyntax::find(&|conversation| self.render(conversation))).as_ref()
     }
 
-    /// Returns true if the model writes its answers in channels, which [`ChannelParser`](crate::ChannelParser) separates.
+    /// Returns the marks around what the model writes for itself before an answer; `None` if the template shows none.
+    pub fn thoughts(&self) -> Option<&ThoughtMarks> {
+        let find = || {
+            let marks = || ThoughtMarks::find(&|conversation| self.render_as_it_is(conversation));
+            if self.has_channels() { None } else { marks() }
+        };
+        self.thoughts.get_or_init(find).as_ref()
+    }
+
+    /// Returns the texts in an answer that may be special tokens, and belong to its parts.
+    pub fn answer_marks(&self, has_tools: bool) -> Vec<&str> {
+        if self.has_channels() {
+            return CHANNEL_MARKS.to_vec();
+        }
+        let syntax = self.tool_syntax().filter(|_| has_tools);
+        let marks = syntax.map(ToolSyntax::marks).unwrap_or_default().into_iter();
+        let marks = marks.chain(self.thoughts().into_iter().flat_map(|marks| [&*marks.start, &*marks.end]));
+        marks.flat_map(words_of_mark).map(str::trim).collect()
+    }
+
+    /// Creates a parser for an answer to a prompt that the template wrote, with these tools if the model was shown any.
+    pub fn answer_parser(&self, prompt: &str, tools: Option<Vec<Tool>>) -> AnswerParser {
+        if self.has_channels() {
+            let parts = AnswerParts::Channels(ChannelParser::new(tools.is_some()));
+            return AnswerParser { thought: None, parts };
+        }
+        let thought =
+            self.thoughts().map(|marks| ThoughtParser::new(marks.clone(), marks.place_after(prompt)));
+        let parts = match (self.tool_syntax(), tools) {
+            (Some(syntax), Some(tools)) => {
+                AnswerParts::Calls(Box::new(ToolParser::new(syntax.clone(), tools)))
+            }
+            _ => AnswerParts::Text,
+        };
+        AnswerParser { thought, parts }
+    }
+
+    /// Returns true if the model writes its answers in channels.
     pub fn has_channels(&self) -> bool {
         *self.has_channels.get_or_init(|| {
             let text = |role: &str| {

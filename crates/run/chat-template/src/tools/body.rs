@@ -20,7 +20,7 @@ pub(super) enum Found {
 }
 
 /// Reading of a text that may end too early: the value, or what the text is instead.
-type CallResult<T> = Result<T, Found>;
+pub(super) type CallResult<T> = Result<T, Found>;
 
 /// Text after a mark, or what the text is instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) fn after_mark<'t>(text: &'t str, mark: &str) -> AfterMark<'t> {
 impl CallBody {
     /// Finds the calls at the start of `text`. Elements are a call only before the mark that ends it, `tail`.
     pub(super) fn find(&self, text: &str, tail: &str, tools: &[Tool]) -> Found {
-        let mut reader = CallReader { text, at: 0 };
+        let mut reader = CallReader::new(text);
         let calls = match self {
             Self::Object { name_key, arguments_key, .. } => {
                 reader.objects(|reader| reader.call(name_key, arguments_key))
@@ -57,6 +57,7 @@ impl CallBody {
             Self::Named { id, before_arguments } => {
                 reader.named(id.as_ref(), before_arguments).map(|call| vec![call])
             }
+            Self::Python => reader.objects(CallReader::python_call),
             Self::Mapping { quote } => reader.mapping(quote).map(|call| vec![call]),
             Self::Elements(marks) => reader.elements(marks, tail, tools).map(|call| vec![call]),
         };
@@ -65,28 +66,32 @@ impl CallBody {
 }
 
 /// Reads a text from its start.
-struct CallReader<'t> {
+pub(super) struct CallReader<'t> {
     text: &'t str,
     /// Number of bytes that were read.
     at: usize,
 }
 
 impl<'t> CallReader<'t> {
-    fn rest(&self) -> &'t str {
+    pub(super) fn new(text: &'t str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    pub(super) fn rest(&self) -> &'t str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    fn skip(&mut self, bytes: usize) {
+    pub(super) fn skip(&mut self, bytes: usize) {
         self.at = self.at.saturating_add(bytes);
     }
 
-    fn skip_space(&mut self) {
+    pub(super) fn skip_space(&mut self) {
         let rest = self.rest();
         self.skip(rest.len().saturating_sub(rest.trim_start().len()));
     }
 
     /// Returns true and reads a text if it comes next.
-    fn takes(&mut self, expected: &str) -> CallResult<bool> {
+    pub(super) fn takes(&mut self, expected: &str) -> CallResult<bool> {
         let rest = self.rest();
         if rest.starts_with(expected) {
             self.skip(expected.len());
@@ -95,7 +100,7 @@ impl<'t> CallReader<'t> {
         if expected.starts_with(rest) { Err(Found::Unfinished) } else { Ok(false) }
     }
 
-    fn expect(&mut self, expected: &str) -> CallResult<()> {
+    pub(super) fn expect(&mut self, expected: &str) -> CallResult<()> {
         if self.takes(expected)? { Ok(()) } else { Err(Found::Nothing) }
     }
 
@@ -135,7 +140,10 @@ impl<'t> CallReader<'t> {
     }
 
     /// Reads a JSON object or a list of objects.
-    fn objects<T>(&mut self, mut read: impl FnMut(&mut Self) -> CallResult<T>) -> CallResult<Vec<T>> {
+    pub(super) fn objects<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> CallResult<T>,
+    ) -> CallResult<Vec<T>> {
         self.skip_space();
         if !self.takes("[")? {
             return Ok(vec![read(self)?]);
@@ -199,7 +207,7 @@ impl<'t> CallReader<'t> {
     }
 
     /// Reads the name of a function.
-    fn name(&mut self) -> CallResult<&'t str> {
+    pub(super) fn name(&mut self) -> CallResult<&'t str> {
         self.skip_space();
         let rest = self.rest();
         let len = rest.find(|c| !is_in_name(c)).ok_or(Found::Unfinished)?;
@@ -209,14 +217,18 @@ impl<'t> CallReader<'t> {
 
     /// Reads a name, and the arguments after it.
     fn named(&mut self, id: Option<&CallId>, before_arguments: &str) -> CallResult<ToolCall> {
-        let name = self.name()?;
         let mut own_id = None;
-        if let Some(id) = id
+        let first = id.filter(|id| id.is_first);
+        if let Some(id) = first {
+            let text = self.until(&id.before)?.trim();
+            own_id = Some(text.to_owned()).filter(|text| is_id(text));
+        }
+        let name = self.name()?;
+        if let Some(id) = id.filter(|_| first.is_none())
             && self.takes(&id.before)?
         {
             let text = self.until(before_arguments)?.trim();
-            let is_id = text.len() <= ID_MAX && text.chars().all(is_in_name);
-            own_id = is_id.then(|| match &id.prefix {
+            own_id = is_id(text).then(|| match &id.prefix {
                 Some(prefix) => [prefix, name, &id.before, text].concat(),
                 None => text.to_owned(),
             });
@@ -299,8 +311,8 @@ impl<'t> CallReader<'t> {
             let (key_end, more) = first_word(&marks.after_key);
             let key = self.until(key_end)?.trim();
             self.expect_mark(more)?;
-            if let Some(end) = &marks.end_of_attributes {
-                self.until(end)?;
+            if let Some(attributes) = &marks.attributes {
+                self.until(&attributes.end)?;
             }
             let mut value = self.until(marks.after_value.trim())?;
             if marks.value_has_lines {
@@ -320,6 +332,10 @@ fn first_word(mark: &str) -> (&str, &str) {
 
 fn is_in_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() <= ID_MAX && text.chars().all(|c| is_in_name(c) || c == ':')
 }
 
 fn is_in_number(c: char) -> bool {

@@ -6,13 +6,16 @@ use serde_json::Value;
 
 mod body;
 mod parser;
+mod probe;
+mod python_calls;
 mod syntax;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use parser::add_text;
-pub use parser::{AnswerPiece, ToolParser};
-pub use syntax::{CallBody, CallId, ElementMarks, ToolSyntax, words_of_mark};
+pub(crate) use parser::ToolParser;
+pub(crate) use probe::{CONTENT, NAME, Render, call, question, render};
+pub use syntax::{Attributes, CallBody, CallId, ElementMarks, ToolSyntax, words_of_mark};
+pub(crate) use syntax::{first_mark, is_mark, shared_start};
 
 /// Function that a model may call.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,4 +58,11 @@ pub struct ToolCall {
     pub name: String,
     /// Arguments as the text of a JSON object.
     pub arguments: String,
+}
+
+impl ToolCall {
+    /// Returns true if the arguments are this object.
+    fn has_arguments(&self, arguments: &Value) -> bool {
+        serde_json::from_str::<Value>(&self.arguments).is_ok_and(|own| own == *arguments)
+    }
 }

@@ -2,22 +2,15 @@
 
 use super::body::{AfterMark, Found, after_mark};
 use super::{Tool, ToolCall, ToolSyntax};
+use crate::AnswerPiece;
+use crate::answer::add_text;
 
 /// Mark that models of Llama write before a call, although their templates do not.
 pub(super) const PYTHON_TAG: &str = "<|python_tag|>";
 
-/// Part of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AnswerPiece {
-    Text(String),
-    /// What the model writes for itself.
-    Reasoning(String),
-    Call(ToolCall),
-}
-
 /// Parser of an answer that arrives in pieces. Text that is not quite a call stays text.
 #[derive(Clone, Debug)]
-pub struct ToolParser {
+pub(crate) struct ToolParser {
     syntax: ToolSyntax,
     tools: Vec<Tool>,
     /// Text that may belong to a call.
@@ -40,12 +33,12 @@ enum ParserState {
 
 impl ToolParser {
     /// Creates a parser for the answers of a model to which these tools were shown.
-    pub fn new(syntax: ToolSyntax, tools: Vec<Tool>) -> Self {
+    pub(crate) fn new(syntax: ToolSyntax, tools: Vec<Tool>) -> Self {
         Self { syntax, tools, held: String::new(), state: ParserState::Text, has_calls: false }
     }
 
     /// Adds a piece of the answer. Returns the text and the calls that are complete.
-    pub fn push(&mut self, piece: &str) -> Vec<AnswerPiece> {
+    pub(crate) fn push(&mut self, piece: &str) -> Vec<AnswerPiece> {
         self.held.push_str(piece);
         let mut pieces = Vec::new();
         // A call ends with one of these, and looking at it costs its length.
@@ -57,7 +50,7 @@ impl ToolParser {
     }
 
     /// Returns the rest of the answer after its last piece.
-    pub fn finish(&mut self) -> Vec<AnswerPiece> {
+    pub(crate) fn finish(&mut self) -> Vec<AnswerPiece> {
         let mut pieces = Vec::new();
         while self.advance(&mut pieces) {}
         let rest = std::mem::take(&mut self.held);
@@ -189,12 +182,4 @@ impl ToolParser {
 /// Returns the text after the mark that may stand before a call without one.
 fn after_tag(text: &str) -> &str {
     text.strip_prefix(PYTHON_TAG).map_or(text, str::trim_start)
-}
-
-pub(crate) fn add_text(pieces: &mut Vec<AnswerPiece>, text: &str) {
-    match pieces.last_mut() {
-        _ if text.is_empty() => {}
-        Some(AnswerPiece::Text(before)) => before.push_str(text),
-        _ => pieces.push(AnswerPiece::Text(text.to_owned())),
-    }
 }

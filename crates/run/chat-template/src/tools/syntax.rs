@@ -3,11 +3,15 @@
 
 use std::ops::Range;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use super::ToolParser;
 use super::body::{AfterMark, after_mark};
-use super::{AnswerPiece, Tool, ToolParser};
-use crate::{Conversation, Message, Result};
+use super::probe::{
+    IDS, KEY, NAME, NUMBER, NUMBER_KEY, NUMBERED_IDS, Probe, Render, VALUE, probe_arguments, tool,
+};
+use super::python_calls::list_of_one;
+use crate::AnswerPiece;
 
 /// Way in which a model writes calls of tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,16 +50,20 @@ pub enum CallBody {
     },
     /// The function's name, and an element for each argument.
     Elements(ElementMarks),
+    /// List of calls in Python's language.
+    Python,
     /// The function's name, and an object whose keys have no quotes, and whose texts have this one.
     Mapping { quote: String },
 }
 
-/// Id of a call, after its name.
+/// Id of a call, next to its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallId {
     /// Text between the name and the id.
     pub before: String,
+    /// True if the id comes before the name.
+    pub is_first: bool,
     /// Text before the name, if the id is this text, the name and the number of the call.
     pub prefix: Option<String>,
 }
@@ -67,29 +75,28 @@ pub struct ElementMarks {
     pub after_name: String,
     pub before_key: String,
     pub after_key: String,
-    /// Text before the value if attributes, which differ, come before it.
-    pub end_of_attributes: Option<String>,
+    /// Attributes that come before a value.
+    pub attributes: Option<Attributes>,
     pub after_value: String,
     /// True if a value is on lines of its own.
     pub value_has_lines: bool,
 }
 
-const NAME: &str = "probe_function";
-const KEY: &str = "probe_key";
-const VALUE: &str = "probe value";
-const NUMBER_KEY: &str = "probe_number";
-const NUMBER: &str = "1234567";
-/// Most bytes of a call and what is next to it: each bracket in them may begin one.
-const PROBE_MAX: usize = 1 << 15;
-/// Ids of the calls, in the only form that the templates of Mistral take.
-const IDS: [&str; 2] = ["probe0001", "probe0002"];
-/// Ids with the names and the numbers of the calls, which some templates write instead of the names.
-const NUMBERED_IDS: [&str; 2] = ["functions.probe_function:0", "functions.probe_function:1"];
-const CONTENT: &str = "probe content";
+/// Attributes that say which type a value has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attributes {
+    /// Attributes of a text.
+    pub of_text: String,
+    /// Attributes of a number.
+    pub of_number: String,
+    /// Text between the attributes and the value.
+    pub end: String,
+}
 
 impl ToolSyntax {
     /// Finds the syntax in what a template renders; `None` if its calls cannot be read.
-    pub(crate) fn find(render: &dyn Fn(&Conversation) -> Result<String>) -> Option<Self> {
+    pub(crate) fn find(render: &Render<'_>) -> Option<Self> {
         let probe = Probe::new(render)?;
         [IDS, NUMBERED_IDS].into_iter().find_map(|ids| Self::find_with(&probe, ids))
     }
@@ -103,11 +110,7 @@ impl ToolSyntax {
             let mut pieces = parser.push(text);
             pieces.extend(parser.finish());
             let is_probe = |piece: &AnswerPiece| match piece {
-                AnswerPiece::Call(call) => {
-                    call.name == NAME
-                        && serde_json::from_str::<Value>(&call.arguments)
-                            .is_ok_and(|arguments| arguments == probe_arguments())
-                }
+                AnswerPiece::Call(call) => call.name == NAME && call.has_arguments(&probe_arguments()),
                 AnswerPiece::Text(_) | AnswerPiece::Reasoning(_) => false,
             };
             pieces.iter().filter(|piece| is_probe(piece)).count() == count
@@ -142,7 +145,7 @@ impl ToolSyntax {
         let mut marks: Vec<&str> =
             [&self.section_lead, &self.lead, &self.tail, &self.section_tail].map(String::as_str).to_vec();
         match &self.body {
-            CallBody::Object { .. } | CallBody::Keyed { .. } => {}
+            CallBody::Object { .. } | CallBody::Keyed { .. } | CallBody::Python => {}
             CallBody::Named { id, before_arguments } => {
                 marks.extend(id.as_ref().map(|id| id.before.as_str()));
                 marks.push(before_arguments);
@@ -151,7 +154,7 @@ impl ToolSyntax {
             CallBody::Elements(elements) => {
                 let ElementMarks { after_name, before_key, after_key, after_value, .. } = elements;
                 marks.extend([after_name, before_key, after_key, after_value].map(String::as_str));
-                marks.extend(elements.end_of_attributes.as_deref());
+                marks.extend(elements.attributes.as_ref().map(|attributes| attributes.end.as_str()));
             }
         }
         if self.opening().is_empty() {
@@ -190,7 +193,7 @@ impl ToolSyntax {
             body => body,
         };
         // A name with no mark before it could be any word.
-        let is_marked = matches!(body, CallBody::Object { .. }) || is_mark(lead);
+        let is_marked = matches!(body, CallBody::Object { .. } | CallBody::Python) || is_mark(lead);
         let [section_lead, lead, tail, section_tail] =
             [section_lead, lead, tail, section_tail].map(str::to_owned);
         is_marked.then_some(Self { section_lead, lead, body, tail, section_tail })
@@ -207,6 +210,14 @@ fn find_body(text: &str) -> Option<(CallBody, Range<usize>)> {
             return Some((body, start..text.len().checked_sub(after.len())?));
         }
     }
+    for (start, _) in before.match_indices('[') {
+        if let Some((call, after)) = list_of_one(text.get(start..)?)
+            && call.name == NAME
+            && call.has_arguments(&probe_arguments())
+        {
+            return Some((CallBody::Python, start..text.len().checked_sub(after.len())?));
+        }
+    }
     if let Some((marks, after)) = element_marks(after_name) {
         return Some((CallBody::Elements(marks), start..text.len().checked_sub(after.len())?));
     }
@@ -215,13 +226,19 @@ fn find_body(text: &str) -> Option<(CallBody, Range<usize>)> {
     }
     let (between, _) = after_name.split_once('{')?;
     let (arguments, after) = first_value(after_name.get(between.len()..)?)?;
-    let call = start..text.len().checked_sub(after.len())?;
+    let mut call = start..text.len().checked_sub(after.len())?;
     let of_probe =
         |id: &str| between.split_once(id).map(|(before, after)| (before.to_owned(), after.to_owned()));
+    let before_name =
+        before.rsplit_once(IDS[0]).filter(|(_, mark)| is_mark(mark) && words_of_mark(mark).count() == 1);
     let (id, before_arguments) = if let Some((before, after)) = of_probe(IDS[0]) {
-        (Some(CallId { before, prefix: None }), after)
+        (Some(CallId { before, prefix: None, is_first: false }), after)
+    } else if let Some((before, mark)) = before_name {
+        call.start = before.len();
+        (Some(CallId { before: mark.to_owned(), prefix: None, is_first: true }), between.to_owned())
     } else if let Some(after) = between.strip_prefix(":0") {
-        (Some(CallId { before: ":".to_owned(), prefix: Some(String::new()) }), after.to_owned())
+        let id = CallId { before: ":".to_owned(), prefix: Some(String::new()), is_first: false };
+        (Some(id), after.to_owned())
     } else {
         (None, between.to_owned())
     };
@@ -246,13 +263,16 @@ fn element_marks(after_name: &str) -> Option<(ElementMarks, &str)> {
     let before_key = shared.get(shared.find(['<', '['])?..)?;
     let after_value = between.strip_suffix(before_key)?.trim_end();
     let after = rest.strip_prefix(after_value)?;
-    let (mut same, mut end) = (after_key, None);
+    let (mut same, mut attributes) = (after_key, None);
     if after_key != after_other_key {
-        // Attributes say which type a value has.
-        same = shared_start(after_key, after_other_key);
-        let shared = shared_end(after_key, after_other_key).trim_start_matches(char::is_alphanumeric);
-        end = Some(shared.to_owned()).filter(|end| !end.trim().is_empty());
-        end.as_ref()?;
+        // An attribute may begin or end with the letters of the other one.
+        same = shared_start(after_key, after_other_key).trim_end_matches(char::is_alphanumeric);
+        let end = shared_end(after_key, after_other_key).trim_start_matches(char::is_alphanumeric);
+        let of = |text: &str| Some(text.strip_prefix(same)?.strip_suffix(end)?.to_owned());
+        let (of_text, of_number) = (of(after_key)?, of(after_other_key)?);
+        attributes =
+            Some(Attributes { of_text, of_number, end: end.to_owned() }).filter(|_| !end.trim().is_empty());
+        attributes.as_ref()?;
     }
     let is_missing = |mark: &str| mark.trim().is_empty();
     if is_missing(same) || is_missing(after_value) {
@@ -262,7 +282,7 @@ fn element_marks(after_name: &str) -> Option<(ElementMarks, &str)> {
         after_name: before.strip_suffix(before_key)?.to_owned(),
         before_key: before_key.to_owned(),
         after_key: same.to_owned(),
-        end_of_attributes: end,
+        attributes,
         after_value: after_value.to_owned(),
         value_has_lines: after_key.ends_with('\n') && after_value.starts_with('\n'),
     };
@@ -280,12 +300,12 @@ pub fn words_of_mark(mark: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns true if a text begins as marks do.
-fn is_mark(text: &str) -> bool {
+pub(crate) fn is_mark(text: &str) -> bool {
     text.trim_start().starts_with(['<', '['])
 }
 
 /// Returns the start that two texts share.
-fn shared_start<'t>(one: &'t str, other: &str) -> &'t str {
+pub(crate) fn shared_start<'t>(one: &'t str, other: &str) -> &'t str {
     let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b);
     one.get(..same.map(|(a, _)| a.len_utf8()).sum()).unwrap_or_default()
 }
@@ -316,7 +336,7 @@ fn last_mark(text: &str) -> &str {
 }
 
 /// Returns the mark or the word with which a text begins, and the white space before it.
-fn first_mark(text: &str) -> &str {
+pub(crate) fn first_mark(text: &str) -> &str {
     let word = text.trim_start();
     let len = match word.chars().next() {
         Some('<') => word.find('>').map(|end| end.saturating_add(1)),
@@ -355,74 +375,4 @@ fn first_value(text: &str) -> Option<(Value, &str)> {
     let value = values.next()?.ok()?;
     let end = values.byte_offset();
     Some((value, text.get(end..)?))
-}
-
-fn probe_arguments() -> Value {
-    json!({ KEY: VALUE, NUMBER_KEY: serde_json::from_str::<Value>(NUMBER).unwrap_or_default() })
-}
-
-fn parameters() -> Value {
-    let properties = json!({
-        KEY: {"type": "string", "description": "a text"},
-        NUMBER_KEY: {"type": "integer", "description": "a number"},
-    });
-    json!({"type": "object", "properties": properties, "required": [KEY, NUMBER_KEY]})
-}
-
-fn tool() -> Tool {
-    Tool { name: NAME.to_owned(), parameters: parameters() }
-}
-
-/// Conversations with calls whose parts are known.
-struct Probe<'r> {
-    render: &'r dyn Fn(&Conversation) -> Result<String>,
-    /// Text before an answer.
-    before: String,
-    /// Text after an answer.
-    after: String,
-}
-
-impl<'r> Probe<'r> {
-    fn new(render: &'r dyn Fn(&Conversation) -> Result<String>) -> Option<Self> {
-        let probe = Self { render, before: String::new(), after: String::new() };
-        let answer = probe.rendered(Some(json!({"role": "assistant", "content": CONTENT})))?;
-        let (_, after) = answer.rsplit_once(CONTENT)?;
-        let before = probe.rendered(None)?;
-        Some(Self { before, after: after.to_owned(), ..probe })
-    }
-
-    /// Renders a conversation that ends with an answer, or before it.
-    fn rendered(&self, answer: Option<Value>) -> Option<String> {
-        let object = |value: Value| match value {
-            Value::Object(object) => object,
-            _ => Map::new(),
-        };
-        let user: Message = object(json!({"role": "user", "content": "probe question"}));
-        let add_generation_prompt = answer.is_none();
-        let messages = [user].into_iter().chain(answer.map(object)).collect();
-        let function = json!({"name": NAME, "description": "a function", "parameters": parameters()});
-        let tools = Some(vec![json!({"type": "function", "function": function})]);
-        (self.render)(&Conversation { tools, add_generation_prompt, ..Conversation::new(messages) }).ok()
-    }
-
-    /// Returns the text of an answer with calls of these ids.
-    fn written(&self, ids: &[&str]) -> Option<String> {
-        let call = |id: &&str| {
-            let function = json!({"name": NAME, "arguments": probe_arguments()});
-            json!({"id": id, "type": "function", "function": function})
-        };
-        let calls: Vec<Value> = ids.iter().map(call).collect();
-        let rendered = self.rendered(Some(json!({"role": "assistant", "tool_calls": calls}))).or_else(|| {
-            self.rendered(Some(json!({"role": "assistant", "content": "", "tool_calls": calls})))
-        });
-        let rendered = rendered?;
-        let answer = rendered.strip_suffix(&*self.after).unwrap_or(&rendered);
-        let shared = shared_start(answer, &self.before);
-        let mut start = shared.len();
-        if start < self.before.len() {
-            // The prompt goes on otherwise, maybe within a mark.
-            start = shared.rfind(char::is_whitespace).map_or(0, |at| at.saturating_add(1));
-        }
-        answer.get(start..).filter(|text| text.len() <= PROBE_MAX).map(str::to_owned)
-    }
 }

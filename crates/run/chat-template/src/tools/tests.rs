@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{AnswerPiece, CallBody, CallId, Tool, ToolCall, ToolParser, ToolSyntax};
-use crate::{ChatTemplate, Error};
+use super::{CallBody, CallId, Tool, ToolCall, ToolParser, ToolSyntax};
+use crate::{AnswerPiece, ChatTemplate, Error};
 
 const MESSAGES: &str = "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|{{ m.role }}|>{% if m.content %}{{ m.content }}{% endif %}\
                         {% for c in m.tool_calls or [] %}CALL{% endfor %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}";
@@ -35,6 +35,11 @@ const KEYED: &str = r#"{{ '<|tools_prefix|>[' if loop.first else ', ' }}{{ '{"' 
 const MAPPING: &str = r#"{{ '<|tool_call>call:' ~ c.function.name ~ '{' }}{% for k, v in c.function.arguments | items %}{{ ',' if not loop.first }}{{ k }}:{{ "<|'|>" ~ v ~ "<|'|>" if v is string else v }}{% endfor %}{{ '}<tool_call|>' }}"#;
 /// Calls of DeepSeek V3.2.
 const ATTRIBUTES: &str = r#"{{ ('\n\n<｜X｜calls>\n' if loop.first else '') ~ '<｜X｜invoke name="' ~ c.function.name ~ '">\n' }}{% for k, v in c.function.arguments | items %}{{ '<｜X｜parameter name="' ~ k ~ '" string="' ~ ('true' if v is string else 'false') ~ '">' ~ (v if v is string else v | tojson) ~ '</｜X｜parameter>\n' }}{% endfor %}{{ '</｜X｜invoke>\n' ~ ('</｜X｜calls>' if loop.last else '') }}"#;
+
+/// Calls of LFM2.
+const PYTHON: &str = r#"{{ '<|call_start|>[' if loop.first else ', ' }}{{ c.function.name }}({% for k, v in c.function.arguments | items %}{{ ', ' if not loop.first }}{{ k }}={{ "'" ~ v ~ "'" if v is string else v }}{% endfor %}){{ ']<|call_end|>' if loop.last }}"#;
+/// Calls of Solar.
+const ID_FIRST: &str = r"{{ ('<|calls|>' if loop.first else '') ~ '<|begin|>' ~ c.id ~ '<|name|>' ~ c.function.name ~ '<|args|>' ~ c.function.arguments | tojson ~ '<|done|>' ~ ('<|all|>' if loop.last else '') }}";
 
 fn syntax(call: &str) -> Option<ToolSyntax> {
     let text = MESSAGES.replace("CALL", call);
@@ -105,7 +110,7 @@ fn templates_show_their_syntax() {
     assert_eq!(found.lead, "[TOOL_CALLS] ");
     assert!(matches!(found.body, CallBody::Object { is_list: true, .. }), "{found:?}");
     let found = syntax(NUMBERED).expect("one");
-    let id = Some(CallId { before: "[CALL_ID]".to_owned(), prefix: None });
+    let id = Some(CallId { before: "[CALL_ID]".to_owned(), prefix: None, is_first: false });
     let body = CallBody::Named { id, before_arguments: "[ARGS]".to_owned() };
     assert_eq!((&*found.lead, found.body), ("[TOOL_CALLS]", body));
     let found = syntax(FUNCTION).expect("one");
@@ -124,6 +129,11 @@ fn templates_show_their_syntax() {
         section(ATTRIBUTES),
         ["<｜X｜calls>\n", "<｜X｜invoke name=\"", "\n</｜X｜invoke>", "\n</｜X｜calls>"]
     );
+    assert_eq!(section(PYTHON), ["", "<|call_start|>", "<|call_end|>", ""]);
+    assert_eq!(section(ID_FIRST), ["<|calls|>", "<|begin|>", "<|done|>", "<|all|>"]);
+    let CallBody::Elements(marks) = syntax(ATTRIBUTES).expect("one").body else { panic!("no elements") };
+    let attributes = marks.attributes.expect("attributes");
+    assert_eq!([attributes.of_text, attributes.of_number, attributes.end], ["true", "false", "\">"]);
     for unknown in
         ["", "{{ c.function.name }}", "{{ c }}", "{{ c.function.name }}({{ c.function.arguments }})"]
     {
@@ -308,8 +318,50 @@ fn calls_in_a_section() {
     assert_eq!(pieces(ATTRIBUTES, calls), [text("So."), call("f", "{\"a\":\"1\",\"n\":1}")]);
 }
 
+#[test]
+fn calls_in_python() {
+    let answer = "Hm.<|call_start|>[f(a='it\\'s \\u00e4\\n\\q', n=-1.5e2, any=[\"b\", True, {'c': None, 'd': (1,)}],), g()]<|call_end|>";
+    let arguments = json!({"a": "it's ä\n\\q", "n": -150.0, "any": ["b", true, {"c": null, "d": [1]}]});
+    let [one, f, g] = &*pieces(PYTHON, answer) else { panic!("three pieces") };
+    assert_eq!((one, g), (&text("Hm."), &call("g", "{}")));
+    let AnswerPiece::Call(f) = f else { panic!("a call") };
+    assert_eq!(
+        (&*f.name, serde_json::from_str::<serde_json::Value>(&f.arguments).expect("JSON")),
+        ("f", arguments)
+    );
+    assert_eq!(pieces(PYTHON, "<|call_start|>f(n=1)<|call_end|>"), [call("f", "{\"n\":1}")]);
+    let deep = format!("<|call_start|>[f(a={}1{})]<|call_end|>", "[".repeat(80), "]".repeat(80));
+    for answer in [
+        "<|call_start|>[f(a='x",
+        "<|call_start|>[f(a=Tru)]<|call_end|>",
+        "<|call_start|>[f(1)]<|call_end|>",
+        "<|call_start|>[f(a='\\xzz')]<|call_end|>",
+        "<|call_start|>[f(a={1: 2})]<|call_end|>",
+        "<|call_start|>[f(a=1]<|call_end|>",
+        "<|call_start|>[]<|call_end|>",
+        &deep,
+    ] {
+        assert_eq!(pieces(PYTHON, answer), [text(answer)]);
+    }
+}
+
+#[test]
+fn calls_whose_ids_come_first() {
+    let answer = "Hm.<|calls|><|begin|>ab1<|name|>f<|args|>{\"n\": 1}<|done|><|begin|>ab2<|name|>g<|args|>{}<|done|><|all|>";
+    let expected = [text("Hm."), call_with_id("ab1", "f", "{\"n\": 1}"), call_with_id("ab2", "g", "{}")];
+    assert_eq!(pieces(ID_FIRST, answer), expected);
+    for answer in
+        ["<|calls|><|begin|>ab1", "<|calls|><|begin|>ab1<|name|>f<|args|>{", "<|begin|>1<|name|><|args|>{}"]
+    {
+        assert_eq!(pieces(ID_FIRST, answer), [text(answer)]);
+    }
+}
+
 static SYNTAXES: LazyLock<Vec<ToolSyntax>> = LazyLock::new(|| {
-    let all = [HERMES, LLAMA, LIST, NAMED, NUMBERED, FUNCTION, ELEMENTS, KEYS, FENCED, INDEXED, ATTRIBUTES];
+    let all = [
+        HERMES, LLAMA, LIST, NAMED, NUMBERED, FUNCTION, ELEMENTS, KEYS, FENCED, INDEXED, ATTRIBUTES, PYTHON,
+        ID_FIRST,
+    ];
     all.iter().map(|call| syntax(call).expect("a syntax")).collect()
 });
 
@@ -321,7 +373,7 @@ proptest! {
             prop::sample::select(vec![
                 "<tool_call>", "</tool_call>", "<tool", "<calls>", "</calls>", "<call>function<sep>", "\n```</call>", "<|calls|>", "<|call|>functions.", ":0<|args|>", "[TOOL_CALLS]", "[ARGS]", "<function=", "f>", "</function>", "<parameter=a>",
                 "</parameter>", "<arg_key>a</arg_key>", "<arg_value>", "</arg_value>", "{\"name\": \"f\"", ", ", "\"arguments\": {}", "\"parameters\": {\"a\": 1e", "5", "}", "{", "[", "]", "\"", "\\", "\n",
-                " ", "f", "ä", "<|python_tag|>", ";",
+                "<|call_start|>", "f(a=", "'x'", ")", "<|call_end|>", "<|begin|>", "<|name|>", "<|args|>", " ", "f", "ä", "<|python_tag|>", ";",
             ]),
             0..14,
         ),

@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use super::common::{CommonFields, TOP_MAX, new_id, now, out_of_range};
 use super::fields::fields;
 use super::form::{AnswerForm, EventWriter, Read, read, respond};
-use super::generation::{Answer, GenerationPlan, PromptPlan, Usage, UsageMember, find_model, required};
+use super::generation::{Answer, GenerationPlan, Usage, UsageMember, find_model, required};
 use super::logprobs::ChatLogprobs;
 use super::response_format::ResponseFormat;
-use super::tools::{AnswerParser, ToolChoice, ToolOptions, ToolPlan, call_value};
+use super::tools::{AnswerParser, AnswerPlan, ParamNames, ToolChoice, ToolOptions, call_value};
 use crate::answer::{self, RouteResult};
 use crate::body::Upload;
 use crate::reject::Reject;
@@ -69,15 +69,14 @@ fn plan(
         choice: request.tool_choice,
         is_parallel: request.parallel_tool_calls,
     };
-    let ToolPlan { shown, parser, grammar, tokens } =
-        tools.plan(text, request.response_format, "response_format")?;
-    conversation.tools = shown;
     conversation.variables = request.chat_template_kwargs.unwrap_or_default();
+    let names = ParamNames { messages: "messages", format: "response_format" };
+    let AnswerPlan { prompt, parser, grammar, tokens } =
+        tools.plan(text, request.response_format, conversation, names)?;
     let (max_tokens, max_tokens_param) = match request.max_completion_tokens {
         Some(tokens) => (Some(tokens), "max_completion_tokens"),
         None => (request.max_tokens, "max_tokens"),
     };
-    let prompts = vec![conversation_prompt(text, &conversation, "messages")?];
     let scores = has_scores.then(|| usize::try_from(top.unwrap_or(0)).unwrap_or(usize::MAX));
     let form = ChatForm {
         id: new_id("chatcmpl"),
@@ -88,31 +87,16 @@ fn plan(
         started: vec![false; sampling.choices],
         parsers: vec![parser; sampling.choices],
     };
-    let plan =
-        GenerationPlan { prompts, max_tokens, max_tokens_param, sampling, scores, grammar, shown: tokens };
+    let plan = GenerationPlan {
+        prompts: vec![prompt],
+        max_tokens,
+        max_tokens_param,
+        sampling,
+        scores,
+        grammar,
+        shown: tokens,
+    };
     Ok((plan, form))
-}
-
-/// Returns the prompt of a conversation, which is the member `param` of a request.
-///
-/// # Errors
-/// Returns an error if the model has no chat template, or the template does not take the conversation.
-pub(super) fn conversation_prompt(
-    text: &TextModel,
-    conversation: &Conversation,
-    param: &str,
-) -> Result<PromptPlan, Reject> {
-    let template = text.template.as_ref().map_err(|error| Reject::param("model", error.as_str()))?;
-    let template = template.as_ref().ok_or_else(|| {
-        Reject::param("model", "this model has no chat template; /v1/completions continues texts")
-    })?;
-    if conversation.messages.iter().any(|message| !message.get("role").is_some_and(Value::is_string)) {
-        return Err(Reject::param(param, format!("a message of `{param}` has no `role`")));
-    }
-    let rendered = template.render(conversation).map_err(|error| Reject::param(param, error.to_string()))?;
-    let tokens =
-        text.tokenizer.encode_rendered(&rendered).map_err(|error| Reject::param(param, error.to_string()))?;
-    Ok(PromptPlan { tokens, echo: None })
 }
 
 /// Form of the answers to a request.
@@ -272,7 +256,7 @@ impl AnswerForm for ChatForm {
         let parsers = std::mem::take(&mut self.parsers);
         for (index, (answer, mut parser)) in answers.into_iter().zip(parsers).enumerate() {
             let (mut content, mut reasoning, mut tool_calls) = (String::new(), String::new(), Vec::new());
-            let mut pieces = parser.push(answer.text);
+            let mut pieces = parser.push(&answer.text);
             pieces.extend(parser.finish());
             for piece in pieces {
                 match piece {
@@ -305,8 +289,8 @@ impl AnswerForm for ChatForm {
             self.parsers.get_mut(choice).map(parse).unwrap_or_default()
         };
         match event {
-            TextEvent::Text { choice, mut text, scores } => {
-                let pieces = pieces_of(choice, &mut |parser| parser.push(std::mem::take(&mut text)));
+            TextEvent::Text { choice, text, scores } => {
+                let pieces = pieces_of(choice, &mut |parser| parser.push(&text));
                 let logprobs = self.logprobs(&scores).filter(|_| !scores.is_empty());
                 self.send_pieces(choice, pieces, logprobs, out);
             }

@@ -244,7 +244,7 @@ impl AnswerForm for ResponsesForm {
         let status = status_of(self.finish);
         // The output is that of a stream, of which nothing is sent.
         let mut unsent = EventWriter::default();
-        let mut pieces = self.parser.push(answer.text);
+        let mut pieces = self.parser.push(&answer.text);
         pieces.extend(self.parser.finish());
         self.send_pieces(pieces, &mut unsent);
         self.finish_output(&mut unsent);
@@ -255,7 +255,7 @@ impl AnswerForm for ResponsesForm {
         self.start(out);
         match event {
             TextEvent::Text { text, .. } => {
-                let pieces = self.parser.push(text);
+                let pieces = self.parser.push(&text);
                 self.send_pieces(pieces, out);
             }
             TextEvent::End { finish, .. } => {

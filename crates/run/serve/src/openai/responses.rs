@@ -7,7 +7,6 @@ use hyper::http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::chat::conversation_prompt;
 use super::common::CommonFields;
 use super::fields::fields;
 use super::form::{Read, read, respond};
@@ -15,7 +14,7 @@ use super::generation::{GenerationPlan, find_model, required};
 use super::response_form::ResponsesForm;
 use super::response_format::ResponseFormat;
 use super::response_input::Input;
-use super::tools::{ToolChoice, ToolMode, ToolOptions, ToolPlan};
+use super::tools::{AnswerPlan, ParamNames, ToolChoice, ToolMode, ToolOptions};
 use crate::answer::RouteResult;
 use crate::body::Upload;
 use crate::reject::Reject;
@@ -87,7 +86,6 @@ fn plan(
         choice: request.tool_choice.clone(),
         is_parallel: request.parallel_tool_calls,
     };
-    let ToolPlan { shown, parser, grammar, tokens } = tools.plan(text, Some(parsed), "text")?;
     let fixed = json!({
         "instructions": request.instructions,
         "max_output_tokens": request.max_output_tokens,
@@ -107,13 +105,13 @@ fn plan(
         "user": request.common.user,
     });
     let messages = required("input", request.input)?.messages(request.instructions.as_deref());
-    let mut conversation = Conversation::new(messages);
-    conversation.tools = shown;
-    let prompts = vec![conversation_prompt(text, &conversation, "input")?];
+    let names = ParamNames { messages: "input", format: "text" };
+    let AnswerPlan { prompt, parser, grammar, tokens } =
+        tools.plan(text, Some(parsed), Conversation::new(messages), names)?;
     let max_tokens = request.max_output_tokens;
     let form = ResponsesForm::new(model, fixed, parser);
     let plan = GenerationPlan {
-        prompts,
+        prompts: vec![prompt],
         max_tokens,
         max_tokens_param: "max_output_tokens",
         sampling,

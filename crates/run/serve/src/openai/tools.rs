@@ -1,16 +1,14 @@
 //! Tools of a request: which of them an answer may call, and the calls in the answer.
 
-use chat_template::{
-    AnswerPiece, CHANNEL_MARKS, ChannelParser, ChatTemplate, Tool, ToolCall, ToolParser, ToolSyntax,
-    words_of_mark,
-};
+use chat_template::{AnswerPiece, ChatTemplate, Conversation, Tool, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::common::random_number;
+use super::generation::PromptPlan;
 use super::response_format::ResponseFormat;
 use crate::reject::Reject;
-use crate::text::{AnswerGrammar, TextModel};
+use crate::text::{AnswerGrammar, AnswerHead, AnswerShape, TextModel};
 
 /// Most tools of a request.
 const TOOLS_MAX: usize = 128;
@@ -58,19 +56,36 @@ pub(super) struct ToolOptions {
     pub(super) is_parallel: Option<bool>,
 }
 
-/// Tools of a request, as its answers use them.
-#[derive(Debug)]
-pub(super) struct ToolPlan {
+/// Tools of a request that were checked.
+#[derive(Debug, Default)]
+struct CheckedTools {
     /// Tools that the template shows.
-    pub(super) shown: Option<Vec<Value>>,
+    shown: Option<Vec<Value>>,
+    /// The same tools.
+    tools: Option<Vec<Tool>>,
+    /// Tools of which the answer has to have a call.
+    required: Option<Vec<Tool>>,
+}
+
+/// Prompt of a conversation, and how its answers are read.
+#[derive(Debug)]
+pub(super) struct AnswerPlan {
+    pub(super) prompt: PromptPlan,
     pub(super) parser: AnswerParser,
     pub(super) grammar: Option<AnswerGrammar>,
-    /// Special tokens that belong to calls or channels.
+    /// Special tokens that belong to thoughts, calls or channels.
     pub(super) tokens: Vec<u32>,
 }
 
+/// Names of the members that have the conversation and the form of its answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ParamNames {
+    pub(super) messages: &'static str,
+    pub(super) format: &'static str,
+}
+
 impl ToolOptions {
-    /// Checks the members, and plans the calls of an answer whose form is the member `param`.
+    /// Checks the members, and plans the answers to a conversation, which gets the tools.
     ///
     /// # Errors
     /// Returns an error that names the member that cannot be used.
@@ -78,8 +93,56 @@ impl ToolOptions {
         self,
         text: &TextModel,
         format: Option<ResponseFormat>,
-        param: &str,
-    ) -> Result<ToolPlan, Reject> {
+        mut conversation: Conversation,
+        names: ParamNames,
+    ) -> Result<AnswerPlan, Reject> {
+        let is_named = matches!(self.choice, Some(ToolChoice::Function { .. }));
+        let is_single = is_named || self.is_parallel == Some(false);
+        let schema = format.map_or(Ok(None), |format| format.schema(names.format))?;
+        let CheckedTools { shown, tools, required } = self.checked()?;
+        conversation.tools = shown;
+        let (template, rendered) = render(text, &conversation, names.messages)?;
+        let tokens = text.tokenizer.encode_rendered(&rendered);
+        let tokens = tokens.map_err(|error| Reject::param(names.messages, error.to_string()))?;
+        let prompt = PromptPlan { tokens, echo: None };
+        let head = match template.thoughts() {
+            _ if template.has_channels() => AnswerHead::Channels,
+            Some(marks) => AnswerHead::Thought(marks, marks.place_after(&rendered)),
+            None => AnswerHead::Nothing,
+        };
+        let syntax = template.tool_syntax();
+        let is_read = syntax.is_some() || template.has_channels();
+        let made = |tools: &[&Tool], schema| {
+            let shape = AnswerShape { head, tools, syntax, is_single, schema };
+            text.grammars().map_err(str::to_owned)?.answer(text, shape)
+        };
+        let grammar = match (required, schema) {
+            (Some(_), _) if !is_read => {
+                let error = "the chat template of this model does not show how it writes calls, so `tool_choice` can only be `auto` or \
+                             `none`";
+                return Err(Reject::param("tool_choice", error));
+            }
+            (Some(required), _) => {
+                let required: Vec<&Tool> = required.iter().collect();
+                Some(made(&required, None).map_err(|error| {
+                    Reject::param("tool_choice", format!("a call cannot be enforced: {error}"))
+                })?)
+            }
+            (None, Some(schema)) => {
+                let tools: Vec<&Tool> = tools.iter().flatten().filter(|_| is_read).collect();
+                Some(made(&tools, Some(schema)).map_err(|error| {
+                    Reject::param(names.format, format!("the schema cannot be used: {error}"))
+                })?)
+            }
+            (None, None) => None,
+        };
+        let marks = template.answer_marks(tools.is_some());
+        let tokens = marks.into_iter().filter_map(|word| text.special_token(word)).collect();
+        let parser = AnswerParser { parser: template.answer_parser(&rendered, tools), is_single, calls: 0 };
+        Ok(AnswerPlan { prompt, parser, grammar, tokens })
+    }
+
+    fn checked(self) -> Result<CheckedTools, Reject> {
         let listed = self.tools.unwrap_or_default();
         if listed.len() > TOOLS_MAX {
             let error = format!("`tools` has {} tools, expected at most {TOOLS_MAX}", listed.len());
@@ -87,114 +150,44 @@ impl ToolOptions {
         }
         let shown = listed.into_iter().map(nested).collect::<Result<Vec<_>, _>>()?;
         let tools: Vec<Tool> = shown.iter().filter_map(tool).collect();
-        let schema = format.map_or(Ok(None), |format| format.schema(param))?;
-        let all = || tools.iter().collect::<Vec<_>>();
-        let wanted = match &self.choice {
-            Some(ToolChoice::Mode(ToolMode::None)) => return ToolPlan::without(text, schema, param),
+        let required: Option<Vec<Tool>> = match self.choice {
+            Some(ToolChoice::Mode(ToolMode::None)) => return Ok(CheckedTools::default()),
             None | Some(ToolChoice::Mode(ToolMode::Auto)) => None,
-            Some(ToolChoice::Mode(ToolMode::Required)) => Some(all()),
+            Some(ToolChoice::Mode(ToolMode::Required)) => Some(tools.clone()),
             Some(ToolChoice::Function { function, name, .. }) => {
-                let name = function.as_ref().map(|function| &function.name).or(name.as_ref());
-                Some(tools.iter().filter(|tool| Some(&tool.name) == name).collect())
+                let name = function.map(|function| function.name).or(name);
+                Some(tools.iter().filter(|tool| Some(&tool.name) == name.as_ref()).cloned().collect())
             }
         };
-        if wanted.as_ref().is_some_and(Vec::is_empty) {
+        if required.as_ref().is_some_and(Vec::is_empty) {
             let error = "`tool_choice` asks for a tool that `tools` does not have";
             return Err(Reject::param("tool_choice", error));
         }
         if tools.is_empty() {
-            return ToolPlan::without(text, schema, param);
+            return Ok(CheckedTools::default());
         }
-        let template = text.template.as_ref().ok().and_then(Option::as_ref);
-        let has_channels = has_channels(text);
-        let syntax = template.and_then(|template| template.tool_syntax()).filter(|_| !has_channels);
-        let is_named = matches!(self.choice, Some(ToolChoice::Function { .. }));
-        let is_single = is_named || self.is_parallel == Some(false);
-        let calls = |syntax: &ToolSyntax, tools: &[&Tool], instead: Option<Value>| {
-            text.grammars().map_err(str::to_owned)?.calls(text, syntax, tools, is_single, instead)
-        };
-        let in_channels = |tools: &[&Tool], instead: Option<Value>| {
-            text.grammars().map_err(str::to_owned)?.channels(text, tools, instead)
-        };
-        let grammar = match (wanted, syntax, schema) {
-            (Some(wanted), _, _) if has_channels => Some(in_channels(&wanted, None).map_err(|error| {
-                Reject::param("tool_choice", format!("a call cannot be enforced: {error}"))
-            })?),
-            (None, _, Some(schema)) if has_channels => {
-                Some(in_channels(&all(), Some(schema)).map_err(|error| unusable(param, &error))?)
-            }
-            (Some(_), None, _) => {
-                let error = "the chat template of this model does not show how it writes calls, so `tool_choice` can only be `auto` or \
-                             `none`";
-                return Err(Reject::param("tool_choice", error));
-            }
-            (Some(wanted), Some(syntax), _) => {
-                let made = calls(syntax, &wanted, None);
-                Some(made.map_err(|error| {
-                    Reject::param("tool_choice", format!("a call cannot be enforced: {error}"))
-                })?)
-            }
-            (None, Some(syntax), Some(schema)) => {
-                Some(calls(syntax, &all(), Some(schema)).map_err(|error| unusable(param, &error))?)
-            }
-            (None, _, schema) => schema_grammar(text, schema, param)?,
-        };
-        let marks = syntax.into_iter().flat_map(ToolSyntax::marks).flat_map(words_of_mark);
-        let tokens = marks.filter_map(|word| text.special_token(word.trim()));
-        let tokens = tokens.chain(channel_tokens(text)).collect();
-        let parts = match syntax {
-            _ if has_channels => AnswerParts::Channels(ChannelParser::new(true)),
-            Some(syntax) => AnswerParts::Calls(Box::new(ToolParser::new(syntax.clone(), tools))),
-            None => AnswerParts::Text,
-        };
-        Ok(ToolPlan {
-            shown: Some(shown),
-            parser: AnswerParser { parts, is_single, calls: 0 },
-            grammar,
-            tokens,
-        })
+        Ok(CheckedTools { shown: Some(shown), tools: Some(tools), required })
     }
 }
 
-impl ToolPlan {
-    /// Plans an answer without calls.
-    fn without(text: &TextModel, schema: Option<Value>, param: &str) -> Result<Self, Reject> {
-        let has_channels = has_channels(text);
-        let parts =
-            if has_channels { AnswerParts::Channels(ChannelParser::new(false)) } else { AnswerParts::Text };
-        let parser = AnswerParser { parts, is_single: false, calls: 0 };
-        let grammar = schema_grammar(text, schema, param)?;
-        Ok(Self { shown: None, parser, grammar, tokens: channel_tokens(text).collect() })
-    }
-}
-
-/// Returns true if the model writes its answers in channels.
-fn has_channels(text: &TextModel) -> bool {
-    let template = text.template.as_ref().ok().and_then(Option::as_ref);
-    template.is_some_and(ChatTemplate::has_channels)
-}
-
-/// Returns the special tokens of the channels of a model's answers.
-fn channel_tokens(text: &TextModel) -> impl Iterator<Item = u32> {
-    let marks = if has_channels(text) { CHANNEL_MARKS.as_slice() } else { &[] };
-    marks.iter().filter_map(|mark| text.special_token(mark))
-}
-
-/// Returns the grammar of answers of a schema, which is in the member `param`.
-fn schema_grammar(
-    text: &TextModel,
-    schema: Option<Value>,
+/// Renders a conversation, which is the member `param` of a request.
+///
+/// # Errors
+/// Returns an error if the model has no chat template, or the template does not take the conversation.
+fn render<'t>(
+    text: &'t TextModel,
+    conversation: &Conversation,
     param: &str,
-) -> Result<Option<AnswerGrammar>, Reject> {
-    let Some(schema) = schema else { return Ok(None) };
-    let made = text.grammars().map_err(str::to_owned).and_then(|grammars| {
-        if has_channels(text) { grammars.channels(text, &[], Some(schema)) } else { grammars.json(schema) }
-    });
-    made.map(Some).map_err(|error| unusable(param, &error))
-}
-
-fn unusable(param: &str, error: &str) -> Reject {
-    Reject::param(param, format!("the schema cannot be used: {error}"))
+) -> Result<(&'t ChatTemplate, String), Reject> {
+    let template = text.template.as_ref().map_err(|error| Reject::param("model", error.as_str()))?;
+    let template = template.as_ref().ok_or_else(|| {
+        Reject::param("model", "this model has no chat template; /v1/completions continues texts")
+    })?;
+    if conversation.messages.iter().any(|message| !message.get("role").is_some_and(Value::is_string)) {
+        return Err(Reject::param(param, format!("a message of `{param}` has no `role`")));
+    }
+    let rendered = template.render(conversation).map_err(|error| Reject::param(param, error.to_string()))?;
+    Ok((template, rendered))
 }
 
 /// Returns a tool as templates take it: responses have the members of the function in the tool.
@@ -237,41 +230,25 @@ fn tool(tool: &Value) -> Option<Tool> {
     })
 }
 
-/// Parser of one answer, whose text stays text if the model's calls cannot be read.
+/// Parser of one answer.
 #[derive(Clone, Debug)]
 pub(super) struct AnswerParser {
-    parts: AnswerParts,
+    parser: chat_template::AnswerParser,
     /// True if the answer has at most one call.
     is_single: bool,
     calls: usize,
 }
 
-#[derive(Clone, Debug)]
-enum AnswerParts {
-    Text,
-    Calls(Box<ToolParser>),
-    Channels(ChannelParser),
-}
-
 impl AnswerParser {
     /// Adds a piece of the answer. Returns the text and the calls that are complete.
-    pub(super) fn push(&mut self, text: String) -> Vec<AnswerPiece> {
-        let pieces = match &mut self.parts {
-            AnswerParts::Calls(parser) => parser.push(&text),
-            AnswerParts::Channels(parser) => parser.push(&text),
-            AnswerParts::Text if text.is_empty() => Vec::new(),
-            AnswerParts::Text => vec![AnswerPiece::Text(text)],
-        };
+    pub(super) fn push(&mut self, text: &str) -> Vec<AnswerPiece> {
+        let pieces = self.parser.push(text);
         self.counted(pieces)
     }
 
     /// Returns the rest of the answer.
     pub(super) fn finish(&mut self) -> Vec<AnswerPiece> {
-        let pieces = match &mut self.parts {
-            AnswerParts::Calls(parser) => parser.finish(),
-            AnswerParts::Channels(parser) => parser.finish(),
-            AnswerParts::Text => Vec::new(),
-        };
+        let pieces = self.parser.finish();
         self.counted(pieces)
     }
 

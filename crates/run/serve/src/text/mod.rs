@@ -3,6 +3,10 @@
 mod engine;
 mod event;
 mod grammar;
+#[cfg(feature = "schemas")]
+mod lark;
+#[cfg(feature = "schemas")]
+mod lark_values;
 mod output;
 mod prompt;
 mod request;
@@ -19,7 +23,7 @@ use crate::options::{DEFAULT_MAX_POSITIONS, RequestLimits};
 
 pub(crate) use engine::{Place, TextEngine};
 pub(crate) use event::{Finish, TextEvent, TokenScore};
-pub(crate) use grammar::{AnswerGrammar, GrammarFactory};
+pub(crate) use grammar::{AnswerGrammar, AnswerHead, AnswerShape, GrammarFactory};
 pub(crate) use request::{ChoiceOptions, PromptRequest};
 
 /// Largest document with chat templates, in bytes.
