@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byte_source::{Location, Source};
+use open::files::{DOCUMENT_MAX, read_document};
 use serde::Deserialize;
 use serde_json::Value;
 use torch_import::{Container, PickledObjects};
@@ -60,9 +61,8 @@ impl Description {
             let objects = container.and_then(|container| PickledObjects::read(&container));
             return objects.ok().flatten().map_or(Self::Nothing, |it| Self::Storages(it.storages()));
         }
-        let document = folder.join(Path::new(".zarray")).open();
-        let bytes = document.and_then(|source| source.read_range(0..source.len()));
-        let array = bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let document = read_document(&folder.join(Path::new(".zarray")), DOCUMENT_MAX);
+        let array = document.ok().and_then(|text| serde_json::from_str(&text).ok());
         array.map_or(Self::Nothing, Self::Array)
     }
 }
