@@ -1,17 +1,9 @@
 //! Answers, in their parts: what the model writes for itself, what is for the user, and calls.
 
+use crate::answer_piece::{AnswerPiece, add_text};
 use crate::channels::ChannelParser;
 use crate::thoughts::ThoughtParser;
 use crate::tools::ToolParser;
-
-/// Part of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AnswerPiece {
-    Text(String),
-    /// What the model writes for itself.
-    Reasoning(String),
-    Call(crate::ToolCall),
-}
 
 /// Parser of an answer that arrives in pieces, which [`ChatTemplate::answer_parser`](crate::ChatTemplate::answer_parser) makes.
 #[derive(Clone, Debug)]
@@ -63,13 +55,5 @@ impl AnswerParser {
             AnswerParts::Channels(parser) => pieces.extend(parser.push(rest)),
         }
         pieces
-    }
-}
-
-pub(crate) fn add_text(pieces: &mut Vec<AnswerPiece>, text: &str) {
-    match pieces.last_mut() {
-        _ if text.is_empty() => {}
-        Some(AnswerPiece::Text(before)) => before.push_str(text),
-        _ => pieces.push(AnswerPiece::Text(text.to_owned())),
     }
 }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::answer::add_text;
+use crate::answer_piece::add_text;
 use crate::{AnswerPiece, ToolCall};
 
 const CHANNEL: &str = "<|channel|>";

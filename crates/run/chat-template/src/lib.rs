@@ -20,6 +20,7 @@
 //! those of [`STEPS_MAX`] steps of 64 bytes. Nothing in a template can read a file or see another conversation.
 
 mod answer;
+mod answer_piece;
 mod channels;
 mod conversation;
 mod documents;
@@ -36,7 +37,8 @@ mod tests;
 mod thoughts;
 mod tools;
 
-pub use answer::{AnswerParser, AnswerPiece};
+pub use answer::AnswerParser;
+pub use answer_piece::AnswerPiece;
 pub use conversation::{Conversation, Message};
 pub use error::{Error, Result};
 pub use meta::ReadDocument;

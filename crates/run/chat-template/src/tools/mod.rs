@@ -13,9 +13,9 @@ mod syntax;
 mod tests;
 
 pub(crate) use parser::ToolParser;
-pub(crate) use probe::{CONTENT, NAME, Render, call, question, render};
+pub(crate) use probe::{CONTENT, NAME, Render, call, question, render, shared_start};
 pub use syntax::{Attributes, CallBody, CallId, ElementMarks, ToolSyntax, words_of_mark};
-pub(crate) use syntax::{first_mark, is_mark, shared_start};
+pub(crate) use syntax::{first_mark, is_mark};
 
 /// Function that a model may call.
 #[derive(Clone, Debug, PartialEq)]

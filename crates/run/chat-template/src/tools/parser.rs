@@ -3,7 +3,7 @@
 use super::body::{AfterMark, Found, after_mark};
 use super::{Tool, ToolCall, ToolSyntax};
 use crate::AnswerPiece;
-use crate::answer::add_text;
+use crate::answer_piece::add_text;
 
 /// Mark that models of Llama write before a call, although their templates do not.
 pub(super) const PYTHON_TAG: &str = "<|python_tag|>";

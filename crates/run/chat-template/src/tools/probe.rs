@@ -3,7 +3,6 @@
 use serde_json::{Map, Value, json};
 
 use super::Tool;
-use super::syntax::shared_start;
 use crate::{Conversation, Message, Result};
 
 /// Renders a conversation.
@@ -107,4 +106,10 @@ impl<'r> Probe<'r> {
         }
         answer.get(start..).filter(|text| text.len() <= PROBE_MAX).map(str::to_owned)
     }
+}
+
+/// Returns the start that two texts share.
+pub(crate) fn shared_start<'t>(one: &'t str, other: &str) -> &'t str {
+    let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b);
+    one.get(..same.map(|(a, _)| a.len_utf8()).sum()).unwrap_or_default()
 }

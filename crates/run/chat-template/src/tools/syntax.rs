@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::ToolParser;
 use super::body::{AfterMark, after_mark};
 use super::probe::{
-    IDS, KEY, NAME, NUMBER, NUMBER_KEY, NUMBERED_IDS, Probe, Render, VALUE, probe_arguments, tool,
+    IDS, KEY, NAME, NUMBER, NUMBER_KEY, NUMBERED_IDS, Probe, Render, VALUE, probe_arguments, shared_start,
+    tool,
 };
 use super::python_calls::list_of_one;
 use crate::AnswerPiece;
@@ -302,12 +303,6 @@ pub fn words_of_mark(mark: &str) -> impl Iterator<Item = &str> {
 /// Returns true if a text begins as marks do.
 pub(crate) fn is_mark(text: &str) -> bool {
     text.trim_start().starts_with(['<', '['])
-}
-
-/// Returns the start that two texts share.
-pub(crate) fn shared_start<'t>(one: &'t str, other: &str) -> &'t str {
-    let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b);
-    one.get(..same.map(|(a, _)| a.len_utf8()).sum()).unwrap_or_default()
 }
 
 /// Returns the end that two texts share.

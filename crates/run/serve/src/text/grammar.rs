@@ -2,37 +2,10 @@
 //!
 //! Facts: the crate `llguidance` 1.9, which bounds the work for a schema and for a token, and turns its own panics into errors.
 
-use chat_template::{ThoughtMarks, ThoughtPlace, Tool, ToolSyntax};
-use serde_json::Value;
-
 #[cfg(feature = "schemas")]
 pub(crate) use with::{AnswerGrammar, GrammarFactory};
 #[cfg(not(feature = "schemas"))]
 pub(crate) use without::{AnswerGrammar, GrammarFactory};
-
-/// Parts of an answer that has to follow a grammar.
-#[cfg_attr(not(feature = "schemas"), expect(dead_code, reason = "only grammars read it"))]
-#[derive(Debug)]
-pub(crate) struct AnswerShape<'s> {
-    pub(crate) head: AnswerHead<'s>,
-    /// Tools of which the answer has calls; none without a syntax.
-    pub(crate) tools: &'s [&'s Tool],
-    pub(crate) syntax: Option<&'s ToolSyntax>,
-    /// True if the answer has one call.
-    pub(crate) is_single: bool,
-    /// Schema of JSON that the answer may be instead of calls.
-    pub(crate) schema: Option<Value>,
-}
-
-/// What comes before an answer.
-#[cfg_attr(not(feature = "schemas"), expect(dead_code, reason = "only grammars read it"))]
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum AnswerHead<'s> {
-    Nothing,
-    Thought(&'s ThoughtMarks, ThoughtPlace),
-    /// Headers of channels, and maybe an analysis.
-    Channels,
-}
 
 #[cfg(feature = "schemas")]
 mod with {
@@ -43,8 +16,7 @@ mod with {
     use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
     use llguidance::{Matcher, ParserFactory};
 
-    use super::AnswerShape;
-    use crate::text::{TextModel, lark};
+    use crate::text::{AnswerShape, TextModel, lark};
 
     /// Work for the masks of a step and for a grammar, about a hundredth and a tenth of a second.
     const LIMITS: ParserLimits = ParserLimits {
@@ -163,8 +135,7 @@ mod with {
 mod without {
     use std::convert::Infallible;
 
-    use super::AnswerShape;
-    use crate::text::TextModel;
+    use crate::text::{AnswerShape, TextModel};
 
     /// Uninhabited stand-in for what makes grammars.
     #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! Grammars of answers in Lark's language, as `llguidance` reads it.
 
 use chat_template::{
-    Attributes, CallBody, CallId, ElementMarks, ThoughtMarks, ThoughtPlace, Tool, ToolSyntax,
-    texts_of_schema, words_of_mark,
+    Attributes, CallBody, CallId, ElementMarks, ThoughtMarks, ThoughtPlace, Tool, ToolSyntax, texts_of_schema,
 };
 use serde_json::{Value, json};
 
 use super::TextModel;
-use super::grammar::{AnswerHead, AnswerShape};
+use super::answer_shape::{AnswerHead, AnswerShape};
+use super::lark_texts::{any_text, marked, quoted};
 use super::lark_values::{Notation, ValueRules};
 
 /// Ids, in the only form that the templates of Mistral take.
@@ -47,15 +47,6 @@ fn thought(text: &TextModel, marks: &ThoughtMarks, place: ThoughtPlace) -> Strin
     };
     let rest = any_text(text, &marks.end);
     format!("thought: {start} thought_text /\\n{{0,2}}/\nthought_text{rest}\n")
-}
-
-/// Returns the rest of a rule for any text up to `end`, which is part of it.
-pub(super) fn any_text(text: &TextModel, end: &str) -> String {
-    let first = words_of_mark(end).next().unwrap_or_default();
-    match text.special_token(first.trim()) {
-        Some(_) => format!(": /(?s:.*)/ {}", marked(text, end)),
-        None => format!("[suffix={}]: /(?s:.*)/", quoted(end)),
-    }
 }
 
 /// Writes the grammar of answers in channels: an analysis, which may be absent, and a call of one of `tools`, or JSON of the schema.
@@ -219,20 +210,4 @@ fn argument(
         None => any_text(text, end),
     };
     Ok((true, rule))
-}
-
-pub(super) fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
-}
-
-/// Returns the grammar of a mark, whose words may be special tokens.
-pub(super) fn marked(text: &TextModel, mark: &str) -> String {
-    let word = |word: &str| match text.special_token(word.trim()) {
-        Some(token) => {
-            let (before, after) = word.split_once(word.trim()).unwrap_or_default();
-            format!("{} <[{token}]> {}", Value::from(before), Value::from(after))
-        }
-        None => Value::from(word).to_string(),
-    };
-    words_of_mark(mark).map(word).collect::<Vec<_>>().join(" ")
 }

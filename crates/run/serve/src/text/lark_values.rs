@@ -4,7 +4,7 @@ use chat_template::Tool;
 use serde_json::{Map, Value};
 
 use super::TextModel;
-use super::lark::{any_text, marked, quoted};
+use super::lark_texts::{any_text, marked, quoted};
 
 /// Most values inside each other.
 const DEPTH_MAX: usize = 32;

@@ -1,10 +1,13 @@
 //! Texts of a decoder: a model with its tokenizer, and an engine that computes many texts at once.
 
+mod answer_shape;
 mod engine;
 mod event;
 mod grammar;
 #[cfg(feature = "schemas")]
 mod lark;
+#[cfg(feature = "schemas")]
+mod lark_texts;
 #[cfg(feature = "schemas")]
 mod lark_values;
 mod output;
@@ -21,9 +24,10 @@ use runtime::{Runnable, RunnableKind};
 
 use crate::options::{DEFAULT_MAX_POSITIONS, RequestLimits};
 
+pub(crate) use answer_shape::{AnswerHead, AnswerShape};
 pub(crate) use engine::{Place, TextEngine};
 pub(crate) use event::{Finish, TextEvent, TokenScore};
-pub(crate) use grammar::{AnswerGrammar, AnswerHead, AnswerShape, GrammarFactory};
+pub(crate) use grammar::{AnswerGrammar, GrammarFactory};
 pub(crate) use request::{ChoiceOptions, PromptRequest};
 
 /// Largest document with chat templates, in bytes.
